@@ -141,11 +141,26 @@ func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
 	if got, err := os.ReadFile(pid); string(got) != fmt.Sprintln(os.Getpid()) || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
+	if got, runs := Running(path); !runs || got.PID != os.Getpid() || got.Hypervisor != "" {
+		t.Errorf("the process that uses it is %+v, %v", got, runs)
+	}
+	if err := dir.NoteHypervisor("sim"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := Running(path); got.Hypervisor != "sim" {
+		t.Errorf("the process that uses it is %+v", got)
+	}
 	_, err = OpenStateDir(path)
 	if !errors.Is(err, croft.Conflict) || !strings.Contains(err.Error(), fmt.Sprintf("process id %d;", os.Getpid())) {
 		t.Errorf("got %v", err)
 	}
-	if err := errors.Join(dir.Close(), os.Remove(pid), os.Mkdir(pid, 0o700)); err != nil {
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, runs := Running(path); runs {
+		t.Errorf("after its end the process that uses it is %+v", got)
+	}
+	if err := errors.Join(os.Remove(pid), os.Mkdir(pid, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	for path, says := range map[string]string{path: "lock the state directory", file: "make the state directory"} {

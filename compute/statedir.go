@@ -3,9 +3,11 @@ package compute
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"croft"
@@ -29,7 +31,7 @@ func OpenStateDir(path string) (*StateDir, error) {
 	if err := os.MkdirAll(path, dirMode); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "make the state directory: %w; give another with --state-dir", err)
 	}
-	f, err := os.OpenFile(filepath.Join(path, "croft.pid"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "lock the state directory: %w; give another with --state-dir", err)
 	}
@@ -44,6 +46,45 @@ func OpenStateDir(path string) (*StateDir, error) {
 		return nil, errors.Join(fmt.Errorf("lock the state directory %s: %w", path, err), f.Close())
 	}
 	return &StateDir{Path: path, lock: f}, nil
+}
+
+// lockFile, in the state directory, is locked by the process that uses it and has its process ID.
+const lockFile = "croft.pid"
+
+// hypervisorFile, in the state directory, has the setting hypervisor of the process that uses the directory.
+const hypervisorFile = "hypervisor"
+
+// NoteHypervisor records the setting hypervisor of this process for Running.
+func (d *StateDir) NoteHypervisor(setting string) error {
+	if err := os.WriteFile(filepath.Join(d.Path, hypervisorFile), []byte(setting+"\n"), 0o644); err != nil {
+		return fmt.Errorf("record which hypervisor runs: %w", err)
+	}
+	return nil
+}
+
+// Holder is the process that uses a state directory.
+type Holder struct {
+	PID        int
+	Hypervisor string // its setting; empty: unknown
+}
+
+// Running returns the process that has locked the state directory now; false: none has, or the directory is unreadable.
+func Running(stateDir string) (Holder, bool) {
+	f, err := os.Open(filepath.Join(stateDir, lockFile))
+	if err != nil {
+		return Holder{}, false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 32))
+	if err != nil || !filelock.Held(f) {
+		return Holder{}, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return Holder{}, false
+	}
+	hypervisor, _ := os.ReadFile(filepath.Join(stateDir, hypervisorFile))
+	return Holder{pid, strings.TrimSpace(string(hypervisor))}, true
 }
 
 func writeAt(f *os.File, s string) error {

@@ -46,7 +46,7 @@ func Checks(c Config, p Probes) []checks.Check {
 		checks.Check{Name: "memory", Look: lookMemory(p)},
 	)
 	for _, port := range c.Ports {
-		all = append(all, checks.Check{Name: "port " + port.Use, Look: lookPort(p, port)})
+		all = append(all, checks.Check{Name: "port " + port.Use, Look: c.lookPort(p, port)})
 	}
 	return append(all, checks.Check{Name: "clock", Look: lookClock(p)})
 }

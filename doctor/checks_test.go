@@ -265,7 +265,15 @@ func TestChecks(t *testing.T) {
 			"port etcd", checks.Fail, "taken by etcd (process 7)", "another address for etcd"},
 		{"a socket on every address takes the port too", func(_ *Config, p *Probes) {
 			p.Listeners = listens("0.0.0.0:8778", "", 0)
-		}, "port Placement", checks.Fail, "a process of another user", ""},
+		}, "port Placement", checks.Fail, "a process that this user cannot see", "as root"},
+		{"an invisible listener is not another's while croft runs here", func(c *Config, p *Probes) {
+			c.Running = 7
+			p.Listeners = listens("127.0.0.1:2379", "", 0)
+		}, "port etcd", checks.OK, "croft runs with this state directory (process 7)", ""},
+		{"another program's listener fails while croft runs here", func(c *Config, p *Probes) {
+			c.Running = 7
+			p.Listeners = listens("127.0.0.1:2379", "etcd", 8)
+		}, "port etcd", checks.Fail, "taken by etcd", "stop that program"},
 		{"the same port of another address is free", func(_ *Config, p *Probes) {
 			p.Listeners = listens("127.0.0.9:2379", "etcd", 7)
 		}, "port etcd", checks.OK, "free", ""},

@@ -10,6 +10,7 @@ import (
 // Config describes the purposes for which the host is checked.
 type Config struct {
 	StateDir string
+	Running  int  // ID of the croft process that uses StateDir now; 0: none does
 	Libvirt  bool // guests run in libvirt; false: simulated
 	// the guests' libvirt network; empty: only a host bridge is used
 	Network  string

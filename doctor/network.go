@@ -74,7 +74,9 @@ func (c Config) lookMetadata(p Probes) look {
 	}
 }
 
-func lookPort(p Probes, port Port) look {
+// lookPort distinguishes croft's own listener from other programs. Without root, the process of a listener may be
+// invisible, even to its own user.
+func (c Config) lookPort(p Probes, port Port) look {
 	return func(ctx context.Context) checks.Result {
 		listeners, err := p.Listeners(ctx)
 		if err != nil {
@@ -86,6 +88,12 @@ func lookPort(p Probes, port Port) look {
 			return checks.Good(port.Addr.String() + " is free")
 		case l.Program == "croft":
 			return checks.Good(fmt.Sprintf("%s is croft's own (process %d)", port.Addr, l.PID))
+		case l.PID == 0 && c.Running != 0:
+			return checks.Good(fmt.Sprintf("%s is in use, while croft runs with this state directory (process %d)",
+				port.Addr, c.Running))
+		case l.PID == 0:
+			return checks.Failure(fmt.Sprintf("%s is taken by a process that this user cannot see", port.Addr),
+				"run croft doctor as root, which names it, or set another address for "+port.Use)
 		}
 		return checks.Failure(fmt.Sprintf("%s is taken by %s", port.Addr, l.who()),
 			"stop that program, or set another address for "+port.Use)
@@ -114,7 +122,7 @@ func (l Listener) who() string {
 	case l.PID != 0:
 		return fmt.Sprintf("process %d", l.PID)
 	}
-	return "a process of another user"
+	return "a process that this user cannot see"
 }
 
 func joinPrefixes(list []netip.Prefix) string {

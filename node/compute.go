@@ -28,6 +28,9 @@ func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.NoteHypervisor(s.Hypervisor); err != nil {
+		return err
+	}
 	own, err := joinedCredentials(of, s.StateDir, log)
 	if err != nil {
 		return err

@@ -93,6 +93,9 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	if err := dir.NoteHypervisor(s.Hypervisor); err != nil {
+		return err
+	}
 	if err := ownToken(&s, servers, &reach, dir); err != nil {
 		return err
 	}

@@ -36,3 +36,13 @@ func TakeWithin(file *os.File, d time.Duration) error {
 		}
 	}
 }
+
+// Held reports whether a process has the lock of the file now. A process that takes the lock at the same moment waits
+// for this check.
+func Held(file *os.File) bool {
+	err := syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if err == nil {
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+	}
+	return errors.Is(err, syscall.EWOULDBLOCK)
+}

@@ -44,7 +44,13 @@ func portsOf(s *settings.Settings, of *trust.Membership) []port {
 
 // Examine checks this machine with the settings that a host would run with, and the cloud that it would reach.
 func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]checks.Result, error) {
+	running, runs := compute.Running(s.StateDir)
+	configured := s.Hypervisor
+	if runs && running.Hypervisor != "" {
+		s.Hypervisor = running.Hypervisor // given by an option of croft up, for example
+	}
 	c := doctor.Config{
+		Running:  running.PID,
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
 		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
 		Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
@@ -103,6 +109,12 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	if s.Hypervisor != settings.NoHypervisor {
 		all = append(all,
 			checks.Check{Name: "offer", Look: func(ctx context.Context) checks.Result { return lookOffer(ctx, &s) }})
+	}
+	if s.Hypervisor != configured {
+		all = append([]checks.Check{{Name: "hypervisor", Look: func(context.Context) checks.Result {
+			return checks.Good(fmt.Sprintf("%s: process %d runs so with this state directory, whatever the settings here say",
+				s.Hypervisor, running.PID))
+		}}}, all...)
 	}
 	return checks.Run(ctx, all), nil
 }
