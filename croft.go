@@ -78,6 +78,8 @@ type Host struct {
 	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
 	Networks map[string][]Project `json:"networks,omitempty"`
+	// its guests are simulated: they run no set-up and report no end of it
+	NoSetUp bool `json:"no_set_up,omitempty"`
 }
 
 // HostCalled returns the host with this UUID or, if there is none, the host with this name. NotFound. Conflict:

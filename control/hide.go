@@ -43,7 +43,7 @@ func withoutHosts(st croft.Status) croft.Status {
 	}
 	if st.Host != nil {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
-		st.Host = &croft.Host{Alive: st.Host.Alive}
+		st.Host = &croft.Host{Alive: st.Host.Alive, NoSetUp: st.Host.NoSetUp}
 	}
 	if st.Order != nil {
 		o := *st.Order

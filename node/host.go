@@ -209,6 +209,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version,
 		VirtType:  h.virtType,
+		NoSetUp:   h.settings.Hypervisor == "sim",
 		Addresses: endpoint.OwnAddresses(),
 		API:       apiURL(scheme, at, slices.Concat(h.reach.Joined.Endpoints(h.dir.Path), h.reach.Etcd.Endpoints)),
 		Token:     newToken(),

@@ -125,6 +125,8 @@ func TestReady(t *testing.T) {
 		}
 	}
 	done := &croft.CloudInit{State: croft.CloudInitDone}
+	simulated := status(croft.StateRunning, nil)
+	simulated.Host = &croft.Host{NoSetUp: true}
 	for _, c := range []struct {
 		name    string
 		st      *croft.Status
@@ -138,6 +140,8 @@ func TestReady(t *testing.T) {
 		{"never once the set-up failed", status(croft.StateRunning,
 			&croft.CloudInit{State: croft.CloudInitFailed, Error: "no such package"}), false,
 			"its set-up failed: no such package; `schedule console web`"},
+		{"never where guests are simulated", simulated, false,
+			"it runs, and a guest of the simulated hypervisor never reports the end of its set-up: wait with --wait=running"},
 		{"never once it is gone", nil, false, "it was destroyed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,11 +23,18 @@ type Goal func(*croft.Status) (reached bool, err error)
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
 // Ready is reached when the guest runs and has reported the end of its set-up. A failed set-up is an error, but not a
-// *Failure: the host did its part.
+// *Failure: the host did its part. Unavailable: the guest is simulated, so it never reports.
 func Ready(st *croft.Status) (bool, error) {
 	running, err := Running(st)
-	if err != nil || !running || st.Observation.CloudInit == nil {
+	if err != nil || !running {
 		return false, err
+	}
+	if st.Observation.CloudInit == nil {
+		if st.Host != nil && st.Host.NoSetUp {
+			return false, croft.Errorf(croft.Unavailable,
+				"it runs, and a guest of the simulated hypervisor never reports the end of its set-up: wait with --wait=running")
+		}
+		return false, nil
 	}
 	if c := st.Observation.CloudInit; c.State == croft.CloudInitFailed {
 		return false, fmt.Errorf("it runs, and its set-up failed: %s; `schedule console %s` has what the guest said",
