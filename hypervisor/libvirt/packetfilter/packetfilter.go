@@ -341,6 +341,10 @@ func element(what, name, kind string, elements []string) string {
 // Only ARP, IPv4 and IPv6 pass, all without a VLAN tag. No guest may act as a DHCP server or IPv6 router, or send
 // redirects.
 //
+// No guest may act as a multicast router (PIM, 103) or send queries for members of multicast groups. After a query the
+// bridge forwards multicasts to known members alone. Guests of other projects do not see the query and report nothing,
+// so neighbour discovery would no longer find them.
+//
 // A DHCP server identifies a client by the MAC in the message (chaddr). The chain to_dhcp passes only requests for the
 // guest's own MAC that come through no relay (giaddr). Options have no fixed place in the message and are not read,
 // so a guest can send the client identifier of another guest.
@@ -379,6 +383,8 @@ const rules = `	chain bridged {
 	}
 	chain from_ipv4 {
 		ip protocol udp jump from_udp
+		ip protocol igmp jump from_igmp
+		ip protocol 103 drop
 		ip frag-off & 0x1fff == 0 udp dport 67 jump to_dhcp
 		iifname . ip saddr @own4 accept
 		ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 iifname @asks accept
@@ -386,6 +392,7 @@ const rules = `	chain bridged {
 		drop
 	}
 	chain from_ipv6 {
+		meta l4proto 103 drop
 		meta l4proto != 255 goto read_ipv6
 		drop
 	}
@@ -405,6 +412,10 @@ const rules = `	chain bridged {
 		ether type ip6 frag frag-off != 0 return
 		drop
 	}
+	chain from_igmp {
+		igmp type { 0x12, 0x16, 0x17, 0x22 } return
+		drop
+	}
 	chain to_dhcp {
 		@th,64,24 != 0x010106 drop
 		@th,256,32 != 0 drop
@@ -414,7 +425,7 @@ const rules = `	chain bridged {
 	chain from_icmpv6 {
 		icmpv6 type 136 iifname . @th,64,128 @targets return
 		icmpv6 type 136 iifname @open6 @th,64,128 != @kepttargets return
-		icmpv6 type != { 134, 136, 137 } return
+		icmpv6 type != { 130, 134, 136, 137, 151, 153 } return
 		frag frag-off != 0 return
 		drop
 	}

@@ -362,6 +362,22 @@ func frames() map[string]struct {
 		"a report of multicast groups, before an address": {sixWith(none6, 58, nd(143, none6), 0), true, true},
 		"no IPv6 address, for anything else":              {six(none6, 17, udp(5000, 53)), false, false},
 
+		"a question for members of multicast groups": {ipv4(rogue, rogue4, addr("224.0.0.1"), 2,
+			[]byte{0x11, 100, 0, 0, 0, 0, 0, 0}), false, false},
+		"a report of a multicast group": {ipv4(rogue, rogue4, addr("224.0.0.251"), 2,
+			[]byte{0x16, 0, 0, 0, 224, 0, 0, 251}), true, true},
+		"an advertisement of a multicast router": {ipv4(rogue, rogue4, addr("224.0.0.106"), 2,
+			[]byte{0x30, 1, 0, 0, 0, 0, 0, 0}), false, false},
+		"a greeting of a multicast router": {
+			ipv4(rogue, rogue4, addr("224.0.0.13"), 103, make([]byte, 8)),
+			false,
+			false,
+		},
+		"a greeting of a multicast router over IPv6": {six(local6, 103, make([]byte, 8)), false, false},
+		"a question for members over IPv6":           {sixWith(local6, 58, nd(130, none6), 0), false, false},
+		"a report of multicast groups":               {sixWith(local6, 58, nd(143, none6), 0), true, true},
+		"an advertisement of a router of IPv6":       {sixWith(local6, 58, nd(151, none6), 0), false, false},
+
 		"another protocol":                    {ether(broadcast, rogue, 0x88cc, make([]byte, 50)), false, false},
 		"IPv4 with a VLAN tag":                {tagged(ipv4(rogue, rogue4, victim4, 17, udp(5000, 53))), false, false},
 		"a router advertisement with one":     {tagged(six(local6, 58, nd(134, none6))), false, false},
@@ -528,4 +544,55 @@ func TestAHostThatCannotFilter(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// TestAGuestSteersNoMulticast: a bridge that has seen a question for members of multicast groups forwards multicasts to
+// members alone. A guest that asks gets no reports of other projects' guests, to which its question does not pass;
+// those would no longer be found by neighbour discovery.
+func TestAGuestSteersNoMulticast(t *testing.T) {
+	port := table.PortName(rogue)
+	l := newLAN(t, port, "cother", "cvictim")
+	must(t, netlink.BridgeSetMcastSnoop(l.bridge, true))
+	must(t, table.Replace(t.Context(), packetfilter.Rules{Ports: []packetfilter.Port{
+		{Name: port, MAC: rogue, Own: own()},
+	}}))
+	sought := ipv6(mac(0xee), addr("fe80::ee"), addr("ff02::1:ff00:2"), 58, nd(135, victim6))
+	copy(sought, []byte{0x33, 0x33, 0xff, 0, 0, 2})
+	for range 20 {
+		l.send(t, port, query(rogue, local6))
+		if !l.passes(t, "cother", "cvictim", sought) {
+			t.Fatal("a guest's question for members of multicast groups keeps others from being found")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	must(t, table.Remove(t.Context()))
+	for tries := 0; l.passes(t, "cother", "cvictim", sought); tries++ {
+		if tries == 5000 {
+			t.Fatal("this kernel takes no guest for a querier: the test shows nothing")
+		}
+		l.send(t, port, query(rogue, local6))
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// query returns a general query of MLD, which wants its answers in a millisecond.
+func query(from net.HardwareAddr, src netip.Addr) []byte {
+	mld := make([]byte, 24)
+	mld[0], mld[5] = 130, 1 // the type, and how long members may wait, in milliseconds
+	sum := uint32(len(mld) + 58)
+	add := func(b []byte) {
+		for i := 0; i < len(b); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(b[i:]))
+		}
+	}
+	add(src.AsSlice())
+	add(all6.AsSlice())
+	add(mld)
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(mld[2:], ^uint16(sum))
+	frame := ipv6(from, src, all6, 0, append([]byte{58, 0, 5, 2, 0, 0, 1, 0}, mld...)) // with a router alert
+	frame[14+7] = 1                                                                    // hop limit
+	return frame
 }
