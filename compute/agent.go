@@ -59,7 +59,6 @@ type Agent struct {
 	workers keyed.Workers[croft.InstanceID]
 	builds  chan struct{} // one token per running build
 	metrics *metrics
-	usages  *usages
 
 	locked atomic.Bool // this agent holds the agent lock of its host; otherwise it does nothing
 	known  atomic.Bool // the provider and the host's record are up to date
@@ -109,8 +108,8 @@ func New(c Config) (*Agent, error) {
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
-	a.usages = newUsages(c.Hypervisor, a.instances.names)
-	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(), a.usages)
+	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
+		newUsages(c.Hypervisor, a.instances.names))
 	a.workers.Do = a.pass
 	return a, nil
 }

@@ -89,7 +89,7 @@ func (api *API) removeFiles(w http.ResponseWriter, r *http.Request) {
 
 // usages answers with the usage of the host's guests.
 func (api *API) usages(w http.ResponseWriter, r *http.Request) {
-	all, err := api.Agent.usages.list(r.Context())
+	all, err := ownUsages(r.Context(), api.Agent.Hypervisor, api.Agent.instances.names())
 	if err != nil {
 		httpapi.Error(w, err)
 		return

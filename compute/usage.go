@@ -80,10 +80,10 @@ func (u *usages) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// list returns the usage of the guests that have an order on this host: another agent, also that of another cloud, may
-// have guests in the same hypervisor. NotFound: the hypervisor measures nothing.
-func (u *usages) list(ctx context.Context) ([]Usage, error) {
-	meters, ok := u.hypervisor.(Meters)
+// ownUsages returns the usage of the guests that have an order on this host: another agent, also that of another cloud,
+// may have guests in the same hypervisor. NotFound: the hypervisor measures nothing.
+func ownUsages(ctx context.Context, h Hypervisor, ordered map[croft.InstanceID]called) ([]Usage, error) {
+	meters, ok := h.(Meters)
 	if !ok {
 		return nil, croft.Errorf(croft.NotFound, "this hypervisor does not tell what its guests use")
 	}
@@ -93,9 +93,9 @@ func (u *usages) list(ctx context.Context) ([]Usage, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, own := u.names(), []Usage{} // a list in JSON, not null
+	own := []Usage{} // a list in JSON, not null
 	for _, one := range all {
-		if _, ordered := ours[one.Instance]; ordered {
+		if _, ours := ordered[one.Instance]; ours {
 			own = append(own, one)
 		}
 	}
@@ -104,14 +104,15 @@ func (u *usages) list(ctx context.Context) ([]Usage, error) {
 
 // Collect implements prometheus.Collector.
 func (u *usages) Collect(ch chan<- prometheus.Metric) {
-	for id, called := range u.names() {
+	ordered := u.names()
+	for id, called := range ordered {
 		ch <- prometheus.MustNewConstMetric(u.info, prometheus.GaugeValue, 1, string(id), string(called.project),
 			called.name)
 	}
 	if _, ok := u.hypervisor.(Meters); !ok {
 		return
 	}
-	all, err := u.list(context.Background())
+	all, err := ownUsages(context.Background(), u.hypervisor, ordered)
 	ch <- prometheus.MustNewConstMetric(u.read, prometheus.GaugeValue, truth(err == nil))
 	for _, one := range all {
 		for _, m := range u.all {
