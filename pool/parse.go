@@ -131,10 +131,10 @@ func (p *parser) pools(root *yaml.Node) ([]Settings, error) {
 		if err := decodeFields(e.value, "pool "+e.key.Value, &set, poolFields, p.unknown); err != nil {
 			return nil, err
 		}
-		if err := p.judge(&set, e.key); err != nil {
+		if err := p.judge(&set, e); err != nil {
 			return nil, err
 		}
-		p.lines[set.Name] = e.key
+		p.lines[set.Name] = e.at("tags")
 		p.warnOf(&set, e)
 		all = append(all, set)
 	}
@@ -172,17 +172,17 @@ func checkPoolName(n *yaml.Node) error {
 }
 
 // judge checks rules that concern more than one setting.
-func (p *parser) judge(s *Settings, at *yaml.Node) error {
-	wrong := func(format string, args ...any) error {
-		return placed(at, "pool %s: %w", s.Name, fmt.Errorf(format, args...))
+func (p *parser) judge(s *Settings, e entry) error {
+	wrong := func(setting, format string, args ...any) error {
+		return placed(e.at(setting), "pool %s: %w", s.Name, fmt.Errorf(format, args...))
 	}
 	switch {
 	case s.Instance != nil && s.Commands != (Commands{}):
-		return wrong("instance and cmd_... are two ways to make resources: choose one")
+		return wrong("instance", "instance and cmd_... are two ways to make resources: choose one")
 	case s.Instance == nil && s.Commands.New == "":
-		return wrong("cmd_new is required: the command that starts one resource (or instance: for croft's own)")
+		return wrong("", "cmd_new is required: the command that starts one resource (or instance: for croft's own)")
 	case s.Instance == nil && s.Commands.Delete == "":
-		return wrong("cmd_delete is required: the command that removes one resource")
+		return wrong("", "cmd_delete is required: the command that removes one resource")
 	}
 	if i := s.Instance; i != nil {
 		switch own := croft.Project(i.Project); {
@@ -191,33 +191,37 @@ func (p *parser) judge(s *Settings, at *yaml.Node) error {
 		case s.Project == "" && own.Check() == nil:
 			s.Project = own
 		case s.Project != "" && s.Project != own:
-			return wrong("project is %s and its instances are %s's: name one of them", s.Project, own)
+			return wrong("project", "project is %s and its instances are %s's: name one of them", s.Project, own)
 		}
 		if p.check == nil {
-			return wrong("this server makes no instances: give it the settings of a cloud, or leave instance out")
+			return wrong("instance", "this server makes no instances: give it the settings of a cloud, or leave instance out")
 		}
 		if err := p.check(*s.Instance); err != nil {
-			return wrong("instance: %w", err)
+			return wrong("instance", "instance: %w", err)
 		}
 	}
 	if _, err := expand(s.NamePattern, nil); err != nil {
-		return wrong("name_pattern: %w", err)
+		return wrong("name_pattern", "name_pattern: %w", err)
 	}
 	return s.checkTags(wrong)
 }
 
-func (s *Settings) checkTags(wrong func(string, ...any) error) error {
+func (s *Settings) checkTags(wrong func(setting, format string, args ...any) error) error {
 	seen := map[string]bool{}
-	for _, t := range s.AllTags() {
+	for i, t := range s.AllTags() {
 		if seen[t.Name] {
-			return wrong("the tag %s is there twice", t.Name)
+			setting := "tags"
+			if i >= len(s.Tags) {
+				setting = "tags_on_demand"
+			}
+			return wrong(setting, "the tag %s is there twice", t.Name)
 		}
 		seen[t.Name] = true
 	}
 	counters := map[string]bool{}
 	for _, name := range s.Counters {
 		if counters[name] {
-			return wrong("the counter %s is there twice", name)
+			return wrong("named_counters", "the counter %s is there twice", name)
 		}
 		counters[name] = true
 	}
@@ -247,6 +251,20 @@ func (p *parser) tagsAgree(all []Settings) error {
 
 // entry is one line of a mapping.
 type entry struct{ key, value *yaml.Node }
+
+// at returns the place of a setting in the mapping; if it is not there, as the mapping's own, the mapping's.
+func (e entry) at(setting string) *yaml.Node {
+	n := e.value
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == setting {
+			return n.Content[i]
+		}
+	}
+	return e.key
+}
 
 // entriesOf resolves aliases and merged mappings; a mapping's own entries override merged ones.
 func entriesOf(n *yaml.Node, what string) ([]entry, error) {

@@ -3,6 +3,7 @@ package pools
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"croft/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/plain"
 	"croft/pool/api"
 )
 
@@ -39,12 +41,28 @@ type client interface {
 // ask reads the settings and calls do with a client: of the manager of pools that the settings name, else of the cloud
 // whose URL they have, else of the manager on this machine.
 func ask(cmd *cobra.Command, do func(ctx context.Context, c client, output string) error) error {
+	return askAndWarn(cmd, warnings(cmd.ErrOrStderr()), do)
+}
+
+// warnings returns a function that prints each sentence once.
+func warnings(w io.Writer) func(string) {
+	printed := map[string]bool{}
+	return func(sentence string) {
+		if !printed[sentence] {
+			printed[sentence] = true
+			fmt.Fprintln(w, "croft: warning: "+plain.Line(sentence))
+		}
+	}
+}
+
+func askAndWarn(cmd *cobra.Command, warn func(string),
+	do func(ctx context.Context, c client, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err
 	}
 	if !overAPI(s) {
-		return askManager(cmd, s, func(ctx context.Context, c *api.Client, output string) error {
+		return askManager(cmd, s, warn, func(ctx context.Context, c *api.Client, output string) error {
 			return do(ctx, c, output)
 		})
 	}
@@ -80,17 +98,18 @@ func operate(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, out
 		return croft.Errorf(croft.Denied, "%s is for operators of the manager of pools, and not in the API of the cloud "+
 			"at %s: name the manager with --server", cmd.CommandPath(), s.URL)
 	}
-	return askManager(cmd, s, do)
+	return askManager(cmd, s, warnings(cmd.ErrOrStderr()), do)
 }
 
 // askManager calls do with a client of the manager of pools.
-func askManager(cmd *cobra.Command, s direct.Settings,
+func askManager(cmd *cobra.Command, s direct.Settings, warn func(string),
 	do func(ctx context.Context, c *api.Client, output string) error) error {
 	c, err := s.Pool.Client()
 	if err != nil {
 		return err
 	}
 	defer c.CloseIdle()
+	c.OnWarning(warn)
 	return do(cmd.Context(), c, s.Output)
 }
 
@@ -138,7 +157,7 @@ func complete(cmd *cobra.Command, given []string, prefix string,
 	ctx, cancel := context.WithTimeout(cmd.Context(), args.CompletionTimeout)
 	defer cancel()
 	var found []string
-	_ = ask(cmd, func(_ context.Context, c client, _ string) error {
+	_ = askAndWarn(cmd, nil, func(_ context.Context, c client, _ string) error {
 		all, err := list(ctx, c)
 		for _, one := range all {
 			name, _, _ := strings.Cut(one, "\t")

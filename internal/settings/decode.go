@@ -87,6 +87,9 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 
 var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
+// zeroBased are the errors for which the parser counts lines from 0.
+var zeroBased = regexp.MustCompile(`^did not find expected (key|'-' indicator|',' or '[]}]')`)
+
 // SyntaxError converts a YAML parser's error to Invalid, with the line after the file's name, where editors expect it.
 func SyntaxError(file string, err error) error {
 	text := err.Error()
@@ -96,8 +99,11 @@ func SyntaxError(file string, err error) error {
 	}
 	rest := strings.ReplaceAll(text[len(found[0]):], "found character that cannot start any token",
 		"a tab, or another character that nothing begins with: indent with spaces")
-	if found[1] != "" {
-		file += ":" + found[1]
+	if line, err := strconv.Atoi(found[1]); err == nil {
+		if zeroBased.MatchString(text[len(found[0]):]) {
+			line++
+		}
+		file += ":" + strconv.Itoa(line)
 	}
 	return croft.Errorf(croft.Invalid, "%s: %s", file, rest)
 }

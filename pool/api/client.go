@@ -26,6 +26,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -58,7 +59,15 @@ type Client struct {
 	patience  time.Duration
 	http      *http.Client
 	projects  []ProjectRef // see Within; nil: the tickets of all projects
+	warn      func(string) // see OnWarning; may be nil
 }
+
+// WarningHeader is the header of answers of a manager whose file of pools has a fault. Its value is a quoted sentence.
+const WarningHeader = "Croft-Warning"
+
+// OnWarning has the client call warn with a sentence for each answer of a manager whose pools are not as its file says,
+// and for each failed attempt of a call that is repeated without limit. It must be called before the first request.
+func (c *Client) OnWarning(warn func(sentence string)) { c.warn = warn }
 
 // New returns a client and sends nothing. Invalid.
 func New(c Config) (*Client, error) {
@@ -141,6 +150,9 @@ func (c *Client) ask(ctx context.Context, what call, result any) error {
 			return timeUp(ctx, failed, err)
 		}
 		failed = err
+		if what.patience == 0 && c.warn != nil {
+			c.warn(err.Error() + "; this is repeated until a manager answers")
+		}
 		next()
 		select {
 		case <-asking.Done():
@@ -192,6 +204,9 @@ func (c *Client) once(ctx context.Context, endpoint string, what call, body []by
 		return croft.Errorf(croft.Unavailable, "the manager of pools at %s does not answer: %w", endpoint, plain(err))
 	}
 	defer resp.Body.Close()
+	if sentence, err := strconv.Unquote(resp.Header.Get(WarningHeader)); err == nil && c.warn != nil {
+		c.warn(sentence)
+	}
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return croft.Errorf(croft.Unavailable, "the manager of pools at %s broke off: %w", endpoint, err)

@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"croft"
@@ -65,9 +67,21 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 			if s.Tokens != nil {
 				connlimit.Prove(r.Context())
 			}
+			if fault := s.Manager.Fault(); fault != nil {
+				w.Header().Set(api.WarningHeader, strconv.QuoteToASCII(warning(c, fault)))
+			}
 			next(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 		}
 	}
+}
+
+// warning says that the file of pools has a fault. Only admins may read from the file.
+func warning(c caller, fault error) string {
+	if !c.may(RoleAdmin) {
+		return "the file of pools has a fault, so the pools stay as they were: tell the operator of the pools"
+	}
+	return fmt.Sprintf("the pools stay as they were, because their file has a fault: %v; correct the file, which is read "+
+		"again when it changes", fault)
 }
 
 // within limits a request of an admin to the tickets of the projects that its query names, if it names any. An empty
