@@ -69,12 +69,13 @@ var listings = map[string]string{
 	"instance": "schedule list", "key": "croft key list", "member": "croft project show PROJECT",
 	"partition": "croft partition list", "peer": "croft partition peer list", "policy": "croft policy list",
 	"pool": "croft pool list", "project": "croft project list", "resource": "croft pool resources",
-	"site": "croft site list", "ticket": "croft ticket list", "node": "croft grid status",
+	"site": "croft site list", "ticket": "croft ticket list", "token": "croft access list", "node": "croft grid status",
 }
 
 // bareNotFound matches a sentence that says that something does not exist, and ends without a remedy.
 var bareNotFound = regexp.MustCompile(
-	`(?:there is no|has no|is no) (?:such )?([a-z]+)(?: of project| with ID)?(?: "[^"]*"| [^ ;:]+)?(?:, or it [^;:]*)?$`)
+	`(?:there is no|has no|is no) (?:such )?([a-z]+)(?: of project| of that name| with ID)?(?: "[^"]*"| [^ ;:]+)?` +
+		`(?:, (?:or it|and no) [^;:]*)?$`)
 
 // listing returns the end of the sentence of a NotFound error that names no remedy: the command that lists what exists.
 func listing(err error) string {

@@ -67,7 +67,8 @@ func TestANotFoundErrorSaysWhatListsTheExistingOnes(t *testing.T) {
 			}
 		}
 	}
-	for _, sentence := range []string{`"eva" is no member of project lab`, `there is no credential with ID "x"`} {
+	for _, sentence := range []string{`"eva" is no member of project lab`, "remove image a: it has no image of that name",
+		`there is no aggregate "a", and no host is in a location of that name`, `there is no credential with ID "x"`} {
 		if listing(croft.Errorf(croft.NotFound, "%s", sentence)) == "" {
 			t.Errorf("%s: no remedy", sentence)
 		}

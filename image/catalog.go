@@ -198,7 +198,7 @@ func (c Catalog) Resolve(nameOrRef string) (Entry, error) {
 	if !ok {
 		return Entry{},
 			croft.Errorf(croft.NotFound,
-				"there is no image %q in the catalog; name one of it, or give a URL or an absolute path%s",
+				"there is no image %q in the catalog: name one that `croft image list` shows, or give a URL or an absolute path%s",
 				nameOrRef, nearest.Hint(nameOrRef, c.Names()))
 	}
 	if e.Alias != "" {
