@@ -14,7 +14,7 @@ import (
 	"croft/schedule"
 )
 
-// aggregate returns an aggregate as the caller may see it: only operators see hosts, and how often they change.
+// aggregate returns an aggregate as the caller may see it: its hosts and generation are visible to operators only.
 func aggregate(c *call, a croft.Aggregate) croft.Aggregate {
 	if !c.caller.Operator() {
 		a.Hosts, a.Generation = []croft.HostID{}, 0
@@ -22,7 +22,7 @@ func aggregate(c *call, a croft.Aggregate) croft.Aggregate {
 	return a
 }
 
-// aggregates returns the aggregates that the caller sees, by name.
+// aggregates returns the aggregates that the caller sees, sorted by name.
 func aggregates(ctx context.Context, c *call) ([]croft.Aggregate, error) {
 	all, err := c.Cloud.Aggregates.List(ctx)
 	seen := []croft.Aggregate{}
@@ -44,7 +44,7 @@ func listAggregates(c *call) error {
 	return c.answer(http.StatusOK, api.AggregateList{Aggregates: all})
 }
 
-// errNoAggregate is the answer about an aggregate that there is not, or that the caller does not see.
+// errNoAggregate is the answer about an aggregate that does not exist or that the caller does not see.
 func errNoAggregate(name string, seen []croft.Aggregate) error {
 	var names []string
 	for _, a := range seen {
@@ -165,7 +165,7 @@ func removeAggregate(c *call) error {
 	return nil
 }
 
-// checkBounds refuses what the caller does not see: for tenants all locations, and the aggregates that are not public.
+// checkBounds refuses bounds that the caller does not see. Tenants see no locations, and only public aggregates.
 func checkBounds(c *call, all []croft.Bound) error {
 	if len(all) == 0 || c.caller.Operator() {
 		return nil
@@ -184,7 +184,7 @@ func checkBounds(c *call, all []croft.Bound) error {
 	return nil
 }
 
-// checkFilters leaves the filters of hosts that the caller may choose by: what others may not read is as if it were
+// checkFilters removes the host filters that the caller may not use: a property that the caller may not read counts as
 // absent.
 func checkFilters(c *call, r *schedule.Request) (err error) {
 	ctx, cancel := c.brief()

@@ -25,7 +25,7 @@ import (
 	"croft/tenant"
 )
 
-// call is one request: what is asked, by whom, and what the caller sees.
+// call is one request: the operation, its caller, and the scope of projects that the caller sees.
 type call struct {
 	*Server
 	operation api.Operation
@@ -34,16 +34,16 @@ type call struct {
 	query     url.Values
 	caller    access.Caller
 	scope     access.Scope
-	project   croft.Project   // that of the request, else the caller's; empty: an operator names none
+	project   croft.Project   // of the request, else the caller's; empty: an operator who names none
 	identity  croft.ProjectID // of project, when the request was admitted
 	action    action
-	peer      *federation.Partition // to which the request is forwarded; nil: it is for this cloud
+	peer      *federation.Partition // the peer to forward the request to; nil: this cloud answers it
 }
 
 // answerTime bounds the work on a request that neither waits nor streams.
 const answerTime = 30 * time.Second
 
-// admit refuses what the caller, who is known, may not do or names wrongly.
+// admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
 	if c.query, err = parameters(c.operation, c.r.URL.RawQuery); err != nil || c.operation.Open {
 		return err
@@ -54,8 +54,8 @@ func (c *call) admit() (err error) {
 	return err
 }
 
-// learnRoles reports whether a member of a project has other roles than was known when the request began, as when
-// another server changed them just now. Tokens keep the roles that they were made with.
+// learnRoles reports whether the roles of a member of a project have changed since the request started, for example
+// because another server changed them. Tokens keep the roles that they were created with.
 func (c *call) learnRoles() bool {
 	was := c.caller
 	if was.Operator() || was.Project == "" || was.Token != "" || was.Host != "" || was.Peer != "" {
@@ -74,7 +74,7 @@ func (c *call) learnRoles() bool {
 	return true
 }
 
-// permit finds the project that the request is about, and refuses what the caller may not do there.
+// permit finds the project of the request, and refuses operations that the caller may not do there.
 func (c *call) permit() (err error) {
 	c.scope = c.caller.Scope()
 	c.project = c.caller.Project
@@ -92,8 +92,8 @@ func (c *call) permit() (err error) {
 	return c.authorize(c.project)
 }
 
-// sees returns the project that the caller means by a name, if the caller sees it. One that is not in the tree of
-// projects may have been created just now, at this server or another one.
+// sees resolves a project name to a project that the caller sees. It refreshes the tree of projects if the tree lacks
+// the project, because this server or another one may have just created it.
 func (c *call) sees(given croft.Project) (croft.Project, error) {
 	named := c.called(given)
 	if named.Check() == nil && !c.scope.Sees(named) && c.caller.Has(access.ProjectAdmin) && c.caller.Project != "" {
@@ -118,8 +118,8 @@ func (c *call) sees(given croft.Project) (croft.Project, error) {
 	return named, nil
 }
 
-// called returns the project that the caller means by a name: one that the caller sees, else one below the caller's, as
-// the admin who created it called it.
+// called returns the project that the caller means by a name: a visible project with that full name, else the one below
+// the caller's project. The admin who created a project may omit the parent's name.
 func (c *call) called(name croft.Project) croft.Project {
 	below := c.caller.Project.Below(name)
 	if c.caller.Project != "" && !c.scope.Sees(name) && c.scope.Sees(below) {
@@ -128,7 +128,7 @@ func (c *call) called(name croft.Project) croft.Project {
 	return name
 }
 
-// recognize finds out who the caller is, and slows down those who ask too often.
+// recognize authenticates the caller, and rate-limits callers other than operators.
 func (c *call) recognize(ctx context.Context) error {
 	caller, ok, err := c.Callers.Authenticate(ctx, c.r)
 	if err == nil && !ok {
@@ -153,11 +153,11 @@ func (c *call) recognize(ctx context.Context) error {
 	return nil
 }
 
-// weighed is how many bytes of a body cost as much as a request without one.
+// weighed is the number of bytes of a body that cost as much as one request without a body.
 const weighed = 16 << 10
 
-// cost is as how many requests one counts: reading and checking a large body takes the server as long as many small
-// ones. A body of unknown length counts as the longest.
+// cost returns the weight of a request for the rate limit, because reading and checking a large body takes as long as
+// many small ones. A body of unknown length counts as one of the maximum length.
 func cost(r *http.Request) int {
 	n := r.ContentLength
 	if n < 0 || n > bodies.Max {
@@ -166,8 +166,8 @@ func cost(r *http.Request) int {
 	return 1 + int(n/weighed)
 }
 
-// authorize refuses the operation on things of a project unless the caller's roles permit it. Hosts do not exist for
-// those who may not see them.
+// authorize refuses the operation on objects of a project unless the caller's roles permit it. Callers who may not see
+// hosts get NotFound for them.
 func (c *call) authorize(project croft.Project) error {
 	err := access.Authorize(c.caller, access.Operation(c.operation.ID), project)
 	if errors.Is(err, croft.Denied) && c.operation.Tag == "hosts" {
@@ -176,10 +176,11 @@ func (c *call) authorize(project croft.Project) error {
 	return err
 }
 
-// recheck is how often the credentials of a request that goes on for long are looked at again.
+// recheck is the interval at which the credentials of a long request are checked again.
 const recheck = 5 * time.Second
 
-// lasting is the context of a request that goes on until the client goes, or its credentials count no more.
+// lasting returns the context of a long request. The context ends when the client disconnects or its credentials become
+// invalid.
 func (c *call) lasting() (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	var check sync.WaitGroup
@@ -191,8 +192,8 @@ func (c *call) lasting() (_ context.Context, end func()) {
 	return ctx, func() { cancel(); check.Wait() }
 }
 
-// lastingFor is lasting for a stream of an instance. It ends also when the instance is gone or has been replaced, and
-// once still, if it is not nil, is false of its status: what follows at its UUID or address belongs to another
+// lastingFor is lasting for a stream of an instance. The context also ends when the instance is gone or replaced, or
+// when still, if not nil, returns false for its status: from then on its UUID or address may belong to another
 // instance.
 func (c *call) lastingFor(st croft.Status, still func(now croft.Status) bool) (_ context.Context, end func()) {
 	ctx, endLasting := c.lasting()
@@ -203,13 +204,13 @@ func (c *call) lastingFor(st croft.Status, still func(now croft.Status) bool) (_
 		lost := func(now *croft.Status) (bool, error) {
 			return now == nil || still != nil && !still(*now), ctx.Err()
 		}
-		_ = c.Cloud.Instances.Wait(ctx, st.Instance, lost, nil) // whatever it says, nothing watches the instance now
+		_ = c.Cloud.Instances.Wait(ctx, st.Instance, lost, nil) // whatever it returns, nothing watches the instance now
 	})
 	return ctx, func() { cancel(); watch.Wait(); endLasting() }
 }
 
-// checkSame refuses to go on with what a host opened for an instance if the UUID has passed to another instance since
-// st was read: hosts know UUIDs alone.
+// checkSame refuses to use a stream that a host opened for an instance if the UUID has passed to another instance since
+// st was read, because hosts identify instances by UUID alone.
 func (c *call) checkSame(st croft.Status, still func(now croft.Status) bool) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -224,21 +225,22 @@ func (c *call) checkSame(st croft.Status, still func(now croft.Status) bool) err
 	return err
 }
 
-// errRevoked is the answer to a request whose credentials ended while it waited. What it ordered stays ordered.
+// errRevoked is the answer to a request whose credentials became invalid while it waited. Changes that it ordered
+// remain ordered.
 var errRevoked error = api.NewProblem(api.Unauthenticated, "the credentials count no more")
 
-// errNoHosts is the answer about hosts for those who may not see them.
+// errNoHosts is the answer about hosts to callers who may not see them.
 var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
 
-// errNothing is the answer at paths that the document does not have.
+// errNothing is the answer at paths that the OpenAPI document does not have.
 var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
 
-// brief bounds work that neither waits nor streams.
+// brief returns a context with the time limit for work that neither waits nor streams.
 func (c *call) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.r.Context(), answerTime)
 }
 
-// home is the project of what the request makes or names.
+// home returns the project of the objects that the request creates or names.
 func (c *call) home() croft.Project {
 	if c.project == "" {
 		return croft.DefaultProject
@@ -246,8 +248,8 @@ func (c *call) home() croft.Project {
 	return c.project
 }
 
-// body reads, checks and decodes the request's body. A client may take its time to send it, so the request is
-// admitted again afterwards: its credentials may have been revoked meanwhile, or its project removed.
+// body reads, checks and decodes the request's body. If the client takes long to send it, the request is admitted again
+// afterwards, because its credentials may have been revoked or its project removed meanwhile.
 func (c *call) body(into any) error {
 	began := time.Now()
 	text, err := httpapi.ReadBody(c.w, c.r, bodies.Max, 0)
@@ -260,11 +262,11 @@ func (c *call) body(into any) error {
 	return c.bodies[c.operation.ID].Decode(text, into)
 }
 
-// quickBody is how long a body takes at most after which the credentials of the request need no second look.
+// quickBody is the longest time that reading a body may take without a second check of the credentials.
 const quickBody = time.Second
 
-// still returns an error unless the project of the request is the same one as when it was admitted and, if asked for,
-// its credentials still make its sender what it was then.
+// still returns an error unless the project of the request is the one for which it was admitted. With credentials set,
+// it also checks that they still authenticate the same caller.
 func (c *call) still(credentials bool) error {
 	if credentials {
 		ctx, cancel := c.brief()
@@ -279,8 +281,8 @@ func (c *call) still(credentials bool) error {
 	return nil
 }
 
-// readmit admits the request to the project that has the name now, if the caller may do the operation there too: when
-// the request was admitted, the tree of projects may have been behind what was stored.
+// readmit admits the request to the project that has the name now, if the caller may do the operation there too. When
+// the request was admitted, the tree of projects may have been behind the store.
 func (c *call) readmit() bool {
 	now := c.caller.Identity(c.project)
 	c.scope = c.caller.Scope()
@@ -292,8 +294,8 @@ func (c *call) readmit() bool {
 	return true
 }
 
-// identityOf returns the identity of a project that the caller sees; empty: it has no record. It is read where the tree
-// of projects has none, which may not have followed the creation of the project yet.
+// identityOf returns the identity of a project that the caller sees; empty: it has no record. If the tree of projects
+// lacks the identity, it reads the store, because the tree may not have followed the creation of the project yet.
 func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
 	if p == c.caller.Project && c.caller.ProjectID != "" {
 		return c.caller.ProjectID, nil
@@ -307,10 +309,10 @@ func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
 	return id, err
 }
 
-// flag returns a parameter that is true or false.
+// flag returns the value of a boolean parameter.
 func (c *call) flag(name string) bool { return c.query.Get(name) == "true" }
 
-// parameters parses a query string, and refuses what the document does not have. Invalid.
+// parameters parses a query string, and refuses parameters that the document does not have. Invalid.
 func parameters(o api.Operation, text string) (url.Values, error) {
 	given, err := url.ParseQuery(text)
 	if err != nil {
@@ -338,7 +340,7 @@ func parameters(o api.Operation, text string) (url.Values, error) {
 	return given, nil
 }
 
-// checkParameter checks how often a parameter is there, and its values.
+// checkParameter checks how many times a parameter is given, and its values.
 func checkParameter(p api.Parameter, values []string) error {
 	bad := func(why string) error { return api.NewProblem(api.BadQuery, "the parameter "+p.Name+" "+why) }
 	most := 1.0
@@ -362,7 +364,7 @@ func checkParameter(p api.Parameter, values []string) error {
 	return nil
 }
 
-// checkParameterValue checks a value by the type, the words and the bounds in the document.
+// checkParameterValue checks a value against the type, the enum and the bounds in the document.
 func checkParameterValue(p api.Parameter, value string, bad func(why string) error) error {
 	if words, ok := p.Schema["enum"].([]any); ok {
 		var known []string

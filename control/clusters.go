@@ -8,7 +8,7 @@ import (
 	"croft/control/clusters"
 )
 
-// ofClusters is a request as control/clusters answers it.
+// ofClusters returns the request in the form that control/clusters handles.
 func (c *call) ofClusters() clusters.Call {
 	return clusters.Call{W: c.w, R: c.r, Query: c.query, Cloud: c.Cloud, Caller: c.caller, Project: c.home(),
 		Given: c.project, Scope: c.scope, Log: told{c}, Body: c.body, May: c.authorize,

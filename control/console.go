@@ -14,7 +14,7 @@ import (
 	"croft/control/api"
 )
 
-// getInstanceLog passes on what the guest wrote to its console.
+// getInstanceLog sends the console output of the guest.
 func (c *call) getInstanceLog() error {
 	ctx, end := c.brief()
 	st, err := c.find(ctx)
@@ -40,7 +40,7 @@ func (c *call) getInstanceLog() error {
 		return copyAtOnce(c.w, from)
 	})
 	switch {
-	case begun: // the end of the answer is all that the client can notice
+	case begun: // only the end of the answer can show the client that it failed
 		return nil
 	case errors.Is(err, croft.NotFound) && !c.caller.Operator(): // the error names the host
 		return api.NewProblem(api.NotFound, "there is no console log of "+st.Instance.Name+" yet")
@@ -48,7 +48,7 @@ func (c *call) getInstanceLog() error {
 	return err
 }
 
-// copyAtOnce passes on every piece when it comes.
+// copyAtOnce copies and flushes each piece as soon as it arrives.
 func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 	control := http.NewResponseController(w)
 	if err := control.Flush(); err != nil {
@@ -73,7 +73,7 @@ func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
-// attachConsole joins the client with the console of the guest.
+// attachConsole connects the client to the console of the guest.
 func (c *call) attachConsole() error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
@@ -103,7 +103,7 @@ func (c *call) attachConsole() error {
 	return err
 }
 
-// tunnel turns the connection into a WebSocket and passes bytes both ways until one side ends.
+// tunnel upgrades the connection to a WebSocket and copies bytes both ways until one side ends.
 func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser) error {
 	socket, err := websocket.Accept(c.w, c.r, nil)
 	if err != nil {

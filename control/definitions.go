@@ -10,7 +10,7 @@ import (
 	"croft/objects"
 )
 
-// place is where the request wants a definition.
+// place returns the kind and level of the definition that the request names.
 func place(c *call) (objects.Place, error) {
 	at := objects.Place{Level: objects.Partition, Kind: objects.Kind(c.r.PathValue("kind"))}
 	if level := c.query.Get("level"); level != "" {
@@ -39,7 +39,7 @@ func getDefinition(c *call) error {
 	return answerDefinition(c, d, err)
 }
 
-// answerDefinition answers with a definition as the caller may see it, and its generation for If-Match.
+// answerDefinition answers with a definition as the caller may see it, and with its generation for If-Match.
 func answerDefinition(c *call, d objects.Definition, err error) error {
 	if err != nil {
 		return err
@@ -54,8 +54,8 @@ func answerDefinition(c *call, d objects.Definition, err error) error {
 	return c.answer(http.StatusOK, d)
 }
 
-// permissions leaves out those for projects that the caller does not see. Where none is left, one remains that grants
-// nothing: without any, everything would be allowed.
+// permissions removes the permissions for projects that the caller does not see. If it removes all of them, it leaves
+// one that grants nothing, because a definition without permissions allows everything.
 func permissions(c *call, all []objects.Permission) []objects.Permission {
 	var seen []objects.Permission
 	for _, p := range all {

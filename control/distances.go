@@ -13,7 +13,7 @@ import (
 	"croft/schedule"
 )
 
-// public returns a function that tells whether the caller may know of a name in distances.
+// public returns a function that reports whether the caller may know a name that occurs in distances.
 func public(ctx context.Context, c *call) (func(name string) bool, []croft.Aggregate, error) {
 	seen, err := aggregates(ctx, c)
 	return func(name string) bool {
@@ -21,7 +21,8 @@ func public(ctx context.Context, c *call) (func(name string) bool, []croft.Aggre
 	}, seen, err
 }
 
-// listDistances shows to others than operators the types, and what is stated between public aggregates.
+// listDistances lists the types of distances. Callers other than operators see only the distances between public
+// aggregates.
 func listDistances(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -45,7 +46,7 @@ func listDistances(c *call) error {
 	return c.answer(http.StatusOK, api.DistanceList{Types: all})
 }
 
-// kindOf is the type of distances in the query.
+// kindOf returns the type of distances in the query.
 func kindOf(c *call) string { return cmp.Or(c.query.Get("type"), croft.FailureDistance) }
 
 func getDistance(c *call) error {
@@ -65,7 +66,7 @@ func getDistance(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !found.Stated && !c.caller.Operator() { // it would tell where hosts are
+	if !found.Stated && !c.caller.Operator() { // it would reveal where hosts are
 		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+api.Clip(a)+
 			" and "+api.Clip(b))
 	}
@@ -87,7 +88,7 @@ func setDistance(c *call) error {
 	defer cancel()
 	stated := croft.Distance{A: given.A, B: given.B, Distance: given.Distance}
 	now, err := c.Cloud.Distances.Set(ctx, kind, stated, base)
-	if base != nil && errors.Is(err, croft.Conflict) { // without a generation it is about a name that two hosts have
+	if base != nil && errors.Is(err, croft.Conflict) { // without a generation: a name that two hosts have
 		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
 	if err != nil {
@@ -118,8 +119,8 @@ func removeDistance(c *call) error {
 	return nil
 }
 
-// checkNear refuses to be near to or far from what the caller does not see: for tenants that is all but instances of
-// their projects and public aggregates.
+// checkNear refuses affinities to names that the caller does not see. Tenants see only instances of their projects and
+// public aggregates.
 func checkNear(c *call, r schedule.Request) error {
 	near := slices.Concat(r.Query.Near, r.Near)
 	if len(near) == 0 || c.caller.Operator() {

@@ -18,7 +18,7 @@ import (
 	"croft/control/feed"
 )
 
-// heartbeat is the pause after which a stream without events says that it lives.
+// heartbeat is the interval of the comments that show that a stream is alive.
 const heartbeat = 15 * time.Second
 
 // events is a stream of server-sent events.
@@ -29,7 +29,7 @@ type events struct {
 	mu sync.Mutex
 }
 
-// stream begins the answer.
+// stream starts the answer.
 func (c *call) stream() *events {
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	c.w.Header().Set("Cache-Control", "no-store")
@@ -37,7 +37,7 @@ func (c *call) stream() *events {
 	return &events{w: c.w, control: http.NewResponseController(c.w)}
 }
 
-// send writes an event. kind and id may be empty, data nil.
+// send writes an event. kind, id and data may be zero values.
 func (e *events) send(kind string, id int64, data any) error {
 	text := ""
 	if kind != "" {
@@ -65,8 +65,8 @@ func (e *events) write(text string) error {
 	return e.control.Flush()
 }
 
-// changes sends changes, all of each revision. Only the last event of a revision has an id: a client that goes on after
-// an id has everything up to it.
+// changes sends changes, always all changes of a revision. Only the last event of a revision has an id: a client that
+// resumes after an id has received everything up to that revision.
 func (e *events) changes(all []croft.Change) error {
 	for i, change := range all {
 		id := change.Revision
@@ -80,7 +80,8 @@ func (e *events) changes(all []croft.Change) error {
 	return nil
 }
 
-// alive writes comments until ctx ends or the client is gone, which it tells by gone.
+// alive writes a comment at each heartbeat until ctx ends or the client has disconnected; in the latter case it calls
+// gone.
 func (e *events) alive(ctx context.Context, gone func()) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
@@ -97,8 +98,8 @@ func (e *events) alive(ctx context.Context, gone func()) {
 	}
 }
 
-// streaming runs a stream, with heartbeats beside it. Errors after its begin end it, and are the client's loss of the
-// connection.
+// streaming runs a stream, with concurrent heartbeats. Errors after the start end the stream, and the client sees a
+// closed connection.
 func (c *call) streaming(run func(ctx context.Context, e *events)) error {
 	ctx, end := c.lasting()
 	defer end()
@@ -133,7 +134,7 @@ func (c *call) watchEvents() error {
 		return err
 	}
 	return c.streaming(func(ctx context.Context, e *events) {
-		if e.send("", now, nil) != nil { // the client can go on from here, even if nothing comes
+		if e.send("", now, nil) != nil { // the client can resume from here, even before the first event
 			return
 		}
 		for {
@@ -153,22 +154,22 @@ func (c *call) watchEvents() error {
 				return !sees
 			})
 			if failed != nil || e.changes(mine) != nil {
-				return // the client goes on after the last event that it got
+				return // the client resumes after the last event that it received
 			}
 		}
 	})
 }
 
-// watched decides which changes of projects a stream tells. Names are used again, and the tree of projects may be older
-// than a change: a change is the caller's if its project is, at this moment and by its identity in the store, one that
-// the caller had when the stream began, and if it happened to that project: a stream that goes on after an earlier
-// event leaves out what happened to a former project of the name.
+// watched decides which changes of projects a stream sends. Project names are reused, and the tree of projects may be
+// older than a change. A change belongs to the caller if its project now has the same identity in the store as when the
+// stream started, and if the change happened to that project. A stream that resumes after an earlier event thus omits
+// the changes of a former project of the same name.
 type watched struct {
 	*call
-	own, named croft.ProjectID // of the caller's project and of the one that the request names, as the stream began
+	own, named croft.ProjectID // of the caller's project and of the one in the request, at the start of the stream
 }
 
-// watch begins to watch the projects that the caller sees.
+// watch reads the identities of the projects that the caller watches.
 func (c *call) watch(ctx context.Context) (w watched, err error) {
 	w = watched{call: c}
 	if c.caller.Operator() {
@@ -181,8 +182,8 @@ func (c *call) watch(ctx context.Context) (w watched, err error) {
 	return w, err
 }
 
-// owners knows which projects had the names at a revision. All streams share it, so a change costs one read of its
-// project however many streams there are.
+// owners caches which project had a name at a revision. All streams share it, so a change costs one read of its project
+// for any number of streams.
 type owners struct {
 	read func(context.Context, croft.Project) (id croft.ProjectID, born int64, err error)
 
@@ -190,7 +191,7 @@ type owners struct {
 	latest map[croft.Project]*ownerRead
 }
 
-// ownerRead is a read of a project, which began after the store had reached a revision.
+// ownerRead is a read of a project that started after the store had reached a revision.
 type ownerRead struct {
 	revision int64
 	done     chan struct{} // closed when the fields below are set
@@ -199,11 +200,11 @@ type ownerRead struct {
 	err      error
 }
 
-// mostOwners bounds the projects that owners remembers.
+// mostOwners is the maximum number of projects that owners caches.
 const mostOwners = 4096
 
 // of returns the identity of a project at a revision or later, and the revision at which it was created; empty: it has
-// no record. The store has reached the revision. Callers at the same time share one read.
+// no record. The caller has seen the revision in the store. Concurrent callers share one read.
 func (o *owners) of(ctx context.Context, p croft.Project, revision int64) (id croft.ProjectID, born int64, err error) {
 	o.mu.Lock()
 	read := o.latest[p]
@@ -222,7 +223,7 @@ func (o *owners) of(ctx context.Context, p croft.Project, revision int64) (id cr
 	}
 	o.latest[p] = read
 	o.mu.Unlock()
-	// The others wait for the read, so it does not end with the client that happened to begin it.
+	// Other callers wait for this read, so it must not end with the client that started it.
 	alone, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownerTime)
 	defer cancel()
 	read.id, read.born, read.err = o.read(alone, p)
@@ -240,7 +241,7 @@ func (o *owners) of(ctx context.Context, p croft.Project, revision int64) (id cr
 // ownerTime bounds a read of a project for the streams.
 const ownerTime = 10 * time.Second
 
-// forget makes owners read every project again, because the revisions may have begun again.
+// forget empties the cache, because the revisions may have started again from a lower number.
 func (o *owners) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -259,9 +260,10 @@ func (s *Server) stored(ctx context.Context, p croft.Project) (id croft.ProjectI
 	return all[0].ID, all[0].Born, nil
 }
 
-// sees returns which changes the caller sees, of the changes up to a revision, which the store has reached.
+// sees returns a function that reports whether the caller sees a change. All changes are at most as new as revision,
+// which the store has reached.
 func (w watched) sees(revision int64) func(context.Context, croft.Change) (bool, error) {
-	since := map[croft.Project]int64{} // the revision from which the caller sees changes of a project
+	since := map[croft.Project]int64{} // the first revision from which the caller sees changes of a project
 	return func(ctx context.Context, change croft.Change) (bool, error) {
 		p := change.Project
 		switch {
@@ -302,7 +304,7 @@ func (c *call) watchInstance() error {
 	return c.streaming(func(ctx context.Context, e *events) {
 		forever := func(st *croft.Status) (bool, error) { return st == nil, ctx.Err() }
 		err := c.Cloud.Instances.Wait(ctx, st.Instance, forever, func(st croft.Status) {
-			_ = e.send("", 0, c.instance(st)) // heartbeats notice a client that is gone
+			_ = e.send("", 0, c.instance(st)) // heartbeats notice that a client is gone
 		})
 		if err == nil {
 			_ = e.send("gone", 0, struct{}{}) // the stream ends either way

@@ -18,14 +18,14 @@ import (
 	"croft/internal/httpapi"
 )
 
-// errNoPeer is the answer for a partition that is no peer, and for one that the caller may not use.
+// errNoPeer is the answer about a partition that is no peer or that the caller may not use.
 func errNoPeer(name string) error {
 	return api.NewProblem(api.NotFound,
 		fmt.Sprintf("there is no cloud %q here to which requests are forwarded, or it is "+
 			"not for you", api.Clip(name)))
 }
 
-// known finds out who asks, and which cloud.
+// known authenticates the caller, and determines the cloud that the request is for.
 func known(c *call) (err error) {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -36,7 +36,8 @@ func known(c *call) (err error) {
 	return err
 }
 
-// foreign returns the peer that a request is for; nil: it is for home. The caller is known, and may use the peer.
+// foreign returns the peer that a request is for; nil: this cloud. It refuses peers that the caller, already
+// authenticated, may not use.
 func foreign(c *call) (*federation.Partition, error) {
 	names := c.r.Header.Values(assertion.Header)
 	switch {
@@ -71,7 +72,7 @@ func foreign(c *call) (*federation.Partition, error) {
 	return &p, nil
 }
 
-// homeProject is the project of this cloud on whose behalf a request is forwarded. Operators may name one.
+// homeProject returns the project of this cloud on whose behalf a request is forwarded. Operators name it in a header.
 func homeProject(c *call) (croft.Project, error) {
 	if c.caller.Project != "" {
 		return c.caller.Project, nil
@@ -85,8 +86,8 @@ func homeProject(c *call) (croft.Project, error) {
 	return project, nil
 }
 
-// forward lets a peer answer a request. The credentials of the caller stay here: the peer gets an assertion for exactly
-// this request.
+// forward sends a request to a peer and passes its answer on. The credentials of the caller stay here: the peer gets an
+// assertion for exactly this request.
 func forward(c *call, p federation.Partition) error {
 	project, err := homeProject(c)
 	if err != nil {
@@ -133,12 +134,12 @@ func forward(c *call, p federation.Partition) error {
 		Waits: waits(c.r.URL), Tell: func(result string) { c.action.record(c, result) }})
 }
 
-// streams reports whether a request may go on for as long as the client likes.
+// streams reports whether a request streams or waits.
 func streams(c *call) bool {
 	return flows(c) || c.r.URL.Query().Get("wait") != ""
 }
 
-// flows reports whether the answer to a request has no end but the one that the client chooses.
+// flows reports whether the answer to a request is a stream that only the client ends.
 func flows(c *call) bool {
 	switch c.operation.ID {
 	case "watchEvents", "watchInstance", "attachConsole", "forwardPort":
@@ -147,7 +148,7 @@ func flows(c *call) bool {
 	return c.r.URL.Query().Get("follow") == "true"
 }
 
-// foreignObject is what a forwarded request is about, as the path names it there.
+// foreignObject returns the object of a forwarded request, as the path names it at the peer.
 func foreignObject(c *call, p federation.Partition) actions.Object {
 	o := named(c)
 	o.Name = p.Alias + ":" + o.Name + o.ID
@@ -155,7 +156,7 @@ func foreignObject(c *call, p federation.Partition) actions.Object {
 	return o
 }
 
-// waits is how long a request waits by itself.
+// waits returns how long a request waits at the peer.
 func waits(u *url.URL) time.Duration {
 	q := u.Query()
 	if q.Get("wait") == "" {

@@ -32,7 +32,7 @@ func (s *Server) Handler() http.Handler {
 	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
 }
 
-// exactly keeps a path that ends in a slash from standing for all paths below it.
+// exactly marks a path that ends in a slash so that it does not match all paths below it.
 func exactly(path string) string {
 	if path[len(path)-1] == '/' {
 		return path + "{$}"
@@ -40,8 +40,8 @@ func exactly(path string) string {
 	return path
 }
 
-// withoutForeignPages refuses what web pages of other origins ask a browser to send, since a browser may have the
-// certificate that identifies its user.
+// withoutForeignPages refuses requests that a browser sends for web pages of other origins, because the browser may
+// have the certificate that identifies its user.
 func withoutForeignPages(next http.Handler) http.Handler {
 	foreign := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) 
 		"status", noted.Status)
 }
 
-// do does what is asked, here or in another cloud. An error is the answer.
+// do does the operation, here or in another cloud. A returned error is the answer.
 func do(c *call) error {
 	if !c.operation.Open {
 		if err := known(c); err != nil {

@@ -12,8 +12,8 @@ import (
 	"croft/schedule"
 )
 
-// instance returns a status as the caller may see it: only operators see hosts, and only those who may create instances
-// in its project see user-data.
+// instance returns a status as the caller may see it: only operators see hosts, and only callers who may create
+// instances in its project see user-data.
 func (c *call) instance(st croft.Status) api.Instance {
 	shown := api.InstanceOf(st)
 	if access.Authorize(c.caller, "createInstance", st.Instance.Project) != nil {
@@ -28,7 +28,7 @@ func (c *call) instance(st croft.Status) api.Instance {
 	return shown
 }
 
-// withoutHosts removes every name and UUID of a host from a status. Whether its host is alive stays.
+// withoutHosts removes every name and UUID of a host from a status. It keeps whether the host is alive.
 func withoutHosts(st croft.Status) croft.Status {
 	i := &st.Instance
 	hidden := []string{string(i.Host), string(i.Moving), string(i.MovedFrom)}
@@ -67,9 +67,9 @@ func withoutHosts(st croft.Status) croft.Status {
 	return st
 }
 
-// withoutPlaces removes from a spec where hosts and their files are, except for the instances that it is to be near to
-// as the user named them. What it is to be in, and aggregates to be near to, go as a whole: an operator may have asked
-// for the instance, with names that tenants do not know.
+// withoutPlaces removes the names of hosts and of their files and locations from a spec. It keeps the instances to be
+// near to, which the user named. It removes the bounds (In) and the aggregates to be near to completely, because an
+// operator may have created the instance with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
 	if path := hostFile(spec.Image); path != "" {
@@ -82,7 +82,7 @@ func withoutPlaces(spec croft.Spec) croft.Spec {
 	return spec
 }
 
-// hostFile returns the path of an image that is a file of hosts, for which a name of the catalog stands; empty: it has
+// hostFile returns the path of an image that is a file on hosts, to be replaced by its base name; empty: the image has
 // another address.
 func hostFile(reference string) string {
 	path, _, _ := strings.Cut(strings.TrimPrefix(reference, "file://"), "#")
@@ -92,8 +92,8 @@ func hostFile(reference string) string {
 	return ""
 }
 
-// explanation returns an explanation as the caller may see it: for tenants, hosts are numbered in the order in which
-// they occur.
+// explanation returns an explanation as the caller may see it: tenants see numbers instead of host names, in the order
+// of occurrence.
 func (c *call) explanation(why *schedule.Explanation) *schedule.Explanation {
 	if c.caller.Operator() {
 		return why

@@ -13,9 +13,9 @@ import (
 	"croft/control/clusters"
 )
 
-// image returns the reference of an image. Hosts fetch what it names, and reach more than tenants do: their own files
-// and networks. So only operators may name what lies outside of the catalog and the cloud's sources. public reports
-// whether hosts may fetch it from the internet alone.
+// image returns the reference of an image. Hosts fetch the reference and reach more than tenants do: their own files
+// and networks. Therefore only operators may name images outside the catalog and the cloud's sources. public reports
+// whether hosts may fetch the image only from the internet.
 func (c *call) image(name string) (reference string, public bool, err error) {
 	reference, err = c.Images.Reference(name)
 	if err != nil || c.caller.Operator() || !strings.ContainsAny(name, "/:#") {
@@ -52,15 +52,15 @@ func listImages(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// digest is a SHA-256, which no name of the catalog is.
+// digest matches a SHA-256, which cannot be a name in the catalog.
 var digest = regexp.MustCompile("^[0-9a-f]{64}$")
 
-// listHostImages lists what is in the cache of a host.
+// listHostImages lists the images in the cache of a host.
 func listHostImages(c *call) error {
 	return cached(c, c.Cloud.Images.Held)
 }
 
-// removeHostImages removes an image from the cache of a host, or what nothing uses.
+// removeHostImages removes an image from the cache of a host, or without a name all unused images.
 func removeHostImages(c *call) error {
 	reference := c.query.Get("image")
 	if reference != "" && !digest.MatchString(reference) {
@@ -89,7 +89,7 @@ func cached(c *call, do func(context.Context, croft.Host) ([]compute.Held, error
 	return c.answer(http.StatusOK, api.HeldList{Images: append([]compute.Held{}, all...)})
 }
 
-// pullImage has a host fetch an image.
+// pullImage makes a host fetch an image.
 func pullImage(c *call) error {
 	var given api.NewImage
 	if err := c.body(&given); err != nil {
@@ -107,7 +107,7 @@ func pullImage(c *call) error {
 	}
 	return c.streaming(func(ctx context.Context, e *events) {
 		pulled, err := c.Cloud.Images.Pull(ctx, h.Host, given.Image, reference, func(p croft.Progress) {
-			_ = e.send("progress", 0, p) // heartbeats notice a client that is gone
+			_ = e.send("progress", 0, p) // heartbeats notice that a client is gone
 		})
 		if err != nil {
 			_ = e.send("problem", 0, c.problem(err)) // the stream ends either way

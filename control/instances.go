@@ -36,7 +36,8 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	return st, c.authorize(project)
 }
 
-// named finds an instance by its name in a project, or by its ID in any project: the caller of named checks the owner.
+// named finds an instance by its name in a project, or by its ID in any project: the caller of named checks the
+// project.
 func (c *call) named(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
 	if id, err := croft.ParseInstanceID(idOrName); err == nil {
 		return c.Cloud.Instances.FindByID(ctx, id)
@@ -48,7 +49,7 @@ func (c *call) listInstances() error {
 	return listWanted(c, func(croft.Instance) bool { return true })
 }
 
-// listWanted answers with a page of the instances that the caller sees and that are wanted.
+// listWanted answers with a page of those visible instances for which wanted returns true.
 func listWanted(c *call, wanted func(croft.Instance) bool) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -77,7 +78,7 @@ func listWanted(c *call, wanted func(croft.Instance) bool) error {
 	return c.answer(http.StatusOK, page)
 }
 
-// pageOfProject reads a page of the instances of a project that are wanted. Names are unique in it.
+// pageOfProject reads a page of the instances of a project for which wanted returns true. Names are unique in it.
 func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
 	all []croft.Status, more bool, err error) {
 	size := limit + 1
@@ -101,7 +102,7 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
-// pageOfAll reads a page of the instances of all projects that are wanted.
+// pageOfAll reads a page of the instances of all projects for which wanted returns true.
 func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
 	all []croft.Status, more bool, err error) {
 	if all, err = c.Cloud.Instances.List(ctx, ""); err != nil {
@@ -118,7 +119,7 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
-// chosen returns the instances that the filters of the request choose; nil: there are no filters.
+// chosen returns the instances that match the filters of the request; nil: the request has no filters.
 func chosen(ctx context.Context, c *call) (map[croft.InstanceID]bool, error) {
 	f, err := filter(c)
 	if err != nil || len(f) == 0 {
@@ -145,7 +146,7 @@ func (c *call) getInstance() error {
 	return c.answer(http.StatusOK, c.instance(st))
 }
 
-// request reads the request for an instance in the body.
+// request reads the request for an instance from the body.
 func (c *call) request() (r schedule.Request, err error) {
 	var given api.InstanceRequest
 	if err := c.body(&given); err != nil {
@@ -154,7 +155,7 @@ func (c *call) request() (r schedule.Request, err error) {
 	return c.requested(given)
 }
 
-// requested returns the request that a body is.
+// requested converts a body into a request.
 func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, Keys: given.Keys, UserData: given.UserData,
 		Metadata: given.Metadata, IMDS: given.IMDS, Tags: given.Tags, Restart: given.Restart, Networks: given.Networks,
@@ -197,13 +198,13 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 	if err := checkBounds(c, slices.Concat(r.Query.In, r.In)); err != nil {
 		return r, err
 	}
-	if given.Image != "" { // the document requires it where it has to be
+	if given.Image != "" { // the document says where an image is required
 		r.Image, r.Public, err = c.image(given.Image)
 	}
 	return r, err
 }
 
-// keepInstance changes when an instance expires.
+// keepInstance changes the expiry of an instance.
 func keepInstance(c *call) error {
 	var given api.Expiry
 	if err := c.body(&given); err != nil {
@@ -227,17 +228,18 @@ func (c *call) createInstance() error {
 		return err
 	}
 	c.w.Header().Set("Location", "/v1/instances/"+string(d.Instance.ID))
-	if d.Host.ID != "" && !c.query.Has("wait") { // it has just been ordered, and nothing else is asked for
+	if d.Host.ID != "" && !c.query.Has("wait") { // just ordered, and the request does not wait
 		st := croft.Status{Instance: d.Instance, Host: &d.Host}
 		return c.answer(http.StatusAccepted, c.instance(st))
 	}
 	return c.ordered(d.Instance)
 }
 
-// made makes what is requested, unless the very same request was made before: then the decision names no host.
+// made creates the requested instance. If the identical request was made before, it returns that instance, in a
+// decision without a host.
 func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, error) {
 	d, err := c.Cloud.Requests.Request(ctx, r)
-	// A quota, or the last room, may be used up by what the very same request has made before.
+	// The identical earlier request may have used up the quota or the last capacity itself.
 	full := errors.Is(err, croft.OverQuota) || errors.Is(err, croft.NoCapacity)
 	if errors.Is(err, croft.Conflict) || r.ID != "" && full {
 		d.Host = croft.Host{}
@@ -246,7 +248,7 @@ func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, 
 	return d, err
 }
 
-// taken says what stands in the way of a request; nil: the very same request was made before, with this result.
+// taken returns the instance of an identical earlier request, or the conflict that prevents this one.
 func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (croft.Instance, error) {
 	if r.ID != "" {
 		st, err := c.Cloud.Instances.FindByID(ctx, r.ID)
@@ -286,7 +288,8 @@ func (c *call) stopInstance() error    { return c.change(c.Cloud.Changes.Stop) }
 func (c *call) rebootInstance() error  { return c.change(c.Cloud.Changes.Reboot) }
 func (c *call) rebuildInstance() error { return c.change(c.Cloud.Changes.Rebuild) }
 
-// recreateInstance schedules a lost instance again. It is not brief: hosts with room are searched for and claimed on.
+// recreateInstance schedules a lost instance again. It has no time limit, because it searches for hosts and claims on
+// them.
 func (c *call) recreateInstance() error {
 	ctx, end := c.lasting()
 	defer end()
@@ -346,7 +349,7 @@ var goals = map[string]schedule.Goal{
 	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
 }
 
-// patience is how long the request wants to wait; but begins the error.
+// patience returns how long the request wants to wait. Error texts start with but.
 func patience(c *call, but string) (time.Duration, error) {
 	text := c.query.Get("timeout")
 	if text == "" {
@@ -360,10 +363,10 @@ func patience(c *call, but string) (time.Duration, error) {
 	return d, nil
 }
 
-// ordered answers a change that is ordered, after the wait that the request asks for.
+// ordered answers for a change that has been ordered, after the wait that the request asks for.
 func (c *call) ordered(inst croft.Instance) error {
 	c.action.about(inst.Project, actions.Object{Kind: actions.Instance, ID: string(inst.ID), Name: inst.Name})
-	c.action.record(c, actions.Done) // whatever the wait ends with
+	c.action.record(c, actions.Done) // independently of how the wait ends
 	status := http.StatusAccepted
 	if goal := goals[c.query.Get("wait")]; goal != nil {
 		patience, err := patience(c, "it is ordered, but ")
@@ -396,7 +399,7 @@ func (c *call) ordered(inst croft.Instance) error {
 	return c.answer(status, c.instance(st))
 }
 
-// failed is the answer for an instance that will never be as somebody waits for it to be.
+// failed returns the answer about an instance that will never reach the state that the request waits for.
 func (c *call) failed(inst croft.Instance, err error) error {
 	if croft.KindOf(err) == croft.Unavailable {
 		return err

@@ -11,7 +11,7 @@ import (
 // pageLength is the default length of a page.
 const pageLength = 500
 
-// listed is the scope of a list: the project of the request, else all that the caller sees.
+// listed returns the scope of a list: the project of the request, else all projects that the caller sees.
 func listed(c *call) access.Scope {
 	if c.project != "" {
 		return access.Within(c.project)
@@ -28,7 +28,7 @@ func filter(c *call) (objects.Filter, error) {
 	return f, nil
 }
 
-// limit is how many things the request wants on a page.
+// limit returns the page size that the request asks for.
 func limit(c *call) int {
 	n, err := strconv.Atoi(c.query.Get("limit")) // checked by the document
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"croft/tenant"
 )
 
-// maintains does one change of the host that the path names.
+// maintains returns the handler of one change of the host that the path names.
 func maintains(change func(m cloud.Maintenance, ctx context.Context, c *call, idOrName string) (hosts.Host,
 	error)) func(*call) error {
 	return func(c *call) error {
@@ -63,8 +63,8 @@ var (
 	})
 )
 
-// emptyHost orders the moves of a host's instances. It goes on until all are ordered or the client goes; what is not
-// finished then has a record, from which the next one to ask, or an audit, finishes it.
+// emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
+// unfinished move has a record, from which the next request or an audit finishes it.
 func emptyHost(c *call) error {
 	patience, err := patience(c, "")
 	if err != nil {
@@ -88,7 +88,7 @@ func emptyHost(c *call) error {
 	if err != nil {
 		list.Error = err.Error()
 	}
-	c.action.record(c, actions.Done) // whatever the wait ends with
+	c.action.record(c, actions.Done) // independently of how the wait ends
 	if err != nil || !c.query.Has("wait") {
 		return c.answer(http.StatusAccepted, list)
 	}
@@ -121,7 +121,7 @@ func listUsages(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// auditTime bounds an audit: agents of many hosts are asked.
+// auditTime bounds an audit, which asks the agents of many hosts.
 const auditTime = 10 * time.Minute
 
 func auditCloud(c *call) error  { return audited(c, c.Cloud.Audits.Audit) }

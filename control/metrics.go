@@ -10,24 +10,24 @@ import (
 	"croft/actions"
 )
 
-// newRequests counts requests.
+// newRequests returns the counter of requests.
 func newRequests() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "croft_api_requests_total", Help: "Requests answered by the API of the cloud.",
 	}, []string{"operation", "status"})
 }
 
-// newLost counts entries of the action log that were dropped.
+// newLost returns the counter of dropped entries of the action log.
 func newLost(r *actions.Recorder) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "croft_api_actions_lost_total", Help: "Entries that the action log could not take.",
 	}, func() float64 { return float64(r.Lost()) })
 }
 
-// Collector has the metrics of the server.
+// Collector returns the metrics of the server.
 func (s *Server) Collector() prometheus.Collector { return collectors{s.requests, newLost(s.Actions)} }
 
-// collectors are one collector. It implements prometheus.Collector.
+// collectors combines several collectors. It implements prometheus.Collector.
 type collectors []prometheus.Collector
 
 // Describe implements prometheus.Collector.
@@ -48,10 +48,10 @@ func (s *Server) count(operation string, status int) {
 	s.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()
 }
 
-// Ready returns why the server cannot serve everything yet. Unavailable.
+// Ready returns the reason why the server cannot serve everything yet. Unavailable.
 func (s *Server) Ready() error {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so that nothing is waited for
+	cancel() // so that From does not wait
 	if _, _, err := s.feed.From(ctx, 0); err != nil {
 		return croft.Errorf(croft.Unavailable, "the changes of the cloud are still being read")
 	}

@@ -15,13 +15,13 @@ import (
 	"croft/objects"
 )
 
-// things maps the words for things in paths to their kinds.
+// things maps the plural nouns in paths to kinds of objects.
 var things = map[string]objects.Kind{
 	"instances": objects.Instance, "images": objects.Image, "hosts": objects.Host, "groups": objects.Group,
 }
 
-// thing finds the thing that the path names, if the caller sees it. Whether there is a group of this name, or an image,
-// the store knows.
+// thing finds the object that the path names, if the caller sees it. It does not check that a group or an image exists;
+// the store does.
 func thing(ctx context.Context, c *call) (objects.Ref, error) {
 	ref := objects.Ref{Kind: things[c.r.PathValue("things")], ID: c.r.PathValue("id")}
 	switch ref.Kind {
@@ -72,17 +72,17 @@ func listObjects(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// placeOf is where an object stands in lists.
+// placeOf returns the sort key of an object in lists.
 func placeOf(r objects.Ref) string { return string(r.Project) + "/" + r.ID }
 
-// comparePlaces orders places by project and ID.
+// comparePlaces orders the keys of placeOf by project and ID.
 func comparePlaces(a, b string) int {
 	projectA, idA, _ := strings.Cut(a, "/")
 	projectB, idB, _ := strings.Cut(b, "/")
 	return cmp.Or(cmp.Compare(projectA, projectB), cmp.Compare(idA, idB))
 }
 
-// object reads what is noted about the thing in the path.
+// object reads the properties and tags of the object in the path.
 func object(c *call) (objects.Object, error) {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -144,7 +144,7 @@ func removeTag(c *call) error {
 	return changeThing(c, objects.Change{RemoveTags: []string{c.r.PathValue("tag")}})
 }
 
-// changeThing changes what is noted about the thing in the path.
+// changeThing changes the properties and tags of the object in the path.
 func changeThing(c *call, change objects.Change) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -170,8 +170,8 @@ func changeThing(c *call, change objects.Change) error {
 	return c.answer(http.StatusOK, o)
 }
 
-// checkImage refuses to note anything about an image that the catalog does not have: the cloud has no record of images,
-// so nothing else bounds how many a tenant could name.
+// checkImage refuses to store properties of an image that the catalog does not have. The cloud has no records of
+// images, so nothing else bounds how many a tenant could name.
 func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 	if ref.Kind != objects.Image || c.caller.Operator() || len(change.Set)+len(change.AddTags) == 0 {
 		return nil
@@ -183,7 +183,7 @@ func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 	return err
 }
 
-// violations says of each property what its definition demands, with a pointer where the body has the property.
+// violations describes which properties violate their definitions, with a JSON pointer where the body has the property.
 func violations(c *call, v *objects.ViolationsError) *api.Problem {
 	p := api.NewProblem(api.SchemaViolation, v.Error())
 	for _, one := range v.Violations[:min(len(v.Violations), bodies.MostFields)] {

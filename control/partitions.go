@@ -77,7 +77,7 @@ func exportPartition(c *call) error {
 	return err
 }
 
-// lateAnswer begins an answer with its first bytes, so that an error before them can be one.
+// lateAnswer starts an answer when the first bytes are written, so that an error before them can be the answer.
 type lateAnswer struct {
 	w     http.ResponseWriter
 	begun bool

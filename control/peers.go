@@ -75,7 +75,8 @@ func retireSigner(c *call) error {
 	return nil
 }
 
-// listMappings lists which projects of peers have their members in a project. Users of a peer see those of their own.
+// listMappings lists which projects of peers have their members in a project. Users of a peer see only mappings of
+// their own peer.
 func listMappings(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -92,8 +93,8 @@ func listMappings(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// mayMap lets operators map any peer, and users of a peer their own, in the projects that they administer. Whether
-// there are other peers, nobody else learns.
+// mayMap lets operators map any peer, and users of a peer their own one in the projects that they administer. Other
+// callers get the same error whether or not a peer exists.
 func mayMap(c *call, m federation.Mapping) (federation.Mapping, error) {
 	switch {
 	case c.caller.Operator():
@@ -127,7 +128,7 @@ func setMapping(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !c.caller.Operator() { // whose members the other projects of that cloud are, its own tenants do not decide
+	if !c.caller.Operator() { // tenants of that cloud may not map other projects of it
 		if m.Theirs != c.caller.PeerProject || m.TheirsID != "" && m.TheirsID != c.caller.PeerProjectID {
 			return api.NewProblem(api.ForbiddenVerb, "users of another cloud map the project alone for which they ask, "+
 				"which is "+string(c.caller.PeerProject)+": have somebody of the other project, or an operator, do it")
@@ -138,7 +139,7 @@ func setMapping(c *call) error {
 	defer cancel()
 	m, err = c.Cloud.Peers.Map(ctx, m)
 	if croft.KindOf(err) == croft.Conflict {
-		if !c.caller.Operator() { // the other project may be nobody's to know
+		if !c.caller.Operator() { // the other project may be secret
 			return api.NewProblem(api.InUse, "that project of your cloud has its members in a project here already")
 		}
 		return api.NewProblem(api.InUse, err.Error())

@@ -88,7 +88,7 @@ func removePolicy(c *call) error {
 	return nil
 }
 
-// getStanding answers operators alone: it tells where hosts are, and what is on them.
+// getStanding serves operators only, because the standing names hosts and the instances on them.
 func getStanding(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	pools "croft/pool/api"
 )
 
-// ErrNoPools is the answer about pools while nobody acts for them.
+// ErrNoPools is the answer about pools while the cloud has no manager of pools.
 var ErrNoPools error = api.NewProblem(api.BackendDown,
 	"no manager of pools acts in this cloud: try again, or have its operators start one (croft pool serve)")
 
@@ -26,8 +26,8 @@ func manager(c *call) (*pools.Client, error) {
 	return c.Pools, nil
 }
 
-// fromManager gives an error of the manager the kind that it has for callers of the API: that the manager refuses this
-// server, or is none, is the cloud's fault and not theirs.
+// fromManager converts an error of the manager to a Kind for callers of the API: if the manager refuses this server, or
+// does not run, the fault is the cloud's and not the caller's, so the error is Unavailable.
 func fromManager(err error) error {
 	switch croft.KindOf(err) {
 	case "", croft.Denied, croft.NoCapacity:
@@ -38,8 +38,8 @@ func fromManager(err error) error {
 	return err
 }
 
-// namedWithin is the scope of what the path names: the project of the request if it names one, else all that the caller
-// sees.
+// namedWithin returns the scope in which the path names an object: the project of the request if it names one, else all
+// projects that the caller sees.
 func namedWithin(c *call) access.Scope {
 	if c.query.Has("project") {
 		return access.Within(c.project)
@@ -47,7 +47,7 @@ func namedWithin(c *call) access.Scope {
 	return c.scope
 }
 
-// ticketsIn returns a client for the tickets in a scope.
+// ticketsIn returns a client restricted to the tickets in a scope.
 func ticketsIn(c *call, scope access.Scope) (*pools.Client, error) {
 	m, err := manager(c)
 	if err != nil || scope.All() {
@@ -69,8 +69,8 @@ func owns(scope access.Scope, p pools.Pool) bool {
 	return scope.All() || p.Project != "" && scope.Sees(croft.Project(p.Project))
 }
 
-// poolIn returns a pool as the caller may see it. False: tickets of the projects in the scope may not have its
-// resources, so it is not there.
+// poolIn returns a pool as the caller may see it. False: the pool is hidden, because tickets of the projects in the
+// scope cannot get its resources.
 func poolIn(c *call, scope access.Scope, p pools.Pool) (pools.Pool, bool) {
 	own := owns(scope, p)
 	switch {
@@ -85,7 +85,8 @@ func poolIn(c *call, scope access.Scope, p pools.Pool) (pools.Pool, bool) {
 	return p, true
 }
 
-// withoutErrors leaves that a start failed, and when: why names hosts, or is what a command printed.
+// withoutErrors keeps the time of a failed start but removes the error text, which names hosts or contains the output
+// of a command.
 func withoutErrors(s pools.Stock) *pools.Stock {
 	s.LastError = ""
 	if s.LastFailure != nil {
@@ -115,7 +116,7 @@ func listPools(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// findPool reads the pool that the path names. own: it belongs to a project of the request's scope.
+// findPool reads the pool that the path names. own: the pool belongs to a project of the request's scope.
 func findPool(ctx context.Context, c *call) (shown pools.Pool, own bool, err error) {
 	m, err := manager(c)
 	if err != nil {
@@ -150,7 +151,7 @@ func getPool(c *call) error {
 	return c.answer(http.StatusOK, p)
 }
 
-// resourceIn returns a resource of a pool as the caller may see it, without what it hands out: that is in tickets.
+// resourceIn returns a resource of a pool as the caller may see it, without its data, which only tickets contain.
 func resourceIn(c *call, own bool, r pools.Resource) pools.Resource {
 	if c.caller.Operator() {
 		return r
@@ -162,7 +163,7 @@ func resourceIn(c *call, own bool, r pools.Resource) pools.Resource {
 	return r
 }
 
-// heldIn returns which resources tickets in a scope have now.
+// heldIn returns the resources that open tickets in a scope hold now.
 func heldIn(ctx context.Context, c *call, scope access.Scope) (map[int64]bool, error) {
 	m, err := ticketsIn(c, scope)
 	if err != nil {
@@ -178,8 +179,8 @@ func heldIn(ctx context.Context, c *call, scope access.Scope) (map[int64]bool, e
 	return held, fromManager(err)
 }
 
-// seesResource reports whether a resource of a pool is there for the caller: not one that the pool had before it was
-// the present project's alone.
+// seesResource reports whether a resource of a pool is visible to the caller. Resources from before the pool became
+// exclusive to the present project are hidden.
 func seesResource(c *call, own bool, p pools.Pool, r pools.Resource, held map[int64]bool) bool {
 	return c.caller.Operator() || held[r.ID] || own && r.Ticket == 0 && r.ID >= p.First
 }
@@ -195,7 +196,7 @@ func listPoolResources(c *call) error {
 	if err != nil {
 		return fromManager(err)
 	}
-	held, err := heldIn(ctx, c, namedWithin(c)) // read later, so that what is given away meanwhile is not there
+	held, err := heldIn(ctx, c, namedWithin(c)) // after the resources, so that one given away meanwhile is hidden
 	if err != nil {
 		return err
 	}
@@ -208,10 +209,10 @@ func listPoolResources(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// logHead is the line above the output of one command, which names a file of the manager's machine.
+// logHead matches the line above the output of one command, which names a file on the manager's machine.
 var logHead = regexp.MustCompile(`(?m)^==> /(?:.*/)?([^/\n]+) <==$`)
 
-// getResourceLog tells what commands of a resource printed, unless others may have used it.
+// getResourceLog answers with the output of a resource's commands, unless other projects may have used the resource.
 func getResourceLog(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -246,6 +247,6 @@ func getResourceLog(c *call) error {
 	}
 	c.w.Header().Set("Content-Type", "application/octet-stream")
 	c.w.Header().Set("Cache-Control", "no-store")
-	_, _ = c.w.Write(text) // ignore clients that went away
+	_, _ = c.w.Write(text) // ignore clients that disconnected
 	return nil
 }

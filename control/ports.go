@@ -13,7 +13,7 @@ import (
 	"croft/schedule"
 )
 
-// forwardPort joins the client with a TCP port of the guest.
+// forwardPort connects the client to a TCP port of the guest.
 func (c *call) forwardPort() error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a port is forwarded over a WebSocket: ask for an upgrade of the connection")
@@ -54,8 +54,8 @@ func (c *call) forwardPort() error {
 }
 
 // keepsAddress reports whether an instance still has an address, so that no other guest can have it: its guest is on,
-// and neither has another address nor is being removed. A host that does not know the address at the moment says
-// nothing about it.
+// has no other address, and is not being removed. An unknown address counts as unchanged, because the host may not know
+// it at the moment.
 func keepsAddress(now croft.Status, address string) bool {
 	off := now.Observation != nil &&
 		(now.Observation.State == croft.StateStopped || now.Observation.State == croft.StateRemoving)
@@ -66,8 +66,8 @@ func keepsAddress(now croft.Status, address string) bool {
 	return at == "" || at == address
 }
 
-// checkAddress refuses to connect to anything but a guest: its host says which address a guest has, and may be wrong
-// about it, or lie.
+// checkAddress refuses addresses that cannot be a guest's. The host reports the address of a guest, and may be wrong or
+// lie.
 func checkAddress(st croft.Status) error {
 	address := schedule.Address(&st)
 	if address == "" {

@@ -17,8 +17,8 @@ import (
 	"croft/tenant"
 )
 
-// problem says what an error means for the caller. What is wrong inside the cloud is for its operators: others get a
-// number, under which the log has the error.
+// problem converts an error to a problem document for the caller. Only operators see internal errors; other callers get
+// a number under which the log has the error.
 func (c *call) problem(err error) *api.Problem {
 	if p, ok := errors.AsType[*api.Problem](err); ok {
 		return p
@@ -59,7 +59,8 @@ func (c *call) problem(err error) *api.Problem {
 	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
 }
 
-// refusal tells of a quota that is used up. Of a project that the caller does not see, it tells nothing but that.
+// refusal describes an exceeded quota. For a project that the caller does not see, it names only the measure, not the
+// numbers.
 func (c *call) refusal(r *tenant.Refusal) *api.Problem {
 	if !c.scope.Sees(r.Project) {
 		return api.NewProblem(api.QuotaExceeded, "a quota above project "+string(r.Of)+" is used up, in "+
@@ -73,7 +74,7 @@ func (c *call) refusal(r *tenant.Refusal) *api.Problem {
 // answerProblem writes a problem document.
 func answerProblem(w http.ResponseWriter, p *api.Problem) {
 	text, err := json.Marshal(p)
-	if err != nil { // an explanation with a number that JSON does not have
+	if err != nil { // an explanation with a number that JSON cannot represent
 		p = api.NewProblem(api.Internal, "the answer cannot be said in JSON")
 		text, _ = json.Marshal(p)
 	}
@@ -83,5 +84,5 @@ func answerProblem(w http.ResponseWriter, p *api.Problem) {
 		w.Header().Set("Retry-After", "2")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(text, '\n')) // ignore clients that went away
+	_, _ = w.Write(append(text, '\n')) // ignore clients that disconnected
 }

@@ -33,7 +33,7 @@ func listProjects(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// visibleProjects reads the projects that the caller sees, and no others.
+// visibleProjects reads only the projects that the caller sees.
 func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
 	if c.scope.All() {
 		return c.Cloud.Projects.List(ctx)
@@ -44,7 +44,7 @@ func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
 	return nil, nil
 }
 
-// visible leaves out a parent that the caller does not see. Readers see no members but themselves.
+// visible removes a parent that the caller does not see. Readers see no members but themselves.
 func visible(c *call, p tenant.Tenant) tenant.Tenant {
 	if access.Authorize(c.caller, "createInstance", p.Name) != nil {
 		p.Members = maps.Clone(p.Members)
@@ -104,8 +104,8 @@ func createProject(c *call) error {
 	return answerProject(c, http.StatusCreated, p)
 }
 
-// checkReserved refuses a name that an operator gave rights to: whoever creates the project would get the host networks
-// or the users of groups that the operator meant for another project of this name.
+// checkReserved refuses a name in which an operator granted rights. Otherwise the creator of the project would get the
+// host networks or the users of groups that the operator meant for another project of this name.
 func checkReserved(ctx context.Context, c *call, name croft.Project) error {
 	reserved := slices.Contains(c.Reserved, name)
 	if !reserved {
@@ -126,15 +126,15 @@ func checkReserved(ctx context.Context, c *call, name croft.Project) error {
 		": settings of this cloud give rights to the name: choose another name, or ask an operator to create it")
 }
 
-// follow has this server learn of a write to a project before the answer, so that the next list that the caller asks it
-// for has the project. The write is done: an error is no reason to say otherwise.
+// follow makes this server read a write to a project before the answer, so that the caller's next list has the project.
+// It only logs an error, because the write is done.
 func (c *call) follow(ctx context.Context, p croft.Project) {
 	if err := c.caller.Refresh(ctx, p); err != nil {
 		c.Log.Warn("the tree of projects is behind what is stored", "project", p, "err", err)
 	}
 }
 
-// answerProject answers with a project, and its generation for If-Match.
+// answerProject answers with a project, and with its generation for If-Match.
 func answerProject(c *call, status int, p tenant.Tenant) error {
 	api.Tag(c.w.Header(), p.Generation)
 	return c.answer(status, visible(c, p))
@@ -189,7 +189,7 @@ func setMembers(c *call) error {
 	return change(c, func(p *tenant.Tenant) error {
 		for user, role := range given.Members {
 			if p.Members[user] == role {
-				continue // whoever gave it may have been able to
+				continue // an earlier caller may have had the right to grant this role
 			}
 			if err := access.AuthorizeRoles(c.caller, []access.Role{role}); err != nil {
 				return err
@@ -211,7 +211,7 @@ func setQuota(c *call) error {
 	})
 }
 
-// change changes the project in the path, which the caller knows by its generation.
+// change changes the project in the path. The caller names its generation in If-Match.
 func change(c *call, how func(*tenant.Tenant) error) error {
 	match := strings.Trim(c.r.Header.Get("If-Match"), `"`)
 	if match == "" {
@@ -241,7 +241,7 @@ func change(c *call, how func(*tenant.Tenant) error) error {
 	return answerProject(c, http.StatusOK, p)
 }
 
-// removeProject is in the log of the project above: that of the project itself ends.
+// removeProject logs the action in the parent project, because the log of the project itself ends.
 func removeProject(c *call) error {
 	p, err := namedProject(c)
 	if err != nil {
@@ -262,7 +262,7 @@ func removeProject(c *call) error {
 	return nil
 }
 
-// getQuota tells what a project uses, and the limits that hold for it.
+// getQuota answers with the usage of a project and the limits that apply to it.
 func getQuota(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()

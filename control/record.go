@@ -12,15 +12,15 @@ import (
 	"croft/control/api"
 )
 
-// action is what the action log is told of a request.
+// action holds the data of a request for the action log.
 type action struct {
-	at      time.Time // when the caller was known; zero: nobody knows who calls, or the caller asks too often
+	at      time.Time // when the caller was authenticated; zero: not authenticated, or rate-limited
 	project croft.Project
 	object  actions.Object
 	told    bool
 }
 
-// changes reports whether an operation belongs into the action log: reads do not.
+// changes reports whether an operation belongs in the action log: reads do not.
 func changes(o api.Operation) bool {
 	switch o.ID {
 	case "explainRequest", "explainCluster": // POST, since it has a body
@@ -31,11 +31,11 @@ func changes(o api.Operation) bool {
 	return o.Method != http.MethodGet
 }
 
-// begin notes that it is known who calls. What is refused from now on is in the log of the caller's project, unless
-// it is about a project that the caller sees.
+// begin notes that the caller is authenticated. From now on, refusals are logged in the caller's project, unless the
+// request is about another project that the caller sees.
 func (a *action) begin(c *call) { a.at, a.project, a.object = time.Now(), c.caller.Project, named(c) }
 
-// named is the object that the path names, as far as the path tells.
+// named returns the object that the path names, as far as the path identifies it.
 func named(c *call) actions.Object {
 	o := actions.Object{Kind: actions.Kind(strings.TrimSuffix(c.operation.Tag, "s"))}
 	id, name := c.r.PathValue("id"), c.r.PathValue("name")
@@ -58,10 +58,10 @@ func named(c *call) actions.Object {
 	return o
 }
 
-// about says what the request is about, in a project that the caller sees.
+// about sets the object of the request, in a project that the caller sees.
 func (a *action) about(project croft.Project, o actions.Object) { a.project, a.object = project, o }
 
-// record tells the action log of the request, once.
+// record adds the request to the action log, once.
 func (a *action) record(c *call, result string) {
 	if a.told || a.at.IsZero() || !changes(c.operation) {
 		return
@@ -72,13 +72,13 @@ func (a *action) record(c *call, result string) {
 		Result: result})
 }
 
-// also tells the action log of a project what the request did to an object there.
+// also adds an entry to the action log of another project for an effect of the request on an object there.
 func (a *action) also(c *call, operation string, project croft.Project, o actions.Object) {
 	c.Actions.Add(actions.Entry{Time: a.at, Operation: operation, User: c.caller.User, Operator: c.caller.Operator(),
 		Via: c.caller.Via, From: from(c.r), Project: project, Object: o, Result: actions.Done})
 }
 
-// from is where a request comes from.
+// from returns the address of the client.
 func from(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil { // a Unix socket
@@ -87,7 +87,7 @@ func from(r *http.Request) string {
 	return host
 }
 
-// recording tells the action log of a request before its answer: an action that is acknowledged is recorded.
+// recording writes a request to the action log before its answer: an acknowledged action is always recorded.
 type recording struct {
 	http.ResponseWriter
 	call *call
@@ -95,7 +95,7 @@ type recording struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *recording) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // or an answer is still to come
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // not an interim 1xx answer
 		w.call.action.record(w.call, actions.Done) // refusals have been recorded
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -104,7 +104,7 @@ func (w *recording) WriteHeader(status int) {
 // Unwrap lets an http.ResponseController reach the connection.
 func (w *recording) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// listActions lists what was done in the projects that the caller sees.
+// listActions lists the logged actions in the projects that the caller sees.
 func listActions(c *call) error {
 	f := actions.Filter{User: c.query.Get("user"), After: c.query.Get("after")}
 	if c.query.Has("project") {

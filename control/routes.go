@@ -7,8 +7,8 @@ import (
 	"croft/internal/httpapi"
 )
 
-// operations does each operation of the document. An error that it returns is the answer, so nothing may be written
-// before. To add an operation, write it into the document, and its method here.
+// operations maps each operation of the document to its handler. An error that a handler returns is the answer, so it
+// must be returned before anything is written. To add an operation, add it to the document and its handler here.
 var operations = map[string]func(*call) error{
 	"listPools":           listPools,
 	"getPool":             getPool,
@@ -133,7 +133,7 @@ var operations = map[string]func(*call) error{
 	"importPartition":     importPartition,
 }
 
-// answer writes a document.
+// answer writes a document as JSON.
 func (c *call) answer(status int, document any) error {
 	httpapi.Answer(c.w, status, document)
 	return nil
@@ -141,7 +141,7 @@ func (c *call) answer(status int, document any) error {
 
 func getDocument(c *call) error {
 	c.w.Header().Set("Content-Type", "application/json")
-	_, _ = c.w.Write(api.Document()) // ignore clients that went away
+	_, _ = c.w.Write(api.Document()) // ignore clients that disconnected
 	return nil
 }
 

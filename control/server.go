@@ -1,7 +1,7 @@
 // Package control serves the API of the cloud over HTTP, to tenants and to operators. The OpenAPI document of
-// control/api comes first: it says which operations there are, and checks the bodies of requests. Of every request it
-// is known who sent it, that the caller may do this, and which projects the caller sees, before anything is read. What
-// belongs to others is not found, and nobody but operators learns anything about hosts.
+// control/api defines the operations and checks the bodies of requests. Before anything is read for a request, its
+// sender is authenticated and authorized, and the projects that the sender sees are known. Objects of other projects
+// are answered with NotFound, and only operators learn anything about hosts.
 package control
 
 import (
@@ -29,14 +29,14 @@ import (
 type Config struct {
 	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
 	Objects *objects.Service     // required
-	Callers access.Authenticator // required: as from access.First, which refuses what it does not know
+	Callers access.Authenticator // required: as from access.First, which refuses unknown credentials
 	Images  Images               // required
 	Actions *actions.Recorder    // required; it has to run longer than the handler serves
 
 	Reserved []croft.Project // projects that settings grant rights in: only operators create these
 
 	Peers   *forwarding.Peers // other clouds that requests are forwarded to; nil: none
-	Pools   *pools.Client     // of the manager of pools, with the rights of an admin; nil: there is none
+	Pools   *pools.Client     // of the manager of pools, with admin rights; nil: none
 	Login   *api.Login        // where users may log in; nil: nowhere
 	Version string            // of croft, for people
 	Log     *slog.Logger      // discards by default
@@ -44,14 +44,14 @@ type Config struct {
 	Burst   int               // more than that at once; 200 by default
 }
 
-// Images says which images requests may name.
+// Images decides which images requests may name.
 type Images interface {
-	// Reference turns a name of the catalog, or what has a slash, a colon or a #, such as a URL, into the reference for
-	// hosts. Invalid, NotFound.
+	// Reference converts a name of the catalog, or an address (with a slash, a colon or a #, such as a URL), into the
+	// reference for hosts. Invalid, NotFound.
 	Reference(name string) (string, error)
 	// CheckSource refuses a reference whose address tenants may not name. Denied.
 	CheckSource(reference string) error
-	// Public reports whether a reference that CheckSource permits may lead to the internet alone.
+	// Public reports whether hosts may fetch a reference that CheckSource permits only from the internet.
 	Public(reference string) bool
 	// List returns the catalog.
 	List() (cloud.Catalog, error)
@@ -65,7 +65,7 @@ type Server struct {
 	feed   *feed.Feed
 	owners *owners // of the projects that the feed's changes name
 
-	flows    *pace.Shares // streams of this cloud's own
+	flows    *pace.Shares // streams that this cloud serves itself
 	forwards *forwarding.Forwarding
 	requests *prometheus.CounterVec
 }
@@ -88,7 +88,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Bounds of the streams of tenants that are open at the same time: events, consoles, logs and ports.
+// Maximum numbers of concurrent streams of tenants: events, consoles, logs and ports.
 const (
 	flowsOfProject = 128
 	flowsOfAll     = 2048
@@ -103,5 +103,5 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Cloud.Feed.Follow(ctx, begun, s.feed.Add)
 }
 
-// Close ends idle connections to peers. Nothing may be served afterwards.
+// Close closes idle connections to peers. Nothing may be served afterwards.
 func (s *Server) Close() { s.forwards.Close() }

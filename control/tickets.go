@@ -48,26 +48,26 @@ func openTicket(c *call) error {
 		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(api.Clip(given.Key))+
 			" is that of another ticket: choose another one, or none")
 	}
-	c.action.record(c, actions.Done) // whatever the wait ends with
+	c.action.record(c, actions.Done) // independently of how the wait ends
 	c.w.Header().Set("Location", "/v1/tickets/"+strconv.FormatInt(t.ID, 10))
 	return answerTicket(c, m, t, patience, http.StatusAccepted)
 }
 
-// ticketNamed is a ticket in the action log.
+// ticketNamed returns a ticket as an object of the action log.
 func ticketNamed(t pools.Ticket) actions.Object {
 	return actions.Object{Kind: actions.Ticket, Name: strconv.FormatInt(t.ID, 10)}
 }
 
-// asGiven reports whether a ticket is the one that a body asks for. Without a sandbox or a lease in the body, it has
-// those that the manager chose.
+// asGiven reports whether a ticket matches a body. A sandbox or lease missing from the body matches any, because the
+// manager chose it.
 func asGiven(given api.NewTicket, t pools.Ticket) bool {
 	tags := slices.Compact(slices.Sorted(slices.Values(given.Tags)))
-	difference := time.Duration(given.TTL - t.TTL).Abs() // of numbers with a fraction, by rounding
+	difference := time.Duration(given.TTL - t.TTL).Abs() // TTLs with a fraction differ by rounding
 	return slices.Equal(tags, t.Tags) && (given.Sandbox == "" || given.Sandbox == t.Sandbox) &&
 		(given.TTL == 0 || difference < time.Millisecond)
 }
 
-// ticketPatience is how long the request wants to wait for a ticket; 0: not at all.
+// ticketPatience returns how long the request wants to wait for a ticket; 0: it does not wait.
 func ticketPatience(c *call) (time.Duration, error) {
 	if !c.query.Has("wait") {
 		return 0, nil
@@ -87,8 +87,8 @@ func ticketPatience(c *call) (time.Duration, error) {
 // question asks the manager about a ticket, or for a change of it.
 type question func(context.Context, *pools.Client, int64) (pools.Ticket, error)
 
-// findTicket returns the ticket that the path names, as ask answers with a client for the tickets that are there for
-// the caller.
+// findTicket returns the ticket that the path names, by calling ask with a client restricted to the tickets that the
+// caller sees.
 func findTicket(c *call, ask question) (m *pools.Client, t pools.Ticket, err error) {
 	if m, err = ticketsIn(c, namedWithin(c)); err != nil {
 		return m, t, err
@@ -129,8 +129,8 @@ func getTicket(c *call) error {
 	return answerTicket(c, m, t, patience, waiting)
 }
 
-// closeTicket and renewTicket ask for the change right away: whoever may do either may do it in every project that the
-// caller sees.
+// closeTicket and renewTicket ask for the change without a further check: a caller with the right to either has it in
+// every project that it sees.
 func closeTicket(c *call) error {
 	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
 		return m.Close(ctx, id)
@@ -151,7 +151,8 @@ func renewTicket(c *call) error {
 	return answerTicket(c, m, t, 0, http.StatusOK)
 }
 
-// answerTicket answers with a ticket, after a wait of this patience. waiting is the status for a ticket that waits.
+// answerTicket answers with a ticket, after waiting for at most patience. waiting is the HTTP status for a ticket that
+// is still waiting.
 func answerTicket(c *call, m *pools.Client, t pools.Ticket, patience time.Duration, waiting int) error {
 	if patience > 0 {
 		var err error
@@ -173,10 +174,10 @@ func answerTicket(c *call, m *pools.Client, t pools.Ticket, patience time.Durati
 	return c.answer(status, shown[0])
 }
 
-// ticketTurn bounds one question to the manager about a ticket that is waited for.
+// ticketTurn bounds one poll of the manager while a request waits for a ticket.
 const ticketTurn = 20 * time.Second
 
-// await returns a ticket once it waits no more or can never be served, or when the patience is over.
+// await returns a ticket once it no longer waits or can never be served, or when patience has elapsed.
 func await(c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (pools.Ticket, error) {
 	ctx, end := c.lasting()
 	defer end()
@@ -251,7 +252,7 @@ func ticketsFor(ctx context.Context, c *call, all ...pools.Ticket) ([]pools.Tick
 	for i := range shown {
 		t := &shown[i]
 		t.Owner = ""
-		if t.Waiting() && !t.Never { // why it can never be served names only what its project may use
+		if t.Waiting() && !t.Never { // the reason names only pools that its project may use
 			t.WaitsFor = waitsFor(*t, known)
 		}
 		if t.State == pools.TicketFailed {
@@ -265,7 +266,8 @@ func ticketsFor(ctx context.Context, c *call, all ...pools.Ticket) ([]pools.Tick
 	return shown, nil
 }
 
-// handedOut returns the resource of a ticket as the caller may see it: what it hands out is for those who may use it.
+// handedOut returns the resource of a ticket as the caller may see it: its data is only for callers who may open
+// tickets.
 func handedOut(c *call, t pools.Ticket) pools.Resource {
 	r := resourceIn(c, false, *t.Resource)
 	if access.Authorize(c.caller, "openTicket", croft.Project(t.Project)) == nil {
@@ -274,7 +276,8 @@ func handedOut(c *call, t pools.Ticket) pools.Resource {
 	return r
 }
 
-// factsFor returns facts about an instance without its host. Whose it is they have if the caller sees that project.
+// factsFor returns facts about an instance without its host. Facts about the owner are included only if the caller sees
+// that project.
 func factsFor(c *call, facts json.RawMessage) json.RawMessage {
 	var all map[string]any
 	if len(facts) == 0 || json.Unmarshal(facts, &all) != nil {
@@ -293,7 +296,8 @@ func factsFor(c *call, facts json.RawMessage) json.RawMessage {
 	return text
 }
 
-// waitsFor says what a ticket waits for, without numbers of others, and without why starts fail.
+// waitsFor describes what a ticket waits for, without numbers of other projects and without the reasons of failed
+// starts.
 func waitsFor(t pools.Ticket, known []pools.Pool) string {
 	var all []string
 	for _, p := range known {

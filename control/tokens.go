@@ -13,7 +13,7 @@ import (
 	"croft/internal/wording"
 )
 
-// listTokens lists access tokens, those without a project for operators alone.
+// listTokens lists access tokens. Only operators see tokens without a project.
 func listTokens(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
@@ -30,7 +30,7 @@ func listTokens(c *call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-// createToken makes a token with a role that the caller may give.
+// createToken creates a token with a role that the caller may grant.
 func createToken(c *call) error {
 	var given api.NewToken
 	if err := c.body(&given); err != nil {
@@ -46,7 +46,7 @@ func createToken(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	parent := c.caller.Token
-	if c.caller.Operator() { // what operators give outlasts their own tokens
+	if c.caller.Operator() { // tokens from operators outlast the operators' own tokens
 		parent = ""
 	}
 	c.action.about(c.project, actions.Object{Kind: actions.Token, For: given.User})
@@ -64,7 +64,7 @@ func createToken(c *call) error {
 	return c.answer(http.StatusCreated, made)
 }
 
-// revokeToken ends a token that the caller sees.
+// revokeToken revokes a token that the caller sees.
 func revokeToken(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()

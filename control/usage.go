@@ -8,14 +8,14 @@ import (
 	"croft/usage"
 )
 
-// listUsage tells what the projects used that the caller sees.
+// listUsage answers with the usage of the projects that the caller sees.
 func listUsage(c *call) error { return answerUsage(c, c.scope.Projects()) }
 
-// getUsage tells what the project in the path used, with the projects below it.
+// getUsage answers with the usage of the project in the path and of the projects below it.
 func getUsage(c *call) error { return answerUsage(c, []croft.Project{c.project}) }
 
-// answerUsage answers with the history of projects; nil: all. What was used before a project was removed is for
-// operators: a later one of the same name may be of others.
+// answerUsage answers with the usage history of projects; nil: all. Only operators see the usage from before a project
+// was removed, because a later project of the same name may have another owner.
 func answerUsage(c *call, projects []croft.Project) error {
 	f := usage.Filter{Projects: projects, Former: c.flag("former") && c.caller.Operator(), Since: c.query.Get("since"),
 		Until: c.query.Get("until")}
