@@ -1,4 +1,4 @@
-// Package adopt describes what runs already as jobs of a grid: containers of podman and docker and domains of libvirt
+// Package adopt describes existing workloads as jobs of a grid: containers of podman and docker and domains of libvirt
 // on a machine, and instances of a croft cloud. It only reads.
 package adopt
 
@@ -18,20 +18,21 @@ import (
 	"croft/grid/unit"
 )
 
-// A Found is something that runs on a machine and is of no grid.
+// A Found is a workload that exists on a machine and belongs to no grid.
 type Found struct {
 	Runtime string    `json:"runtime"` // podman, docker or vm
-	Name    string    `json:"name"`    // as the runtime knows it
+	Name    string    `json:"name"`    // its name in the runtime
 	Running bool      `json:"running"`
 	Unit    unit.Unit `json:"unit"`          // without cluster, job and slot
-	Not     []string  `json:"not,omitempty"` // what a job cannot say of it
+	Not     []string  `json:"not,omitempty"` // properties that a job file cannot express
 }
 
-// Runtimes are those that are asked.
+// Runtimes lists the runtimes that List can query.
 var Runtimes = []string{"podman", "docker", "vm"}
 
-// List lists what runs on a machine and is of no grid, of one runtime, by name. None: the runtime is not installed
-// there. Unavailable: it does not answer.
+// List lists the workloads of one runtime on a machine that belong to no grid, sorted by name. The list is empty if the
+// runtime is not installed there. Errors: Unavailable if the runtime does not answer, Invalid if it is not one of
+// Runtimes.
 func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, error) {
 	var list []Found
 	var err error
@@ -51,7 +52,7 @@ func List(ctx context.Context, m machine.Machine, runtime string) ([]Found, erro
 	return list, err
 }
 
-// ask runs a script. A machine without the program answers with nothing.
+// ask runs a script on a machine. It returns no output and no error if the program is not installed there.
 func ask(ctx context.Context, m machine.Machine, program, script string) (string, error) {
 	script = "croft_ask() {\ncommand -v " + program + " > /dev/null 2>&1 || return 0\n" + script +
 		"\n}\ncroft_ask < /dev/null\n"
@@ -62,19 +63,20 @@ func ask(ctx context.Context, m machine.Machine, program, script string) (string
 	return out, err
 }
 
-// inspected is what podman and docker say of a container, as far as a job can say it or has to say that it cannot.
+// inspected is the part of `container inspect` of podman and docker that a job file can express, or that must be
+// reported as not expressible.
 type inspected struct {
 	Name  string
 	State struct{ Running bool }
-	Image string // its digest
-	// ImageName is podman's reference of the image; docker has it in Config.Image.
+	Image string // the digest of the image
+	// ImageName is podman's reference of the image; docker reports the reference in Config.Image.
 	ImageName string
 	Rootfs    string
 	Config    struct {
 		Image       string
 		Env         []string
 		Cmd         []string
-		Entrypoint  json.RawMessage // a list, or a text of older podmans
+		Entrypoint  json.RawMessage // a list of strings, or one string from older versions of podman
 		User        string
 		Labels      map[string]string
 		Tty         bool
@@ -98,7 +100,8 @@ type inspected struct {
 }
 
 func containers(ctx context.Context, m machine.Machine, program string) ([]Found, error) {
-	// What an image sets itself is no part of the job.
+	// container inspect merges the image's command and variables into the container's own, so the job repeats
+	// them.
 	out, err := ask(ctx, m, program, `ids=$(`+program+` ps --all --quiet --no-trunc) || return
 [ -z "$ids" ] || `+program+` container inspect $ids`)
 	if err != nil || strings.TrimSpace(out) == "" {
@@ -117,7 +120,7 @@ func containers(ctx context.Context, m machine.Machine, program string) ([]Found
 	return list, nil
 }
 
-// found says a container as a unit.
+// found describes a container as a unit.
 func (c *inspected) found(program string) Found {
 	f := Found{Runtime: program, Name: strings.TrimPrefix(c.Name, "/"), Running: c.State.Running}
 	u := &f.Unit
@@ -166,7 +169,7 @@ func (c *inspected) found(program string) Found {
 
 func (f *Found) not(format string, args ...any) { f.Not = append(f.Not, fmt.Sprintf(format, args...)) }
 
-// entrypoint notes one that the container has: a job has the image's.
+// entrypoint notes a container's entry point as not expressible: a job always uses the entry point of its image.
 func (f *Found) entrypoint(raw json.RawMessage) {
 	var words []string
 	var text string
@@ -178,7 +181,7 @@ func (f *Found) entrypoint(raw json.RawMessage) {
 	}
 }
 
-// own are variables that runtimes set by themselves.
+// own lists the environment variables that runtimes set themselves.
 var own = map[string]bool{"PATH": true, "HOSTNAME": true, "HOME": true, "TERM": true, "container": true}
 
 func environment(list []string) map[string]string {
@@ -233,7 +236,7 @@ func (c *inspected) network(f *Found) {
 
 var unfit = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// JobName is a name for the job of what was found.
+// JobName returns a valid job name derived from the workload's name, at most 60 bytes long.
 func (f Found) JobName() string {
 	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-._")
 	if name == "" {
@@ -242,7 +245,7 @@ func (f Found) JobName() string {
 	return name[:min(len(name), 60)]
 }
 
-// Path is the job's file below the cluster's directory, for a node's things.
+// Path returns the path of the job's file below the cluster's directory, for a workload found on a node.
 func (f Found) Path(node string) string {
 	return path.Join("jobs", "adopted", node, f.JobName()+".yaml")
 }

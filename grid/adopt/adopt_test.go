@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// usePodman gives podman a storage of the test's own, with the settings of machines that are like a container.
+// usePodman configures podman with storage for this test alone, and with settings that also work on machines that are
+// containers.
 func usePodman(t *testing.T) func(argv ...string) {
 	t.Helper()
 	runtimetest.Need(t, "podman", "runc")

@@ -10,10 +10,10 @@ import (
 	"croft/grid/unit"
 )
 
-// images is where a job looks for an image that its node is yet to be given.
+// images is the directory on the node in which a job expects an image that the operator must still copy there.
 const images = "/var/lib/libvirt/images"
 
-// Instance says an instance of a croft cloud as a virtual machine of a job.
+// Instance describes an instance of a croft cloud as a job that runs a virtual machine.
 func Instance(st croft.Status) Found {
 	inst := st.Instance
 	spec := inst.Spec
@@ -57,7 +57,8 @@ func Instance(st croft.Status) Found {
 	return f
 }
 
-// imageOf names an image by a file of the node.
+// imageOf sets the image to a file on the node: the path in ref if it is an absolute path or file URL, else a file
+// below images.
 func (f *Found) imageOf(ref string) {
 	at, _, _ := strings.Cut(ref, "#")
 	if u, err := url.Parse(at); err == nil && u.Scheme != "" {

@@ -11,7 +11,7 @@ import (
 	"croft/grid/unit"
 )
 
-// domain is the part of libvirt's XML that a job can say, or has to say that it cannot.
+// domain is the part of libvirt's domain XML that a job file can express, or that must be reported as not expressible.
 type domain struct {
 	Type   string `xml:"type,attr"`
 	Name   string `xml:"name"`
@@ -42,10 +42,10 @@ type domain struct {
 	Filesystems []struct{} `xml:"devices>filesystem"`
 }
 
-// separator stands between domains in the answer.
+// separator ends each domain in the script's output.
 const separator = "\n--croft-grid-adopt--\n"
 
-// disks stands between a domain and what libvirt says of its disks.
+// disks separates a domain's XML from the output of virsh domblkinfo for its disks.
 const disks = "\n--croft-grid-adopt-disks--\n"
 
 func domains(ctx context.Context, m machine.Machine) ([]Found, error) {
@@ -71,7 +71,7 @@ done`)
 		if err := xml.Unmarshal([]byte(strings.TrimLeft(definition, "\n")), &d); err != nil {
 			return nil, croft.Errorf(croft.Unavailable, "the definition of a domain: %w", err)
 		}
-		// Of a grid, or of a croft cloud, which look after their own.
+		// Domains of a grid or of a croft cloud are managed by that grid or cloud.
 		if strings.Contains(d.Metadata.Text, "https://croft/") {
 			continue
 		}
@@ -82,7 +82,8 @@ done`)
 	return list, nil
 }
 
-// capacities reads virsh domblkinfo --all: the bytes of each disk, by its name in the guest.
+// capacities parses the output of virsh domblkinfo --all: the capacity of each disk in bytes, by its target name in the
+// guest.
 func capacities(text string) map[string]int64 {
 	all := map[string]int64{}
 	for line := range strings.Lines(text) {
@@ -95,10 +96,10 @@ func capacities(text string) map[string]int64 {
 	return all
 }
 
-// unknownDisk is what a job has as the size of a disk that nobody can tell.
+// unknownDisk is the disk size in bytes that a job gets if libvirt does not report one.
 const unknownDisk = 10 << 30
 
-// bytesOf are libvirt's units of memory.
+// bytesOf maps libvirt's units of memory to bytes.
 var bytesOf = map[string]int64{"": 1 << 10, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20, "GiB": 1 << 30,
 	"G": 1 << 30, "b": 1, "bytes": 1}
 

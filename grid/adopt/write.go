@@ -10,7 +10,7 @@ import (
 	"croft/grid/unit"
 )
 
-// job is a job's file, in the order in which people read it.
+// job is a job's file. The keys are in the order in which people read them.
 type job struct {
 	Runtime  string            `yaml:"runtime"`
 	Image    map[string]string `yaml:"image,omitempty"`
@@ -27,7 +27,8 @@ type job struct {
 	Policy   string            `yaml:"policy"`
 }
 
-// File is the text of a job's file that has on one node what was found there. $ is doubled, as files expand it.
+// File returns the text of a job file that pins the workload to a node. It doubles every $, since variables are
+// expanded in job files.
 func (f Found) File(node string) ([]byte, error) {
 	u := f.Unit
 	j := job{Runtime: u.Runtime, Command: plainAll(u.Command), User: plain(u.User), Network: u.Network, Replicas: 1,
