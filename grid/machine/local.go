@@ -13,11 +13,11 @@ import (
 	"croft"
 )
 
-// killAfter is how long a program of this machine may take to end after it was asked to.
+// killAfter is the time between SIGTERM and SIGKILL for a program on this machine.
 const killAfter = 5 * time.Second
 
-// Local is the machine that this process runs on. Unlike elsewhere, a program ends with the context: SIGTERM, and
-// SIGKILL after 5 seconds, to its whole process group.
+// Local is the machine that this process runs on. Unlike on other machines, a program ends when its context ends: its
+// whole process group gets SIGTERM, and SIGKILL after 5 seconds.
 type Local struct{}
 
 var _ Machine = Local{}
@@ -50,21 +50,22 @@ func (Local) Start(ctx context.Context, c Command) (Process, error) {
 type local struct {
 	ctx    context.Context
 	cmd    *exec.Cmd
-	broken chan error // why the program's input could not be read
+	broken chan error // the error of reading Stdin, if there was one
 }
 
-// feed copies the program's input. Nobody waits for it: its reader may block for ever.
+// feed copies Stdin to the program. No goroutine waits for feed, because reading Stdin may block forever.
 func (p *local) feed(to io.WriteCloser, from io.Reader) {
 	if _, err := io.Copy(&input{to}, from); err != nil && !errors.Is(err, errInputEnded) {
 		p.broken <- fmt.Errorf("read the program's input: %w", err)
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // or it would take the end of its input for that of a whole one
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // otherwise the program would treat the truncated input as complete
 	}
-	_ = to.Close() // if the program has ended, it is closed
+	_ = to.Close() // already closed if the program has ended
 }
 
 var errInputEnded = errors.New("the program reads no more")
 
-// input writes to the program, and tells its errors from those of the reader.
+// input writes to the program, and turns every write error into errInputEnded, so that feed can distinguish it from a
+// read error.
 type input struct{ to io.Writer }
 
 func (i *input) Write(b []byte) (int, error) {
@@ -98,5 +99,5 @@ func (p *local) Wait() error {
 	return &Exit{Code: exit.ExitCode()}
 }
 
-// kill ends what did not end by itself.
+// kill sends SIGKILL to the program's process group.
 func (p *local) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }

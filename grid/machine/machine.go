@@ -1,7 +1,8 @@
-// Package machine says what the grid asks of a machine: run programs there. ssh reaches others; Local is this one.
+// Package machine defines how the grid runs programs on a machine. Package ssh implements it for remote machines, and
+// Local for this one.
 //
-// A program's end, its failure and a lost connection are three things: an *Exit is the program's own answer, Lost means
-// that nobody knows what it did or still does.
+// Callers can distinguish a program that failed from a connection that was lost: an *Exit is the program's own exit
+// code, and Lost means that it is unknown what the program did or whether it still runs.
 package machine
 
 import (
@@ -15,35 +16,35 @@ import (
 	"croft"
 )
 
-// A Machine runs programs. It may be used by several goroutines.
+// A Machine runs programs. It is safe for concurrent use.
 type Machine interface {
-	// Start starts a program. When ctx ends, the program's input ends and Wait returns; the program may go on. Errors:
-	// Unavailable, which is Lost if the program may have been started.
+	// Start starts a program. When ctx ends, the program's input ends and Wait returns; the program may continue to
+	// run. Errors: Unavailable. The error is Lost if the program may have been started.
 	Start(ctx context.Context, c Command) (Process, error)
 }
 
-// A Command is a program to run. The zero streams are empty input, and output that is thrown away.
+// A Command is a program to run. With a nil Stdin the input is empty; output to a nil Stdout or Stderr is discarded.
 type Command struct {
-	Argv           []string // the program and its arguments; no shell reads them
+	Argv           []string // the program and its arguments; no shell interprets them
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
 
 // A Process is a program that was started.
 type Process interface {
-	// Wait returns when the program has ended and all of its output was written: nil for exit code 0, else an *Exit, or
-	// Lost, or the error of a stream. It is called once.
+	// Wait returns after the program has ended and all of its output has been written. It returns nil for exit code 0,
+	// else an *Exit, a Lost or the error of a stream. It must be called once.
 	Wait() error
 }
 
-// Exit is the end of a program with another code than 0.
+// Exit reports that a program ended with an exit code other than 0.
 type Exit struct {
-	Code   int    // 1 to 255, or 128 + the signal that ended it
-	Stderr string // the start of what it wrote there, if it was kept
+	Code   int    // 1 to 255, or 128 + the signal that ended the program
+	Stderr string // the first 4 KiB of its standard error, if captured
 }
 
 func (e *Exit) Error() string {
-	text := strings.Map(func(r rune) rune { // a terminal obeys nothing of what a machine says
+	text := strings.Map(func(r rune) rune { // a machine's output must not control the terminal
 		if !unicode.IsPrint(r) && r != '\n' && r != '\t' {
 			return ' '
 		}
@@ -55,22 +56,22 @@ func (e *Exit) Error() string {
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
-// Lost means that the connection to the machine broke, or was given up, after a program may have been started there: it
-// may have ended, be running, or start later. Its kind is Unavailable.
+// Lost reports that the connection to the machine broke, or was abandoned, after a program may have been started there:
+// the program may have ended, still be running, or start later. Its Kind is Unavailable.
 type Lost struct{ Err error }
 
 func (e *Lost) Error() string { return "connection lost: " + e.Err.Error() }
 
-// Unwrap returns the cause and the kind.
+// Unwrap returns the cause and the Kind.
 func (e *Lost) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
 
 const (
-	outputMax = 1 << 20 // bytes of a program's output that Output takes
-	stderrMax = 4 << 10 // bytes of its standard error that an Exit keeps
+	outputMax = 1 << 20 // maximum size of standard output in Output, in bytes
+	stderrMax = 4 << 10 // maximum size of Exit.Stderr, in bytes
 )
 
-// Output runs a program to its end and returns what it wrote to its standard output, at most 1 MiB: more is an error of
-// kind Invalid, and what comes after it is not read. stdin may be nil.
+// Output runs a program until it ends and returns its standard output, at most 1 MiB. A program that writes more gets
+// an error of Kind Invalid, and the rest of its output is not read. stdin may be nil.
 func Output(ctx context.Context, m Machine, stdin io.Reader, argv ...string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,7 +91,7 @@ func Output(ctx context.Context, m Machine, stdin io.Reader, argv ...string) (st
 	return out.text.String(), err
 }
 
-// limited keeps the first max bytes written to it, and calls over at the first one that it drops.
+// limited keeps the first max bytes written to it, and calls over when it first drops a byte.
 type limited struct {
 	text    bytes.Buffer
 	max     int
@@ -110,7 +111,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Quote writes a program and its arguments as a POSIX shell reads them.
+// Quote returns a program and its arguments as a command line for a POSIX shell.
 func Quote(argv ...string) string {
 	quoted := make([]string, len(argv))
 	for i, a := range argv {
@@ -119,7 +120,7 @@ func Quote(argv ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Plain are the characters that no shell gives a meaning, in any place of a word.
+// Plain lists the characters that have no special meaning to a shell in any position of a word.
 const Plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,@%+"
 
 func quote(word string) string {

@@ -11,16 +11,16 @@ import (
 	"croft"
 )
 
-// A File is what Upload writes.
+// A File describes a file for Upload to write.
 type File struct {
-	Path   string // absolute; its directory exists
+	Path   string // an absolute path in an existing directory
 	Mode   uint32 // permission bits
 	Size   int64  // bytes
 	SHA256 []byte
 }
 
-// uploading writes standard input beside the file and, when length and digest are right, in its place. Arguments: path,
-// size, digest, mode.
+// uploading writes standard input to a temporary file in the file's directory, verifies its size and digest, and
+// renames it to the file. Arguments: path, size, digest, mode.
 const uploading = `set -u
 fail() { echo "$*" >&2; exit 1; }
 [ ! -d "$1" ] || fail "$1 is a directory"
@@ -37,9 +37,9 @@ sum=$(sha256sum <"$new")
 chmod "$4" "$new" && { sync "$new" 2>/dev/null || sync; } && mv "$new" "$1" || fail "cannot replace $1"
 trap - EXIT`
 
-// Upload writes a file whose content in reads. The file is replaced as a whole, or stays as it was; only a machine that
-// is lost in between may keep a part of it, beside it under another name. Errors: Invalid if the path is relative, an
-// Exit if the machine refuses, else as Start's and Wait's.
+// Upload writes a file with the content of in. The file is replaced atomically or stays unchanged; if the machine is
+// lost during the upload, a partial temporary file may remain in the same directory. Errors: Invalid if the path is
+// relative or ends in a slash, an Exit if the machine refuses, else the errors of Start and Wait.
 func Upload(ctx context.Context, m Machine, f File, in io.Reader) error {
 	if !strings.HasPrefix(f.Path, "/") || strings.HasSuffix(f.Path, "/") {
 		return croft.Errorf(croft.Invalid, "write %q: give an absolute path of a file", f.Path)
