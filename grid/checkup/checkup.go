@@ -1,5 +1,5 @@
-// Package checkup examines whether a cluster's directory and its nodes are fit for croft grid, in one line for each
-// thing, with what to do. Nothing is left of the units with which it tries runtimes.
+// Package checkup checks whether a cluster's directory and its nodes are ready for croft grid. Each finding is one line
+// and says what to do about it. The units that it starts to test runtimes are removed again.
 package checkup
 
 import (
@@ -20,7 +20,7 @@ import (
 	"croft/internal/wording"
 )
 
-// named sets what was examined.
+// named sets the name of the check in results.
 func named(check string, list ...checks.Result) []checks.Result {
 	for i := range list {
 		list[i].Check = check
@@ -28,8 +28,8 @@ func named(check string, list ...checks.Result) []checks.Result {
 	return list
 }
 
-// Repository examines the version control that a cluster's directory is under. system is what cluster.yaml says; "none"
-// means that it is under none.
+// Repository checks the version control of a cluster's directory. system is the value of vcs in cluster.yaml; "none"
+// means that the directory is not under version control.
 func Repository(ctx context.Context, dir, system string) []checks.Result {
 	const check = "repository"
 	if system == "none" {
@@ -77,19 +77,19 @@ func Repository(ctx context.Context, dir, system string) []checks.Result {
 	return named(check, list...)
 }
 
-// A Node is a node to examine, and the runtimes that its slots use.
+// A Node is a node to check, with the runtimes that its slots use.
 type Node struct {
 	Name     string
 	Machine  machine.Machine
 	Runtimes []*runtime.Runtime
-	StateDir string // as runtime.Config has it
-	Cluster  string // its id
+	StateDir string // as in runtime.Config
+	Cluster  string // the id of the cluster
 }
 
-// parallel is how many nodes are examined at once.
+// parallel is the maximum number of nodes that are checked concurrently.
 const parallel = 8
 
-// Nodes examines nodes. The findings are in the order of nodes.
+// Nodes checks nodes. The findings are in the order of nodes.
 func Nodes(ctx context.Context, nodes []Node) []checks.Result {
 	found, places := make([][]checks.Result, len(nodes)), make([]string, len(nodes))
 	var work errgroup.Group
@@ -100,7 +100,7 @@ func Nodes(ctx context.Context, nodes []Node) []checks.Result {
 			return nil
 		})
 	}
-	_ = work.Wait() // no examination returns an error
+	_ = work.Wait() // examine reports problems as findings, not as errors
 	for i, n := range nodes {
 		if first := slices.Index(places, places[i]); first < i && places[i] != "" {
 			found[i] = append(found[i], checks.Failure("it shares its state directory with "+nodes[first].Name,
@@ -111,7 +111,7 @@ func Nodes(ctx context.Context, nodes []Node) []checks.Result {
 	return slices.Concat(found...)
 }
 
-// probe prints KEY=VALUE lines about a machine, and changes nothing that stays.
+// probe prints KEY=VALUE lines about a machine, and changes nothing on it.
 const probe = `
 echo "kernel=$(uname -sr 2>/dev/null)"
 echo "uid=$(id -u)"
@@ -136,7 +136,7 @@ echo "place=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null) $(stat -c %d:%i "
 echo "kind=$(stat -f -c %T "$at" 2>/dev/null)"
 `
 
-// examine looks at one node. Nodes with the same place have the same state directory; "": it is not known.
+// examine checks one node. Nodes with equal places share a state directory; place is "" if it is unknown.
 func (n Node) examine(ctx context.Context) (list []checks.Result, place string) {
 	limited, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -167,7 +167,7 @@ const (
 	minFree = 512 << 10 // KiB
 )
 
-// judge reads what the probe printed; now is the time here when it ran.
+// judge turns the output of probe into findings; now is the local time at which probe ran, and took its duration.
 func judge(out string, now time.Time, took time.Duration) []checks.Result {
 	has := map[string][]string{}
 	for line := range strings.Lines(out) {

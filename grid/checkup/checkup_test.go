@@ -168,7 +168,7 @@ func TestARuntimeThatCannotRunIsNotOK(t *testing.T) {
 	}
 }
 
-// tried is the finding about a runtime on this machine, with its units in home.
+// tried returns the finding about a runtime on this machine; the state directory is home.
 func tried(t *testing.T, r *runtime.Runtime, home string) checks.Result {
 	t.Helper()
 	list := Nodes(t.Context(), []Node{{Name: "here", Machine: machine.Local{}, Runtimes: []*runtime.Runtime{r},
@@ -182,7 +182,7 @@ func tried(t *testing.T, r *runtime.Runtime, home string) checks.Result {
 	return list[len(list)-1]
 }
 
-// TestRuntimesAreTried: with the runtimes that this machine has.
+// TestRuntimesAreTried uses the runtimes that are installed on this machine.
 func TestRuntimesAreTried(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("units are tried as root")

@@ -18,10 +18,11 @@ import (
 	"croft/internal/wording"
 )
 
-// trialTime is how long a runtime may take to run a trivial unit, and then to remove it.
+// trialTime limits how long a runtime may take to run a trivial unit, and again to remove it.
 const trialTime = time.Minute
 
-// tryRuntime starts a trivial unit of a runtime that answers, and removes it. probed is the output of the probe.
+// tryRuntime starts a trivial unit with a runtime that has answered, and removes the unit. probed is the output of
+// probe.
 func (n Node) tryRuntime(ctx context.Context, r *runtime.Runtime, version, probed string) checks.Result {
 	named := r.Name() + " " + version
 	rooted := r.Lacks("plain")
@@ -40,7 +41,7 @@ func (n Node) tryRuntime(ctx context.Context, r *runtime.Runtime, version, probe
 	return checks.Good(named + " ran a unit, and removed it")
 }
 
-// remedy is what to do about a runtime that cannot run units.
+// remedy says how to repair a runtime that cannot run units.
 func remedy(name, probed string) string {
 	says := func(line string) bool { return strings.Contains("\n"+probed, "\n"+line+"\n") }
 	switch {
@@ -54,7 +55,7 @@ func remedy(name, probed string) string {
 	return "mend that there, or give its jobs another runtime"
 }
 
-// runTrial runs a unit until a program was run inside of it. Nothing is left on the node.
+// runTrial starts a unit, runs a program inside it, and removes the unit, so that nothing remains on the node.
 func (n Node) runTrial(ctx context.Context, r *runtime.Runtime, rooted bool) (err error) {
 	var word [4]byte
 	_, _ = rand.Read(word[:]) // never fails
@@ -94,7 +95,7 @@ func (n Node) runTrial(ctx context.Context, r *runtime.Runtime, rooted bool) (er
 	return nil
 }
 
-// inside checks that a unit runs, by a program that is run in it where the runtime can do that.
+// inside checks that a unit is running. If the runtime supports it, it also runs a program inside the unit.
 func (n Node) inside(r *runtime.Runtime) func(context.Context, machine.Machine, unit.Unit) error {
 	return func(ctx context.Context, m machine.Machine, u unit.Unit) error {
 		now, err := r.Status(ctx, m, u)
@@ -118,7 +119,7 @@ func (n Node) inside(r *runtime.Runtime) func(context.Context, machine.Machine, 
 	}
 }
 
-// script runs a part of the trial on the node, with rooted as its variable.
+// script runs a part of the trial on the node; the shell variable rooted is set if rooted is true.
 func (n Node) script(ctx context.Context, text string, rooted bool) (string, error) {
 	if rooted {
 		text = "rooted=yes\n" + text
@@ -136,7 +137,7 @@ func (n Node) script(ctx context.Context, text string, rooted bool) (string, err
 	return out, err
 }
 
-// trialPlace finds the state directory, as the scripts of runtimes do, and names the trial's own root directory in it.
+// trialPlace finds the state directory as the scripts of runtimes do, and sets root to the trial's own directory in it.
 const trialPlace = `umask 022
 if [ -n "$home" ]; then :
 elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft/grid
@@ -145,7 +146,8 @@ fi
 root=$home/$job
 `
 
-// trialRoot makes a root directory of the node's own shell, with the libraries that it needs. It prints where.
+// trialRoot creates a root directory with the node's own shell and the libraries that the shell needs. It prints the
+// directory's path.
 const trialRoot = `
 [ -n "$rooted" ] || return 0
 [ -e "$home" ] || new=yes
@@ -165,7 +167,7 @@ echo root:x:0: > "$root/etc/group"
 echo "$root"
 `
 
-// trialEnd removes the root directory, and the state directory if the trial made it.
+// trialEnd removes the root directory, and the state directory if the trial created it.
 const trialEnd = `
 new=
 [ ! -e "$root/new" ] || new=yes
