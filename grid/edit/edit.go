@@ -1,5 +1,5 @@
-// Package edit changes files of a cluster's directory for the commands: it makes the directory, adds nodes, sets their
-// states and gives ids. Comments and the order of keys stay; each file is replaced as a whole.
+// Package edit changes files of a cluster's directory for the commands: it creates the directory, adds nodes, sets
+// their states and assigns ids. It keeps comments and the order of keys, and replaces each file atomically.
 package edit
 
 import (
@@ -23,7 +23,8 @@ import (
 	"croft/internal/filelock"
 )
 
-// Lock keeps other commands from changing the directory until the file is closed. Conflict: one is doing so.
+// Lock locks the directory against changes by other commands until the returned file is closed. Errors: Conflict if
+// another command has locked it.
 func Lock(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -36,7 +37,7 @@ func Lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Init makes the directory of a new cluster. Conflict: it is one already.
+// Init creates the directory of a new cluster. Errors: Conflict if the directory already contains a cluster.
 func Init(dir, vcs, runtime string) error {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
@@ -55,7 +56,7 @@ func Init(dir, vcs, runtime string) error {
 		{"nodes/_.yaml", "# What all nodes inherit. A directory is a site, one in it a rack.\nid: -1\n"},
 		{"jobs/_.yaml", "# What all jobs inherit.\n"},
 		{state.IDsFile, ids.Text()},
-		// The last one makes it a cluster.
+		// The cluster file is written last: it is what makes the directory a cluster.
 		{state.ClusterFile, fmt.Sprintf("# The id never changes: nodes know the cluster by it.\n"+
 			"id: %q\nvcs: %s\nruntime: %s\n", hex.EncodeToString(id[:]), vcs, runtime)},
 	} {
@@ -69,20 +70,20 @@ func Init(dir, vcs, runtime string) error {
 	return nil
 }
 
-// Node is a node to be added.
+// Node is a node to add.
 type Node struct {
 	Path                   string // below nodes/, such as syd/r1/web1
 	Address, User, HostKey string
-	IP                     string // where Address is a name
+	IP                     string // the IP address, if Address is a host name
 	Local                  bool
 	Weight                 float64 // 0: 1
 	Facts                  []string
 	Capacity               []string // key=amount
 }
 
-// Add adds a node, and the directories that it is in, and gives them ids. It returns the files that it wrote, below
-// the cluster's directory. Then it has the result checked, and takes everything back if that is an error. Conflict:
-// there is such a node. Invalid: what is given is wrong.
+// Add adds a node and the missing directories of its path, and assigns ids to them. Then it calls check, and undoes the
+// change if check returns an error. It returns the files that it wrote, as paths below the cluster's directory. Errors:
+// Conflict if a node of this name exists, Invalid if n is not valid.
 func Add(s *state.State, n Node, check func() error) (written []string, err error) {
 	name := path.Base(n.Path)
 	if path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.HasPrefix(n.Path, "..") {
@@ -115,7 +116,7 @@ func Add(s *state.State, n Node, check func() error) (written []string, err erro
 		return nil, err
 	}
 	written = append(written, file)
-	// The ids first: one that is given and not used does no harm.
+	// IDs are written first: an id that is assigned but not used does no harm.
 	if err := write(s.Dir, state.IDsFile, ids.Text()); err != nil {
 		return nil, err
 	}
@@ -136,13 +137,13 @@ func Add(s *state.State, n Node, check func() error) (written []string, err erro
 	return written, check()
 }
 
-// takeBack removes files that were written, and the directories that were made for them.
+// takeBack removes the files that Add wrote and the directories that it created, and restores the file of ids.
 func takeBack(s *state.State, written []string) error {
 	for _, file := range slices.Backward(written) {
 		if err := os.Remove(filepath.Join(s.Dir, file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("take back %s: %w", file, err)
 		}
-		_ = os.Remove(filepath.Join(s.Dir, path.Dir(file))) // unless there is something else in it
+		_ = os.Remove(filepath.Join(s.Dir, path.Dir(file))) // fails if the directory is not empty
 	}
 	return write(s.Dir, state.IDsFile, s.IDs.Text())
 }
@@ -153,7 +154,7 @@ func write(dir, file, text string) error {
 	return durable.Write(filepath.Join(dir, file), []byte(text), 0o644)
 }
 
-// text is the file of a node.
+// text returns the content of the node's file.
 func (n Node) text(id int) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "id: %d\n", id)
@@ -193,7 +194,7 @@ var validFact = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 var plainText = regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`)
 
-// quoted is a text of YAML that no reader takes for something else.
+// quoted returns s as a YAML scalar that every parser reads as a string.
 func quoted(s string) string {
 	words := []string{"yes", "no", "on", "off", "true", "false", "null"}
 	if plainText.MatchString(s) && !slices.Contains(words, s) {
@@ -202,8 +203,8 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// SetState sets the state of a node in its file, with a comment if there is one to be made; what others commented there
-// stays. Invalid: the file has a form in which that cannot be done.
+// SetState sets the state of a node in its file, and adds comment unless it is empty; comments by other authors stay.
+// Errors: Invalid if the file's format does not allow that.
 func SetState(s *state.State, n *state.Node, to, comment string) error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, n.Path))
 	if err != nil {
@@ -216,7 +217,7 @@ func SetState(s *state.State, n *state.Node, to, comment string) error {
 	return replace(s.Dir, n.Path, changed)
 }
 
-// replace writes a file with the mode that it has.
+// replace writes a file and keeps its mode.
 func replace(dir, file, text string) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(filepath.Join(dir, file)); err == nil {
@@ -225,7 +226,7 @@ func replace(dir, file, text string) error {
 	return durable.Write(filepath.Join(dir, file), []byte(text), mode)
 }
 
-// setKey sets a key at the top of a file, on its own line; the rest of the file stays.
+// setKey sets a top-level key of a file, on its own line; the rest of the file stays unchanged.
 func setKey(dir, file, key, value string) error {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,9 +252,9 @@ func setKey(dir, file, key, value string) error {
 	return replace(dir, file, changed)
 }
 
-// Renumber gives ids to directories and nodes that have none, and others to those whose id another one has too: of
-// those, the first by path keeps it. It returns what it changed, as sentences. Ids are inputs of where everything goes:
-// what gets another one may move when it is next placed.
+// Renumber assigns ids to directories and nodes that have none, and new ids to those with a duplicate id: the first by
+// path keeps the id. It describes the changes as sentences. IDs are inputs of placement: slots on or below an entry
+// with a new id may move when they are next placed.
 func Renumber(s *state.State) (changed []string, err error) {
 	ids := s.IDs.Clone()
 	type given struct {
@@ -279,7 +280,7 @@ func Renumber(s *state.State) (changed []string, err error) {
 		}
 		had[n.ID] = true
 	}
-	// Ids of filters that are taken are given anew by the next place.
+	// IDs of filters that are already taken are deleted here; the next placement assigns new ones.
 	for _, filter := range slices.Sorted(maps.Keys(ids.Filters)) {
 		of := ids.Filters[filter]
 		for _, bucket := range slices.Backward(slices.Sorted(maps.Keys(of))) {

@@ -51,7 +51,7 @@ func TestANewClusterHasNoMistakes(t *testing.T) {
 	}
 }
 
-// TestNoIDIsGivenTwice: also after what had it is gone.
+// TestNoIDIsGivenTwice also covers ids of nodes and directories that were deleted.
 func TestNoIDIsGivenTwice(t *testing.T) {
 	dir := begun(t)
 	for _, name := range []string{"a/b/one", "a/two", "three"} {

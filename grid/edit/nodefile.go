@@ -12,13 +12,14 @@ import (
 	"croft"
 )
 
-// WatchMark begins the comments of the watch, which say that it wrote a state.
+// WatchMark is the prefix of the comments that the watch writes next to a state that it set.
 const WatchMark = "watch "
 
-// comment is the comment of the watch on the line of a state, with what ends it before the comment of somebody else.
+// comment matches the watch's comment on the line of a state, including the "; " that separates it from a comment by
+// another author.
 var comment = regexp.MustCompile(`# ` + WatchMark + `[^;]*(; )?`)
 
-// Marked reports whether the text of a node's file says that the watch wrote its state.
+// Marked reports whether the text of a node's file says that the watch set its state.
 func Marked(text string) bool {
 	top, err := mapping(text)
 	if err != nil || top == nil {
@@ -32,9 +33,9 @@ func Marked(text string) bool {
 	return value.Line <= len(lines) && comment.MatchString(afterScalar(lines[value.Line-1], value))
 }
 
-// StateText writes a state into the text of a node's file, and keeps everything else: comments, order and layout. why
-// is a comment to go with it, before what others wrote there; one of the watch that is there is replaced. Invalid: the
-// file has a form in which that cannot be done.
+// StateText sets the state in the text of a node's file, and keeps everything else: comments, order and layout. why is
+// added as a comment before comments by other authors, and replaces an earlier comment of the watch. Errors: Invalid if
+// the file's format does not allow that.
 func StateText(file, text, to, why string) (string, error) {
 	if strings.ContainsAny(why, "\n\r") || strings.HasPrefix(why, WatchMark) && strings.Contains(why, ";") {
 		return "", croft.Errorf(croft.Invalid, "write the state of %s: the comment %q has a line break or semicolon",
@@ -57,7 +58,7 @@ func StateText(file, text, to, why string) (string, error) {
 	return after, nil
 }
 
-// mapping returns the top of a document; nil: it is empty.
+// mapping returns the top-level map of a document, or nil if the document is empty.
 func mapping(text string) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -72,7 +73,7 @@ func mapping(text string) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// find returns a key of a map and its value; nil: it is not there.
+// find returns a key of a map and its value, or nil if the map does not have the key.
 func find(top *yaml.Node, key string) (k, v *yaml.Node) {
 	for i := 0; i+1 < len(top.Content); i += 2 {
 		if top.Content[i].Value == key {
@@ -100,7 +101,7 @@ func set(text string, top *yaml.Node, to, why string) string {
 	}
 	line := "state: " + to + commented(why) + end
 	at := len(lines)
-	for i, l := range lines { // before the mark that ends a document
+	for i, l := range lines { // before the end-of-document marker
 		if strings.TrimRight(l, " \r\n") == "..." {
 			at = i
 		}
@@ -118,14 +119,14 @@ func commented(why string) string {
 	return "  # " + why
 }
 
-// columns returns what of a line comes before a scalar, and the bytes that it has there. Columns count characters.
+// columns splits a line at the start of a scalar. The columns of a yaml.Node count characters, not bytes.
 func columns(line string, value *yaml.Node) (before, rest string) {
 	runes := []rune(line)
 	at := min(value.Column-1, len(runes))
 	return string(runes[:at]), string(runes[at:])
 }
 
-// scalarForm is a scalar as it is written in one line: quoted, or plain until a comment or the end of a value.
+// scalarForm matches a scalar on one line: quoted, or plain up to a comment or the end of the value.
 var scalarForm = regexp.MustCompile(`^("[^"]*"|'[^']*'|[A-Za-z0-9_.-]*)`)
 
 func afterScalar(line string, value *yaml.Node) string {
@@ -133,18 +134,18 @@ func afterScalar(line string, value *yaml.Node) string {
 	return rest[len(scalarForm.FindString(rest)):]
 }
 
-// replaced puts another scalar in the place of one, and a comment behind it. What others commented there stays.
+// replaced replaces a scalar in its line and appends a comment. Comments by other authors stay.
 func replaced(line string, value *yaml.Node, to, why string) string {
 	before, _ := columns(line, value)
 	after := afterScalar(line, value)
 	body := strings.TrimRight(after, "\r\n")
 	end := after[len(body):]
 	if value.Value == "" && !strings.HasSuffix(before, " ") {
-		before += " " // state: with no value
+		before += " " // a key without a value
 	}
 	body = comment.ReplaceAllStringFunc(body, func(c string) string {
 		if strings.HasSuffix(c, "; ") {
-			return "# " // somebody else's comes behind it
+			return "# " // a comment by another author follows
 		}
 		return ""
 	})
@@ -154,14 +155,14 @@ func replaced(line string, value *yaml.Node, to, why string) string {
 	}
 	if code, other, has := strings.Cut(body, "# "); has && strings.TrimLeft(code, " ,}") == "" {
 		if other == why || strings.HasPrefix(other, why+"; ") {
-			return before + to + body + end // it was told before
+			return before + to + body + end // the comment is already present
 		}
 		return before + to + code + "# " + why + "; " + other + end
 	}
 	return before + to + body + commented(why) + end
 }
 
-// inFlow adds the state to a map in braces.
+// inFlow adds the state to a map in flow style (braces).
 func inFlow(lines []string, top *yaml.Node, to, why string) string {
 	at := top.Line - 1
 	before, rest := columns(lines[at], top)
@@ -179,7 +180,7 @@ func inFlow(lines []string, top *yaml.Node, to, why string) string {
 	return strings.Join(lines, "")
 }
 
-// same checks that nothing but the state has changed.
+// same returns an error if anything but the state differs between before and after.
 func same(before, after, to string) error {
 	var old, now map[string]any
 	if err := yaml.Unmarshal([]byte(before), &old); err != nil {
