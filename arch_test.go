@@ -38,8 +38,8 @@ var (
 		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit",
 		"croft/cluster/...", "croft/control", "croft/control/api", "croft/control/bodies", "croft/control/clusters",
 		"croft/control/forwarding", "croft/access/...", "croft/actions/...", "croft/tenant/...", "croft/usage/...",
-		"croft/topology/...", "croft/objects/...", "croft/federation/...", "croft/ipam", "croft/ipam/setexpr",
-		"croft/ipam/foreign"}
+		"croft/topology/...", "croft/objects/...", "croft/federation/...", "croft/grid/ipam", "croft/ipam/setexpr",
+		"croft/grid/ipam/foreign"}
 	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
 		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
 		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",
@@ -68,8 +68,8 @@ var rules = []rule{
 		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
 	},
 	{
-		packages: []string{"croft/ipam/..."},
-		may: []string{"std", "croft", "croft/ipam/...", "croft/internal/...", "go4.org/netipx", "gopkg.in/yaml.v3",
+		packages: []string{"croft/grid/ipam/..."},
+		may: []string{"std", "croft", "croft/grid/ipam/...", "croft/internal/...", "go4.org/netipx", "gopkg.in/yaml.v3",
 			"golang.org/x/sync/..."},
 		reason: "addresses are managed in an empty directory too, without a cloud or a grid",
 	},
@@ -93,16 +93,16 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except: []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc", "croft/internal/command",
-			"croft/internal/out"},
+		except: []string{"croft/cli/...", "croft/grid/cli/...", "croft/cmd/...", "croft/pool/resalloc",
+			"croft/internal/command", "croft/internal/out"},
 		mayNot: []string{"github.com/spf13/cobra/...", "github.com/spf13/pflag", "github.com/vbauerster/mpb/...",
 			"golang.org/x/term", "croft/internal/command", "croft/internal/out"},
 		reason: "only the command line talks to people, under croft's names or resalloc's",
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
-		mayNot:   []string{"croft/cli/..."},
+		except:   []string{"croft/cli/...", "croft/grid/cli/...", "croft/cmd/...", "croft/pool/resalloc"},
+		mayNot:   []string{"croft/cli/...", "croft/grid/cli/..."},
 		reason:   "rooms know nothing of the commands that use them",
 	},
 	{
@@ -268,6 +268,54 @@ func packages(t *testing.T) []goPackage {
 		t.Fatalf("go list: %v", err)
 	}
 	return list
+}
+
+// ofTheCloud are the packages of the cloud that the grid imports: placement by CRUSH, and the definition of a VM.
+var ofTheCloud = []string{"croft", "croft/crush/...", "croft/internal/...", "croft/compute",
+	"croft/hypervisor/libvirt/domainxml", "croft/mdserver"}
+
+// TestTheGridAndTheCloudAreApart: the grid imports little of the cloud, and the cloud nothing of the grid. One program
+// has both.
+func TestTheGridAndTheCloudAreApart(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if crossesToTheGrid(p.ImportPath, imported) {
+				t.Errorf("%s imports %s: the grid and the cloud are separate; only cmd/croft has both", p.ImportPath,
+					imported)
+			}
+		}
+	}
+}
+
+func crossesToTheGrid(importer, imported string) bool {
+	grid := []string{"croft/grid/..."}
+	switch {
+	case importer == "croft/cmd/croft" || !matchAny([]string{"croft/..."}, imported):
+		return false
+	case matchAny(grid, importer):
+		return !matchAny(append(grid, ofTheCloud...), imported)
+	}
+	return matchAny(grid, imported)
+}
+
+func TestWhatCrossesBetweenTheGridAndTheCloud(t *testing.T) {
+	for _, c := range []struct {
+		importer, imported string
+		want               bool
+	}{
+		{"croft/cmd/croft", "croft/grid/cli", false},
+		{"croft/cli", "croft/grid/cli", true},
+		{"croft/compute", "croft/grid/unit", true},
+		{"croft/grid/cli", "croft/cli/args", true},
+		{"croft/grid/unit", "croft/etcdstore", true},
+		{"croft/grid/place", "croft/crush", false},
+		{"croft/grid/place", "croft/grid/state", false},
+		{"croft/grid/place", "gopkg.in/yaml.v3", false},
+	} {
+		if got := crossesToTheGrid(c.importer, c.imported); got != c.want {
+			t.Errorf("%s imports %s: %v", c.importer, c.imported, got)
+		}
+	}
 }
 
 func TestImportsPointOneWay(t *testing.T) {

@@ -22,11 +22,9 @@ import (
 	"croft/cli/catalogue"
 	"croft/cli/clusters"
 	"croft/cli/crush"
-	"croft/cli/grid"
 	"croft/cli/hosts"
 	"croft/cli/images"
 	"croft/cli/instances"
-	"croft/cli/ip"
 	"croft/cli/keys"
 	"croft/cli/login"
 	"croft/cli/objects"
@@ -35,7 +33,6 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
-	"croft/cli/sshca"
 	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/command"
@@ -47,6 +44,14 @@ import (
 type Program struct {
 	RPC    server.RPC       // second protocol of `croft pool serve`; nil: none
 	Others map[string]Other // programs under names other than croft and its subcommands
+	More   []Subcommand     // subcommands beside the cloud's
+}
+
+// Subcommand is a subcommand of croft that the binary also runs under another name.
+type Subcommand struct {
+	Command  func() *cobra.Command
+	Name     string            // the other name
+	Listings map[string]string // the command that lists what exists, for each noun of its NotFound errors
 }
 
 // Other is a separate program that the binary runs under another name.
@@ -57,13 +62,13 @@ type Other struct {
 
 // Run runs args, which include the program's name, and returns the exit code once everything that it started has ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd := p.named(args[0])
+	cmd := p.Root(args[0])
 	cmd.SetArgs(args[1:])
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	err := cmd.ExecuteContext(ctx)
-	end := listing
+	end := p.listing
 	if _, is := p.Others[filepath.Base(args[0])]; is {
 		end = func(error) string { return "" } // these programs print what those of others do
 	}
@@ -73,7 +78,7 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 
 // commands returns the subcommands of croft.
 func (p Program) commands() []*cobra.Command {
-	return []*cobra.Command{
+	all := []*cobra.Command{
 		serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
 		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
 		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
@@ -87,17 +92,27 @@ func (p Program) commands() []*cobra.Command {
 		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
 		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
 		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(policies.ExportCommand()), grid.New(), ip.Command(),
-		sshca.Command(),
+		admin.TokenCommand(), admin.AuditCommand(), crush.Command(policies.ExportCommand()),
 		completionCommand(), p.manCommand(),
 	}
+	for _, more := range p.More {
+		all = append(all, more.Command())
+	}
+	return all
 }
 
-// otherNames maps other names of the binary to the subcommands that they run.
-var otherNames = map[string]string{"fission": "grid", "itabot": "ip", "lockpick": "sshca"}
+// alias returns the other name under which the binary runs a subcommand; empty: there is none.
+func (p Program) alias(sub *cobra.Command) string {
+	for _, more := range p.More {
+		if more.Command().Name() == sub.Name() {
+			return more.Name
+		}
+	}
+	return ""
+}
 
-// named returns the command for the binary's name.
-func (p Program) named(name string) *cobra.Command {
+// Root returns the command that the binary runs under a name.
+func (p Program) Root(name string) *cobra.Command {
 	if other, is := p.Others[filepath.Base(name)]; is {
 		same := finished(other.Command())
 		completion := completionCommand()
@@ -125,7 +140,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 	}
 	for _, sub := range p.commands() {
 		called := strings.TrimSuffix(filepath.Base(name), ".exe")
-		if sub.Name() == called || otherNames[called] == sub.Name() {
+		if sub.Name() == called || p.alias(sub) == called {
 			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 			sub.AddCommand(completionCommand())
 			command.DocumentExits(sub)
@@ -197,7 +212,7 @@ func (p Program) manCommand() *cobra.Command {
 			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
 			roots := []*cobra.Command{cmd.Root()}
 			for _, name := range slices.Sorted(maps.Keys(p.Others)) {
-				roots = append(roots, p.named(name))
+				roots = append(roots, p.Root(name))
 			}
 			for _, root := range roots {
 				root.DisableAutoGenTag = true // keeps the pages reproducible

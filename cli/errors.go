@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ var listings = map[string]string{
 	"instance": "schedule list", "key": "croft key list", "member": "croft project show PROJECT",
 	"partition": "croft partition list", "peer": "croft partition peer list", "policy": "croft policy list",
 	"pool": "croft pool list", "project": "croft project list", "resource": "croft pool resources",
-	"site": "croft site list", "ticket": "croft ticket list", "token": "croft access list", "node": "croft grid status",
+	"site": "croft site list", "ticket": "croft ticket list", "token": "croft access list",
 }
 
 // bareNotFound matches a sentence that says that something does not exist, and ends without a remedy.
@@ -78,13 +79,20 @@ var bareNotFound = regexp.MustCompile(
 		`(?:, (?:or it|and no) [^;:]*)?$`)
 
 // listing returns the end of the sentence of a NotFound error that names no remedy: the command that lists what exists.
-func listing(err error) string {
+func (p Program) listing(err error) string {
 	if croft.KindOf(err) != croft.NotFound {
 		return ""
 	}
 	m := bareNotFound.FindStringSubmatch(err.Error())
-	if m == nil || listings[m[1]] == "" {
+	if m == nil {
 		return ""
 	}
-	return "; `" + listings[m[1]] + "` shows all"
+	command := listings[m[1]]
+	for _, more := range p.More {
+		command = cmp.Or(command, more.Listings[m[1]])
+	}
+	if command == "" {
+		return ""
+	}
+	return "; `" + command + "` shows all"
 }

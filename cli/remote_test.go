@@ -26,7 +26,6 @@ aggregate create list show change remove
 distance list get set remove
 policy list show set check remove explain
 crush export
-grid adopt
 image list pull remove prune
 key add list remove
 project create list show remove
@@ -60,9 +59,6 @@ var local = map[string]string{
 	"doctor": "examines this machine", "crush show": "reads a file", "crush test": "computes from a file",
 	"crush compare": "computes from files",
 	"login":         "keeps what it is given on this machine", "logout": "forgets what is on this machine",
-	"sshca":          "signs with keys of this machine",
-	"grid":           "works on a directory, and over ssh",
-	"ip":             "works on a directory",
 	"context":        "is about what login keeps on this machine",
 	"etcd restore":   "makes the data of a server that is on this machine",
 	"credential key": "makes a file on this machine",
@@ -130,7 +126,7 @@ func TestEveryCommandIsDecidedForClouds(t *testing.T) {
 		}
 		delete(over, path)
 	}
-	walk(Program{}.named("croft"))
+	walk(Program{}.Root("croft"))
 	if len(over) > 0 {
 		t.Errorf("there are no commands %q", slices.Sorted(maps.Keys(over)))
 	}

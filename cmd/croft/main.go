@@ -27,5 +27,5 @@ func main() {
 
 // Run runs the program as cli.Program.Run does.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return withResalloc(cli.Program{}).Run(ctx, args, stdin, stdout, stderr)
+	return withGrid(withResalloc(cli.Program{})).Run(ctx, args, stdin, stdout, stderr)
 }

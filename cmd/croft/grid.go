@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli"
+	"croft/cli/args"
+	gridcli "croft/grid/cli"
+	"croft/grid/cli/ip"
+	"croft/grid/cli/sshca"
+)
+
+// withGrid adds the commands of the grid, which the binary also runs under the names of the grid's programs.
+func withGrid(p cli.Program) cli.Program {
+	p.More = []cli.Subcommand{
+		{Command: func() *cobra.Command { return gridcli.New(&cloudForGrid) }, Name: "fission",
+			Listings: map[string]string{"node": "croft grid status"}},
+		{Command: ip.Command, Name: "itabot"},
+		{Command: sshca.Command, Name: "lockpick"},
+	}
+	return p
+}
+
+// cloudForGrid reads the instances of the cloud that settings, a login or flags name.
+var cloudForGrid = gridcli.Cloud{
+	AddFlags: func(flags *pflag.FlagSet) {
+		flags.String("settings", "", "read the cloud's settings from this `file` instead of searching schedule.yaml")
+		flags.String("etcd", "", "`URLs` of the cloud's etcd, with commas")
+		flags.String("placement", "", "`URL` of the cloud's Placement")
+		flags.String("project", "", "`name` of the project that owns the instances")
+		args.AddContextFlag(flags)
+	},
+	Flags: []string{"settings", "etcd", "placement", "project", args.ContextFlag},
+	Instances: func(cmd *cobra.Command) (all []croft.Status, err error) {
+		err = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
+			all, err = c.Instances.List(ctx, c.Project)
+			return err
+		})
+		return all, err
+	},
+}
