@@ -31,7 +31,7 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 	a.ask(t, "anna", http.MethodPost, "/v1/aggregates", api.NewAggregate{Name: "mine"}).
 		want(t, http.StatusForbidden, api.ForbiddenVerb)
 
-	// One that is not public does not exist, and neither do locations.
+	// An aggregate that is not public is NotFound for tenants, and so are locations.
 	var list api.AggregateList
 	got := a.ask(t, "anna", http.MethodGet, "/v1/aggregates", nil)
 	got.into(t, &list)
@@ -54,7 +54,7 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 	a.ask(t, "operator", http.MethodPost, "/v1/candidates", wanted("in", []string{"!ssd", "nothing-like-it"})).
 		want(t, http.StatusNotFound, api.NotFound)
 
-	// A public one is chosen by, and shows no hosts.
+	// Tenants can name a public aggregate in a request, but do not see its hosts.
 	var now croft.Aggregate
 	got = a.ask(t, "operator", http.MethodGet, "/v1/aggregates/ssd", nil)
 	got.into(t, &now)
@@ -92,7 +92,7 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 	a.ask(t, "operator", http.MethodDelete, "/v1/aggregates/ssd", nil).want(t, http.StatusNotFound, api.NotFound)
 }
 
-// TestTenantsChooseByPropertiesThatTheyMayRead: others of a host are as if they were absent.
+// TestTenantsChooseByPropertiesThatTheyMayRead: other properties of a host count as absent.
 func TestTenantsChooseByPropertiesThatTheyMayRead(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)

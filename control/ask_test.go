@@ -43,11 +43,11 @@ func init() { // streams of events are text to the validator
 	openapi3filter.RegisterBodyDecoder("text/event-stream", openapi3filter.FileBodyDecoder)
 }
 
-// client takes no answer for a hang, and redirects for answers.
+// client limits requests to a minute, so that a hang fails the test, and does not follow redirects.
 var client = &http.Client{Timeout: time.Minute,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// answer is what a server answered.
+// answer is the answer of a server.
 type answer struct {
 	status  int
 	header  http.Header
@@ -113,7 +113,7 @@ func (a asker) check(t *testing.T, r *http.Request, got answer) {
 	t.Helper()
 	route, parameters, err := a.router.FindRoute(r)
 	if err != nil {
-		return // nothing that the document has
+		return // a path that the document does not have
 	}
 	input := &openapi3filter.RequestValidationInput{Request: r, PathParams: parameters, Route: route,
 		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}}
@@ -147,7 +147,7 @@ func (a answer) into(t *testing.T, v any) {
 	}
 }
 
-// wanted is a request for a small instance, with these fields besides.
+// wanted is a request for a small instance, with additional fields.
 func wanted(more ...any) map[string]any {
 	r := map[string]any{"query": "VCPU:1,MEMORY_MB:256,DISK_GB:1", "image": "https://images.example/tiny.qcow2"}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -156,7 +156,7 @@ func wanted(more ...any) map[string]any {
 	return r
 }
 
-// create makes an instance that runs.
+// create creates an instance and waits until it runs.
 func (a asker) create(t *testing.T, token, name string) croft.InstanceID {
 	t.Helper()
 	got := a.ask(t, token, http.MethodPost, "/v1/instances?wait=running", wanted("name", name))
@@ -168,7 +168,7 @@ func (a asker) create(t *testing.T, token, name string) croft.InstanceID {
 	return made.Instance.ID
 }
 
-// hides fails the test if an answer has one of the words.
+// hides fails the test if an answer contains one of the words.
 func (a answer) hides(t *testing.T, words ...string) {
 	t.Helper()
 	for _, word := range words {

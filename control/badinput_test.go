@@ -37,7 +37,8 @@ func schemaAt(schema map[string]any) map[string]any {
 	return at
 }
 
-// sample is a value that fits a schema. Where the document alone does not say what makes sense, sense does.
+// sample returns a value that fits a schema. It has fixed values for names for which the schema alone does not yield a
+// meaningful one.
 func sample(name string, schema map[string]any) any {
 	sense := map[string]any{"query": "VCPU:1,MEMORY_MB:256,DISK_GB:1", "image": "debian-12", "life": "24h",
 		"partition": "11111111-1111-4111-8111-111111111111",
@@ -72,7 +73,7 @@ func sample(name string, schema map[string]any) any {
 	return name
 }
 
-// misfit is a value of another type than a schema has.
+// misfit returns a value that does not have the type of a schema.
 func misfit(schema map[string]any) any {
 	switch schemaAt(schema)["type"] {
 	case "object", "integer", "number", "boolean":
@@ -85,12 +86,12 @@ func misfit(schema map[string]any) any {
 	return []any{nil} // a value of several types, each of them scalar
 }
 
-// streams reports whether an operation goes on for ever where its request is right.
+// streams reports whether an operation answers a correct request with an endless stream.
 func streams(o api.Operation) bool {
 	return strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") || o.ID == "getInstanceLog"
 }
 
-// refused fails the test unless the caller is told what is wrong with the request.
+// refused fails the test unless the answer says what is wrong with the request.
 func (a answer) refused(t *testing.T, what string) {
 	t.Helper()
 	if a.status < http.StatusBadRequest || a.status >= http.StatusInternalServerError || a.problem.Detail == "" {
@@ -98,7 +99,7 @@ func (a answer) refused(t *testing.T, what string) {
 	}
 }
 
-// nearly makes a field that is one letter too long, and says which it was.
+// nearly returns a field of a schema with one letter too many, and the correct name.
 func nearly(schema map[string]any) (wrong, right string) {
 	fields, _ := schema["properties"].(map[string]any)
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -182,7 +183,7 @@ func requiredOf(schema map[string]any) (all []string) {
 	return all
 }
 
-// badNames are names of nothing, as paths have them.
+// badNames are names, as paths have them, that belong to no object.
 var badNames = map[string]string{"a slash": "a%2Fb", "a NUL": "%00", "a control sequence": "%1B%5B2J",
 	"a line feed": "a%0D%0Ab", "4 kB": strings.Repeat("x", 4096), "no UTF-8": "%FF", "a dot": ".", "two dots": "..",
 	"hidden dots": "%2E%2E", "dots and a slash": "..%2F..%2Fx", "a blank": "%20", "a dash": "-", "nothing": "",
@@ -282,8 +283,7 @@ func TestBadParametersOfEveryOperation(t *testing.T) {
 	}
 }
 
-// TestNothingIsAnothersInEveryOperation: a member of another project gets 404 wherever something of anna's is named.
-// required is a query with a value for each parameter that an operation needs; empty: none.
+// required returns a query with a value for each required parameter of an operation; empty: it has none.
 func required(o api.Operation) string {
 	query := ""
 	for _, p := range o.Parameters {
@@ -333,10 +333,10 @@ func TestNothingIsAnothersInEveryOperation(t *testing.T) {
 						"Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="}
 				}
 				got := a.askWith(t, token, o.Method, path, body, headers...)
-				operators := []string{"revokeToken", "getResourceLog", "getStanding"} // or oneself's
+				operators := []string{"revokeToken", "getResourceLog", "getStanding"} // or for the caller's own objects
 				whatever := (slices.Contains(operators, o.ID) || o.Tag == "partitions") &&
 					got.problem.Code == api.ForbiddenVerb
-				if got.problem.Code != api.NotFound && !whatever { // there is
+				if got.problem.Code != api.NotFound && !whatever { // the name exists
 					t.Errorf("%s asks for %s %s: %d %s", token, o.Method, path, got.status, got.body)
 				}
 				got.hides(t, "host1", `"owner"`)
@@ -345,11 +345,11 @@ func TestNothingIsAnothersInEveryOperation(t *testing.T) {
 	}
 }
 
-// fed is a feed of tokens.
+// fed is a feed of access tokens under the test's control.
 type fed struct {
 	all     []access.Token
-	watched chan struct{}       // closed once all are told
-	revoke  chan access.TokenID // tells that one is gone, then that this was told
+	watched chan struct{}       // closed after the first list
+	revoke  chan access.TokenID // the test sends a token's ID, then receives once the watcher was notified
 }
 
 // Watch implements access.TokenFeed.
@@ -446,7 +446,7 @@ func TestLimitsThatAreNoneAndLimitsBelowUse(t *testing.T) {
 	a.ask(t, "anna", http.MethodDelete, "/v1/instances/web?wait=gone", nil).want(t, http.StatusOK, "")
 }
 
-// TestTwoCreatesOfOneUUID: whichever comes first, one instance is made, and the other request is told so.
+// TestTwoCreatesOfOneUUID: in either order, exactly one instance is created, and the other request gets an error.
 func TestTwoCreatesOfOneUUID(t *testing.T) {
 	a, _ := crowd(t)
 	id := string(croft.NewInstanceID())

@@ -23,7 +23,7 @@ func TestClaimsAreHeldForTenants(t *testing.T) {
 		want(t, http.StatusBadRequest, api.BadRequest)
 	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("hold", 60)).
 		want(t, http.StatusBadRequest, api.SchemaViolation)
-	for range 2 { // a repetition is the same claim
+	for range 2 { // a repeated request returns the same claim
 		got := a.ask(t, "anna", http.MethodPost, "/v1/claims", claim)
 		got.want(t, http.StatusCreated, "")
 		got.hides(t, hidden...)
@@ -38,7 +38,7 @@ func TestClaimsAreHeldForTenants(t *testing.T) {
 	a.ask(t, "anna", http.MethodGet, "/v1/claims/web", nil).want(t, http.StatusOK, "")
 	a.ask(t, "anna", http.MethodGet, "/v1/claims/busy", nil).want(t, http.StatusNotFound, api.NotFound)
 
-	// Others neither see nor end it.
+	// Other projects can neither see nor end it.
 	image := map[string]any{"image": wanted()["image"]}
 	a.ask(t, "berta", http.MethodGet, "/v1/claims", nil).into(t, &list)
 	if len(list.Instances) != 0 {

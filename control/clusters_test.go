@@ -19,7 +19,7 @@ import (
 
 type fields = map[string]any
 
-// pretending is a cloud with a site that only pretends, and a public appliance for it.
+// pretending starts a cloud with a simulated site, and a public appliance for it.
 func pretending(t *testing.T) asker {
 	t.Helper()
 	url, _ := controltest.Start(t)
@@ -34,7 +34,8 @@ func pretending(t *testing.T) asker {
 	return a
 }
 
-// TestEachUserHasAClusterOfHisOwn: the same user gets it again, others do not, and all of its life has its statuses.
+// TestEachUserHasAClusterOfHisOwn: a repeated request of one user returns the same cluster, other users do not see it,
+// and each step of its life has its status.
 func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
 	a := pretending(t)
 	ask := func(as, method, path string, body any) answer { return a.ask(t, as, method, "/v1/clusters"+path, body) }
@@ -117,7 +118,7 @@ func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
 	}
 }
 
-// TestCredentialsAreTheirUsers: nobody else uses them, admins may remove them, and no secret is told to anybody.
+// TestCredentialsAreTheirUsers: other users cannot use them, admins may remove them, and no answer contains a secret.
 func TestCredentialsAreTheirUsers(t *testing.T) {
 	a := pretending(t)
 	const secret = "hunter-2-is-my-secret"
@@ -181,7 +182,8 @@ func TestCredentialsAreTheirUsers(t *testing.T) {
 	}
 }
 
-// TestWhatSitesAndAppliancesTell: everybody sees where a password goes, and nobody but operators what is told there.
+// TestWhatSitesAndAppliancesTell: all users see where passwords are sent, and only operators see the defaults that they
+// contain.
 func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	a := pretending(t)
 	ask := func(as, method, path string, body any) answer { return a.ask(t, as, method, "/v1/"+path, body) }
@@ -234,7 +236,7 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	ask("anna", http.MethodDelete, at, nil).want(t, http.StatusNoContent, "")
 	ask("anna", http.MethodDelete, "appliances/own", nil).want(t, http.StatusNoContent, "")
 
-	// Two projects have appliances of one name, and neither learns of the other.
+	// Two projects have appliances of the same name, and neither sees the other's.
 	for _, who := range []string{"anna", "berta"} {
 		ask(who, http.MethodPost, "appliances", fields{"name": "own", "description": who}).
 			want(t, http.StatusCreated, "")
@@ -282,7 +284,7 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	ask("operator", http.MethodDelete, "images/disk", nil).want(t, http.StatusNoContent, "")
 }
 
-// accounts answers about accounts on two clusters of anna: web, which has an agent, and young, which is not ready.
+// accounts is a store with accounts on two clusters of anna: web, which has an agent, and young, which is not ready.
 type accounts struct{ cloud.Clusters }
 
 func (accounts) Find(_ context.Context, _ croft.Project, name string) (cluster.Cluster, error) {
@@ -299,7 +301,7 @@ func (accounts) Account(_ context.Context, _ croft.Project, name, user string) (
 	return cluster.Login{Username: user, Password: cluster.NewSecret("of-" + user), Made: true}, nil
 }
 
-// TestAnAccountIsItsUsers: its password is in the answer to its user.
+// TestAnAccountIsItsUsers: only the answer to its user contains its password.
 func TestAnAccountIsItsUsers(t *testing.T) {
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Clusters = accounts{c.Clusters} })
 	a := newAsker(t, url)

@@ -30,7 +30,8 @@ func TestTheDocumentIsServedWithItsHash(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsServedAndDecided: the document, the handlers and the table of rights have the same operations.
+// TestEveryOperationIsServedAndDecided: the document, the handlers and the table of permissions have the same
+// operations.
 func TestEveryOperationIsServedAndDecided(t *testing.T) {
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
@@ -102,7 +103,7 @@ func TestWhatIsAnothersIsNotFound(t *testing.T) {
 	a.create(t, "berta", "web")
 }
 
-// TestTenantsSeeNoHosts: neither in instances, nor in explanations.
+// TestTenantsSeeNoHosts: neither instances nor explanations name hosts.
 func TestTenantsSeeNoHosts(t *testing.T) {
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
@@ -121,7 +122,7 @@ func TestTenantsSeeNoHosts(t *testing.T) {
 	if why := got.problem.Explanation; why == nil || len(why.Rows) != 1 || why.Rows[0].Hosts[0] != "host 1" {
 		t.Errorf("the explanation is %+v", why)
 	}
-	// The image, a file of the host, is told by its name alone.
+	// The image is a file of the host: the answer has only its base name.
 	a.ask(t, "operator", http.MethodPost, "/v1/instances?project=anna",
 		wanted("name", "filed", "image", "/srv/private/tiny.qcow2")).into(t, &api.Instance{})
 	filed := a.ask(t, "anna", http.MethodGet, "/v1/instances/filed", nil)
@@ -204,7 +205,7 @@ func TestAWaitAnswersWhenItIsDone(t *testing.T) {
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")
 	a.ask(t, "anna", http.MethodPost, "/v1/instances/web/stop?wait=stopped&timeout=1m", nil).want(t, http.StatusOK, "")
-	// Nothing starts it, so the wait ends with the time.
+	// Nothing starts it, so the wait ends with the timeout.
 	a.ask(t, "anna", http.MethodPost, "/v1/instances/web/stop?wait=running&timeout=50ms", nil).
 		want(t, http.StatusAccepted, "")
 	a.ask(t, "anna", http.MethodDelete, "/v1/instances/web?wait=gone", nil).want(t, http.StatusOK, "")

@@ -10,7 +10,7 @@ import (
 	"croft/control/controltest"
 )
 
-// crowd is a cloud in which every path of the document names something.
+// crowd starts a cloud in which every path of the document names an existing object.
 func crowd(t *testing.T) (asker, *strings.Replacer) {
 	t.Helper()
 	at, _ := controltest.StartWithPools(t)

@@ -9,7 +9,7 @@ import (
 	"croft/control/controltest"
 )
 
-// TestTenantsSeeDistancesOfPublicAggregatesAlone: of others they see the types.
+// TestTenantsSeeDistancesOfPublicAggregatesAlone: of other distances, tenants see only the types.
 func TestTenantsSeeDistancesOfPublicAggregatesAlone(t *testing.T) {
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)

@@ -29,7 +29,7 @@ import (
 	"croft/tenant"
 )
 
-// pair is two installations, each of which is a peer of the other. Projects and hosts have the same names in both.
+// pair is two installations, each a peer of the other. Projects and hosts have the same names in both.
 type pair struct {
 	east, west     *controltest.Site
 	atEast, atWest asker
@@ -66,7 +66,7 @@ func (p *pair) maps(t *testing.T, theirs, project croft.Project, role access.Rol
 	})
 }
 
-// inWest asks the west through the east.
+// inWest sends a request to the west through the east.
 func (p *pair) inWest(t *testing.T, token, method, path string, body any, headers ...string) answer {
 	t.Helper()
 	return p.atEast.askWith(t, token, method, path, body, append(headers, "X-Croft-Partition", "west")...)
@@ -104,7 +104,7 @@ func TestARequestForAPeerIsForwarded(t *testing.T) {
 			t.Errorf("in the %s there are %+v", where, all.Instances)
 		}
 	}
-	// what is not hers is not there, and what nobody may do through a peer is refused
+	// objects of others are NotFound, and operations that peers may not do are refused
 	p.inWest(t, "anna", http.MethodGet, "/v1/instances?project=anna", nil).want(t, http.StatusNotFound, api.NotFound)
 	p.inWest(t, "anna", http.MethodGet, "/v1/hosts", nil).want(t, http.StatusForbidden, api.ForbiddenVerb)
 	p.inWest(t, "operator", http.MethodGet, "/v1/hosts", nil, "X-Croft-Project", "anna").
@@ -129,7 +129,7 @@ func TestARequestForAPeerIsForwarded(t *testing.T) {
 	p.actionsOfBoth(t)
 }
 
-// actionsOfBoth looks at the action logs after TestARequestForAPeerIsForwarded.
+// actionsOfBoth checks the action logs after TestARequestForAPeerIsForwarded.
 func (p *pair) actionsOfBoth(t *testing.T) {
 	t.Helper()
 	entry := func(a asker, project, operation, result string) actions.Entry {
@@ -167,7 +167,7 @@ func TestTheQuotaOfTheOtherSideHolds(t *testing.T) {
 	p.inWest(t, "admin", http.MethodPut, "/v1/projects/shop-dev/quota",
 		api.Limits{Limits: tenant.Limits{"instances": 1}},
 		"If-Match", fmt.Sprint(child.Generation)).want(t, http.StatusOK, "")
-	// which operators alone give another project of the east: that may be another tenant's there
+	// only operators may map another project of the east, which may belong to another tenant there
 	mapping := api.NewMapping{Peer: "east", Theirs: "berta", Role: access.Member}
 	p.inWest(t, "admin", http.MethodPost, "/v1/projects/shop-dev/mappings", mapping).
 		want(t, http.StatusForbidden, api.ForbiddenVerb)
@@ -178,7 +178,7 @@ func TestTheQuotaOfTheOtherSideHolds(t *testing.T) {
 	mapping.Peer = "west"
 	p.inWest(t, "admin", http.MethodPost, "/v1/projects/shop-dev/mappings", mapping).
 		want(t, http.StatusForbidden, api.ForbiddenVerb)
-	// rights that would outlive the peer are not given
+	// rights that would outlive the peer are refused
 	p.inWest(t, "admin", http.MethodPost, "/v1/tokens", api.NewToken{User: "x", Role: access.Member, Life: "24h"}).
 		want(t, http.StatusForbidden, api.ForbiddenVerb)
 	p.inWest(t, "admin", http.MethodPut, "/v1/projects/shop-dev/members",
@@ -381,8 +381,7 @@ func TestAPeerThatMisbehavesIsOneSentence(t *testing.T) {
 		api.ForbiddenVerb)
 }
 
-// TestAPeerThatHangs ends with the client: nobody is kept waiting beyond that.
-// TestOnlyKnownHeadersOfAPeerArePassedOn: neither those before the answer, nor those after it.
+// TestOnlyKnownHeadersOfAPeerArePassedOn: unknown headers before the answer and trailers after it are dropped.
 func TestOnlyKnownHeadersOfAPeerArePassedOn(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</x>; rel=preload")
@@ -421,6 +420,7 @@ func TestOnlyKnownHeadersOfAPeerArePassedOn(t *testing.T) {
 	}
 }
 
+// TestAPeerThatHangs: a forwarded request ends when its client disconnects.
 func TestAPeerThatHangs(t *testing.T) {
 	site := controltest.StartSite(t)
 	arrived := make(chan struct{}, 1)
@@ -479,7 +479,8 @@ func TestAConsoleOfAPeerIsReached(t *testing.T) {
 	_ = stream.Close()
 }
 
-// One project keeps open as many streams of another cloud as it gets. Others, and its own requests, are served.
+// One project keeps as many streams of another cloud open as it may have. Other projects, and its own requests, are
+// still served.
 func TestStreamsOfOneProjectLeaveTurnsForOthers(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

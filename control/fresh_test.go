@@ -19,8 +19,8 @@ import (
 	"croft/test/simcloud"
 )
 
-// TestWhatWasAnsweredWith201IsFoundAtOnce: a write that has been answered is seen by the very next request, at the
-// server that took it and at every other one.
+// TestWhatWasAnsweredWith201IsFoundAtOnce: once a write is answered, the next request sees it, at the server that did
+// it and at every other server.
 func TestWhatWasAnsweredWith201IsFoundAtOnce(t *testing.T) {
 	site := controltest.StartSite(t)
 	a := newAsker(t, site.URL)
@@ -56,7 +56,7 @@ func TestWhatWasAnsweredWith201IsFoundAtOnce(t *testing.T) {
 	}
 }
 
-// TestATokenThatAnotherServerMadeIsKnownAtOnce: a server that has not heard of a token yet looks before it refuses it.
+// TestATokenThatAnotherServerMadeIsKnownAtOnce: a server reads the store before it refuses an unknown token.
 func TestATokenThatAnotherServerMadeIsKnownAtOnce(t *testing.T) {
 	site := controltest.StartSite(t)
 	a := newAsker(t, site.URL)
@@ -72,7 +72,7 @@ func TestATokenThatAnotherServerMadeIsKnownAtOnce(t *testing.T) {
 	a.ask(t, unknown.Text(), http.MethodGet, "/v1/whoami", nil).want(t, http.StatusUnauthorized, "unauthenticated")
 }
 
-// laggingRoles recognizes one user, whose role in a project it learns when it is refreshed.
+// laggingRoles authenticates one user, whose current role in a project it reads only when it is refreshed.
 type laggingRoles struct {
 	mu            sync.Mutex
 	known, stored access.Role
@@ -102,7 +102,8 @@ func (l *laggingRoles) store(r access.Role) {
 	l.stored = r
 }
 
-// TestARoleThatAnotherServerGaveCountsAtOnce: a server that knows a member's former role looks before it refuses.
+// TestARoleThatAnotherServerGaveCountsAtOnce: a server that has an outdated role of a member reads the store before it
+// refuses.
 func TestARoleThatAnotherServerGaveCountsAtOnce(t *testing.T) {
 	roles := &laggingRoles{known: access.Reader, stored: access.Reader}
 	url, _ := controltest.StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) {

@@ -23,8 +23,8 @@ import (
 	"croft/internal/delay"
 )
 
-// hostile is what the tenants of the test do, by project. Each goes on until ctx ends, and expects nothing of the
-// answers: what is refused is tried again.
+// hostile are the attacks of the tenants, by project. Each runs until ctx ends, ignores the answers, and retries
+// refused requests.
 var hostile = map[string]func(context.Context, *tenantClient){
 	"flooding": func(ctx context.Context, c *tenantClient) {
 		c.repeat(ctx, 8, func(int) { c.do(ctx, http.MethodGet, "/v1/instances", nil) })
@@ -56,7 +56,7 @@ var hostile = map[string]func(context.Context, *tenantClient){
 
 const sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGNyb2Z0Y3JvZnRjcm9mdGNyb2Z0Y3JvZnRjcm9mdGNy test"
 
-// more are callers besides those of every test, by token.
+// more are callers in addition to those of every test, by token.
 type more map[string]access.Caller
 
 // Authenticate implements access.Authenticator.
@@ -65,14 +65,14 @@ func (m more) Authenticate(_ context.Context, r *http.Request) (access.Caller, b
 	return caller, known, nil
 }
 
-// tenantClient asks as one tenant, at a rate that leaves the machine some time for the server.
+// tenantClient sends requests as one tenant, at a rate that leaves the machine some time for the server.
 type tenantClient struct {
 	url, token string
 	http       *http.Client
 	pace       *rate.Limiter
 }
 
-// repeat has workers do something at the pace of the client until ctx ends. n counts up.
+// repeat makes workers call do at the pace of the client until ctx ends. n counts up.
 func (c *tenantClient) repeat(ctx context.Context, workers int, do func(n int)) {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -110,7 +110,7 @@ func (c *tenantClient) do(ctx context.Context, method, path string, body any, he
 	return got.StatusCode, string(answer)
 }
 
-// trickle sends a request whose body comes byte by byte.
+// trickle sends a request whose body arrives byte by byte.
 func (c *tenantClient) trickle(ctx context.Context) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(c.url, "http://"))
 	if err != nil {
@@ -127,9 +127,9 @@ func (c *tenantClient) trickle(ctx context.Context) {
 	}
 }
 
-// An honest tenant is served while five others flood, trickle, store, stream and forward for as long as CROFT_SOAK
-// says. Then, and only then, it is also measured: a request takes less than twice as long as alone. Without CROFT_SOAK
-// every request of the honest tenant has to succeed, however long it takes.
+// An honest tenant is served while five others flood, trickle, store, stream and forward for the duration in
+// CROFT_SOAK. Only with CROFT_SOAK, the test also measures: a request takes less than twice as long as without the
+// others. Without CROFT_SOAK every request of the honest tenant has to succeed, regardless of the time it takes.
 func TestAnHonestTenantIsServedAmongHostileOnes(t *testing.T) {
 	soak, err := time.ParseDuration(os.Getenv("CROFT_SOAK"))
 	measured := err == nil

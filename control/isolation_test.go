@@ -21,16 +21,16 @@ import (
 	"croft/internal/delay"
 )
 
-// belongings are names of the things of one tenant; those of a ghost are of the same form, and nobody has them.
+// belongings are names of the objects of one tenant. A ghost's belongings have the same form, and name no objects.
 type belongings struct {
 	project, user, id, name, group, key, token, host, aggregate, pool string
 
 	cluster, clusterName, credential, credentialName, appliance, implementation, use, member string
 
-	ticket, resource string // numbers, which are told by what is around them
+	ticket, resource string // numbers, which are recognized by the text around them
 }
 
-// all lists the names, the longest ones first, so that none is replaced as a part of another.
+// all lists the names, the longest ones first, so that no name is replaced as a part of another.
 func (b belongings) all() []string {
 	all := []string{b.project, b.user, b.id, b.name, b.group, b.key, b.token, b.host, b.aggregate, b.pool,
 		b.cluster, b.clusterName, b.credential, b.credentialName, b.appliance, b.implementation, b.use, b.member}
@@ -38,7 +38,7 @@ func (b belongings) all() []string {
 	return all
 }
 
-// anonymous replaces what was asked for, so that answers about two tenants can be compared.
+// anonymous replaces the names of the belongings, so that answers about two tenants can be compared.
 func (b belongings) anonymous(text string) string {
 	for _, name := range b.all() {
 		text = strings.ReplaceAll(text, name, "X")
@@ -49,7 +49,8 @@ func (b belongings) anonymous(text string) string {
 	return text
 }
 
-// values lists what a tenant who knows the belongings of another may send as a parameter; nil: nobody has said yet.
+// values lists the values of a parameter that a tenant may send who knows the belongings of another; nil: the parameter
+// is new and this test lacks its values.
 func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
@@ -167,8 +168,9 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 	return nil
 }
 
-// bodies lists what such a tenant may send as a body of a schema; nil: nobody has said yet. A UUID and the name of a
-// project are unique in the partition: whoever asks for a taken one is told so, and no more. They are not among these.
+// bodies lists the bodies of a schema that such a tenant may send; nil: the schema is new and this test lacks its
+// bodies. UUIDs and project names are unique in the partition: a request for a taken one gets only that information.
+// They are not among these.
 func (b belongings) bodies(schema string) []any {
 	type fields = map[string]any
 	switch strings.TrimPrefix(schema, "#/components/schemas/") {
@@ -262,14 +264,14 @@ func (b belongings) bodies(schema string) []any {
 	return nil
 }
 
-// try is one request that a tenant makes with names of another.
+// try is one request that a tenant sends with names of another.
 type try struct {
 	method, path string
 	header       http.Header
 	body         any
 }
 
-// tries makes all requests of an operation: each parameter on its own, and none, with each body.
+// tries returns all requests of an operation: with no parameter, and with each parameter alone, each with each body.
 func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
 	t.Helper()
 	paths, header, needed := []string{o.Path}, http.Header{}, url.Values{}
@@ -317,8 +319,8 @@ func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
 	return all
 }
 
-// send sends a request and returns status and body; of a stream, what comes in a moment. It asks again if it was too
-// often.
+// send sends a request and returns status and body; of a stream, the data that arrives within a moment. It retries
+// rate-limited requests.
 func (try try) send(t *testing.T, server, token string) (status int, text string) {
 	t.Helper()
 	for {
@@ -364,7 +366,7 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 }
 
 // TestATenantLearnsNothingOfOthers tries every operation of the document with every name of another tenant, as a
-// member, a reader and an admin of a project of their own. The answers have to be the same as for what is not there.
+// member, a reader and an admin of a separate project. The answers have to be the same as for names that do not exist.
 func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	server, _ := controltest.StartWithPools(t)
 	a := newAsker(t, server)
@@ -422,7 +424,7 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// everything is all that an operator sees of a tenant's things.
+// everything returns all that an operator sees of a tenant's objects.
 func (a asker) everything(t *testing.T, b belongings) string {
 	t.Helper()
 	var all []string
@@ -440,7 +442,7 @@ func (a asker) everything(t *testing.T, b belongings) string {
 	return strings.Join(all, "\n")
 }
 
-// build has the tenant berta build a cluster, by an appliance and with a credential of hers.
+// build builds a cluster as the tenant berta, from an appliance and with a credential of hers.
 func (a asker) build(t *testing.T, mine *belongings) {
 	t.Helper()
 	type fields = map[string]any

@@ -51,7 +51,7 @@ func TestAThingIsNotedAbout(t *testing.T) {
 		if got.generation() != fmt.Sprintf("%q", fmt.Sprint(o.Generation)) || got.generation() == made.generation() {
 			t.Errorf("the generation is %s, of %+v", got.generation(), o)
 		}
-		// What builds on an older generation is refused.
+		// A change based on an older generation is refused.
 		a.askWith(t, "anna", request.method, "/v1/instances/web/"+request.path, request.body, "If-Match",
 			made.generation()).want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
 	}
@@ -129,7 +129,7 @@ func TestNotesOfOthersAreNotThere(t *testing.T) {
 	if len(list.Objects) != 1 || list.Objects[0].Properties["rack"] != objects.Text("r7") {
 		t.Errorf("an operator lists %+v", list)
 	}
-	// What is noted about an image of the catalog is each project's own; other names are nobody's.
+	// Each project has its own properties of an image in the catalog. Names outside the catalog are refused.
 	var o objects.Object
 	a.ask(t, "berta", http.MethodGet, "/v1/images/debian-12/object", nil).into(t, &o)
 	if !o.Empty() || o.Generation != 0 {
@@ -146,7 +146,8 @@ func (a asker) define(t *testing.T, definition map[string]any) {
 		want(t, http.StatusOK, "")
 }
 
-// TestWhatMayNotBeReadLeavesNoTrace: not in answers, counts, filters, pages, generations and errors.
+// TestWhatMayNotBeReadLeavesNoTrace: hidden properties affect no answers, counts, filters, pages, generations or
+// errors.
 func TestWhatMayNotBeReadLeavesNoTrace(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
@@ -188,7 +189,7 @@ func TestWhatMayNotBeReadLeavesNoTrace(t *testing.T) {
 	if got := a.ask(t, "anna", http.MethodGet, "/v1/instances/one/object", nil).generation(); got != `"0"` {
 		t.Errorf("nothing that anna may read is noted about one, at generation %s", got)
 	}
-	// Writing what may not be written is refused, whether it is there or not.
+	// Writing a property without permission is refused, whether or not it exists.
 	for _, key := range []string{"/v1/instances/one", "/v1/instances/two"} {
 		got := a.ask(t, "anna", http.MethodDelete, key+"/properties/billing", nil)
 		got.want(t, http.StatusForbidden, api.PropertyForbidden)
@@ -228,7 +229,7 @@ func TestDefinitionsGovern(t *testing.T) {
 	set := put("operator", "0", definition)
 	set.want(t, http.StatusOK, "")
 
-	// Everybody reads it, without the names of other projects.
+	// All callers read it, without the names of projects that they do not see.
 	for _, path := range []string{at, at + "?effective=true", at + "?level=partition"} {
 		got := a.ask(t, "anna", http.MethodGet, path, nil)
 		got.want(t, http.StatusOK, "")
@@ -255,7 +256,7 @@ func TestDefinitionsGovern(t *testing.T) {
 		t.Errorf("berta's breaches are %+v", list)
 	}
 
-	// Each field is pointed at.
+	// The answer points to each wrong field.
 	refused := a.ask(t, "anna", http.MethodPatch, "/v1/instances/web/object",
 		map[string]any{"set": map[string]any{"cores": 9, "ties": "gold"}})
 	refused.want(t, http.StatusBadRequest, api.SchemaViolation)

@@ -10,7 +10,8 @@ import (
 	"croft/control/controltest"
 )
 
-// The UUIDs of locations in Placement follow from the partition and the location's name, so everybody can compute them.
+// The UUIDs of locations in Placement follow from the partition and the location's name, so every tenant can compute
+// them.
 func TestATenantLearnsNoPlacesByMemberOf(t *testing.T) {
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)

@@ -14,7 +14,8 @@ import (
 	"croft/schedule"
 )
 
-// TestEverybodyChoosesByPoliciesThatOperatorsWrite: tenants read and name them, and learn nothing of hosts by them.
+// TestEverybodyChoosesByPoliciesThatOperatorsWrite: tenants read policies and use them by name, and learn nothing about
+// hosts through them.
 func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)

@@ -92,7 +92,7 @@ func TestTicketsOfOthersAreNotThere(t *testing.T) {
 	if a.ask(t, "berta", http.MethodGet, path, nil).into(t, &still); still.State != pools.TicketOpen {
 		t.Errorf("it is %s", still.State)
 	}
-	// Neither a key nor a sandbox of theirs means anything.
+	// A key or sandbox of another project has no effect.
 	theirs = a.open(t, "berta", "?wait=ready", map[string]any{"tags": []string{"shared"}, "key": "k"}, http.StatusOK)
 	if mine := a.open(t, "anna", "?wait=ready", map[string]any{"tags": []string{"shared"}, "key": "k"},
 		http.StatusOK); mine.ID == theirs.ID {
@@ -147,7 +147,7 @@ func TestWhatATenantSeesOfPools(t *testing.T) {
 			a.ask(t, token, http.MethodGet, "/v1/pools/"+name+"/resources", nil).want(t, status, code)
 		}
 	}
-	// Of a shared pool, a tenant sees no more than what it has.
+	// Of a shared pool, a tenant sees only the resources that it holds.
 	for token, want := range map[string][]int64{"anna": {mine.Resource.ID}, "reader": {mine.Resource.ID}} {
 		got := a.ask(t, token, http.MethodGet, "/v1/pools/everybodys/resources?all=true", nil)
 		var list api.PoolResourceList
@@ -161,7 +161,7 @@ func TestWhatATenantSeesOfPools(t *testing.T) {
 		}
 	}
 	var list api.PoolResourceList
-	for len(list.Resources) == 0 { // the admin of the project that has the pool sees what nobody has, once there is any
+	for len(list.Resources) == 0 { // the admin of the owning project sees free resources, once there are any
 		a.ask(t, "adam", http.MethodGet, "/v1/pools/everybodys/resources", nil).into(t, &list)
 	}
 	for _, r := range list.Resources {
@@ -193,7 +193,7 @@ func TestWhatCommandsPrintedIsForAdminsOfThePool(t *testing.T) {
 	a.ask(t, "operator", http.MethodGet, log("everybodys", shared.Resource.Name), nil).want(t, http.StatusOK, "")
 }
 
-// TestReadersSeeNotWhatIsHandedOut: it may be a password.
+// TestReadersSeeNotWhatIsHandedOut: the data of a ticket may be a password.
 func TestReadersSeeNotWhatIsHandedOut(t *testing.T) {
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
@@ -268,7 +268,7 @@ func TestATicketIsChargedOnce(t *testing.T) {
 	}
 	used("berta", 1)
 
-	// Of a quota above the caller's projects, it tells nothing but that it is used up.
+	// For a quota above the caller's projects, the answer says only that it is used up.
 	limit("org", 0)
 	got := a.ask(t, "adam", http.MethodPost, "/v1/tickets?project=dev", tags("shared"))
 	got.want(t, http.StatusForbidden, api.QuotaExceeded)
@@ -326,7 +326,7 @@ func TestAWaitForATicketIsBoundedAndSaysWhatFor(t *testing.T) {
 	if a.ask(t, "anna", http.MethodGet, "/v1/tickets", nil).into(t, &list); len(list.Tickets) != 2 {
 		t.Errorf("what was refused opened %+v", list.Tickets)
 	}
-	// Another's close ends the wait.
+	// When another caller closes the ticket, the wait ends.
 	answered := make(chan answer)
 	go func() { answered <- a.ask(t, "anna", http.MethodGet, path+"?wait=ready&timeout=1m", nil) }()
 	a.ask(t, "operator", http.MethodDelete, path, nil).want(t, http.StatusOK, "")
@@ -392,7 +392,7 @@ func handing(t *testing.T, project string) *pools.Client {
 	return c
 }
 
-// alone serves the API with nothing but a manager of pools.
+// alone serves the API with no dependencies but a manager of pools.
 func alone(t *testing.T, manager *pools.Client) asker {
 	t.Helper()
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: access.First(controltest.Known),
@@ -416,7 +416,7 @@ func TestATicketTellsATenantNothingOfHosts(t *testing.T) {
 	}
 }
 
-// TestWithoutAManagerOfPools: whoever asks is told so, soon.
+// TestWithoutAManagerOfPools: each request gets an error, soon.
 func TestWithoutAManagerOfPools(t *testing.T) {
 	none, err := pools.New(pools.Config{Patience: time.Millisecond,
 		Locate: func() (string, error) { return "", control.ErrNoPools }})
@@ -465,7 +465,7 @@ func TestWithoutAManagerOfPools(t *testing.T) {
 	}
 }
 
-// TestAWaitEndsWithItsClient: nobody waits on for clients that are gone.
+// TestAWaitEndsWithItsClient: the server stops waiting when the client disconnects.
 func TestAWaitEndsWithItsClient(t *testing.T) {
 	asked, ended := make(chan bool, 10), make(chan bool, 10)
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

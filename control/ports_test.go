@@ -18,7 +18,7 @@ import (
 	"croft/control/controltest"
 )
 
-// echo is a network of guests in which port 22 says everything twice, and no other port answers.
+// echo is a network of guests in which port 22 sends everything back twice, and no other port answers.
 type echo struct{ asked chan croft.InstanceID }
 
 func (e echo) Connect(_ context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error {
@@ -89,7 +89,7 @@ func TestAPortIsForwarded(t *testing.T) {
 	}
 }
 
-// TestAForwardedPortEndsWithItsInstance keeps a client away from the guest that gets the address next.
+// TestAForwardedPortEndsWithItsInstance: the client must not stay connected when another guest gets the address.
 func TestAForwardedPortEndsWithItsInstance(t *testing.T) {
 	network := echo{make(chan croft.InstanceID, 10)}
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
@@ -114,7 +114,7 @@ func TestAForwardedPortEndsWithItsInstance(t *testing.T) {
 	}
 }
 
-// late opens ports and consoles of guests after something else happened, and says what the next guest says.
+// late opens ports and consoles of guests only after calling before, and then sends the output of the next guest.
 type late struct {
 	before func()
 	cloud.Ports
@@ -140,7 +140,7 @@ func (l late) Log(_ context.Context, _ croft.Status, _ bool, show func(io.Reader
 	return show(strings.NewReader(nextGuest))
 }
 
-// TestNothingOfTheNextInstanceWithAUUIDIsPassedOn has another project take the UUID of an instance, and with it the
+// TestNothingOfTheNextInstanceWithAUUIDIsPassedOn: another project takes the UUID of an instance, and with it the
 // address and the files on the host, while a request of the former owner is on its way to the host.
 func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
 	var hosts late

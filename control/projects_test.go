@@ -14,7 +14,7 @@ import (
 	"croft/test/simcloud"
 )
 
-// generation is the If-Match of what an answer is about.
+// generation returns the value for If-Match from an answer.
 func (a answer) generation() string { return a.header.Get("ETag") }
 
 func TestProjectsAndTheirQuotas(t *testing.T) {
@@ -32,7 +32,7 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 	made.into(t, &dev)
 	create("operator", "dev", "org").want(t, http.StatusConflict, api.NameTaken)
 	var below tenant.Tenant
-	create("adam", "default", "org").want(t, http.StatusConflict, api.NameTaken) // whether there is one or not
+	create("adam", "default", "org").want(t, http.StatusConflict, api.NameTaken) // whether or not it exists
 	create("adam", "tools", "org").into(t, &below)
 	create("adam", "org.tools", "org").want(t, http.StatusConflict, api.NameTaken)
 	if below.Name != "org.tools" || !below.Started || below.ID == "" {
@@ -50,7 +50,7 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 		a.ask(t, "adam", http.MethodGet, path, nil).want(t, http.StatusNotFound, api.NotFound)
 	}
 
-	// The quota of a project is decided above it.
+	// Only admins of the parent project set the quota of a project.
 	limits := api.Limits{Limits: tenant.Limits{tenant.CountInstances: 0}}
 	set := func(token, project, match string) answer {
 		return a.askWith(t, token, http.MethodPut, "/v1/projects/"+project+"/quota", limits, "If-Match", match)
@@ -72,7 +72,7 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 		t.Errorf("refused with %+v", p)
 	}
 
-	// Members get what the admin may give.
+	// Members get only roles that the admin may grant.
 	members := func(role access.Role) answer {
 		return a.askWith(t, "adam", http.MethodPut, "/v1/projects/dev/members",
 			api.Members{Members: map[string]access.Role{"cyd": role}}, "If-Match", changed.generation())
@@ -114,7 +114,7 @@ func TestNamesThatSettingsGiveRightsToAreNotForTenants(t *testing.T) {
 	create("operator", "org.prod", "org").into(t, &tenant.Tenant{})
 }
 
-// A quota of a project that the caller does not see is told without its numbers.
+// For a quota of a project that the caller does not see, the answer has no numbers.
 func TestAQuotaAboveTellsNothingOfOthers(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)

@@ -17,7 +17,7 @@ import (
 	"croft/tenant"
 )
 
-// actions lists what a caller sees of the action log, oldest first, once there are n entries.
+// actions lists the entries of the action log that a caller sees, oldest first, once there are n entries.
 func (a asker) actions(t *testing.T, token, query string, n int) []actions.Entry {
 	t.Helper()
 	for {
@@ -33,7 +33,7 @@ func (a asker) actions(t *testing.T, token, query string, n int) []actions.Entry
 	}
 }
 
-// words are entries in short.
+// words returns entries in a short notation.
 func words(all []actions.Entry) string {
 	var lines []string
 	for _, e := range all {
@@ -99,7 +99,7 @@ func TestTheLogOfOthersIsNotThere(t *testing.T) {
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	web := string(a.create(t, "berta", "web"))
-	// What anna tries with berta's things is in anna's log, and in nobody else's.
+	// anna's attempts on berta's objects are in anna's log, and in no other.
 	a.ask(t, "anna", http.MethodDelete, "/v1/instances/"+web, nil).want(t, http.StatusNotFound, api.NotFound)
 	a.ask(t, "anna", http.MethodDelete, "/v1/instances/web?project=berta", nil).
 		want(t, http.StatusNotFound, api.NotFound)
@@ -119,7 +119,7 @@ func TestTheLogOfOthersIsNotThere(t *testing.T) {
 	if got := a.actions(t, "anna", "object="+web, 1); len(got) != 1 || got[0].User != "anna" {
 		t.Errorf("of berta's instance, anna sees %s", words(got))
 	}
-	// The admin of org sees what is done below it, and chooses from that.
+	// The admin of org sees the actions in the projects below it, and filters them.
 	a.ask(t, "operator", http.MethodPost, "/v1/keys?project=dev", map[string]string{"name": "a/b", "line": "x"})
 	a.ask(t, "adam", http.MethodPost, "/v1/keys", map[string]string{"name": "auto", "line": "x"})
 	if got := words(a.actions(t, "adam", "", 2)); got !=

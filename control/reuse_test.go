@@ -32,7 +32,7 @@ import (
 // role is a way to have rights in a project.
 type role struct {
 	name, token string
-	by          asker // the server that is asked: that of a peer for its users
+	by          asker // the server to ask: for users of a peer, the peer
 	headers     []string
 }
 
@@ -50,7 +50,7 @@ func (r role) send(t *testing.T, one try) (status int, text string) {
 	for pair := range slices.Chunk(r.headers, 2) {
 		one.header.Set(pair[0], pair[1])
 	}
-	patient.Until(t, "the peer answers", func() bool { // after a delay it is asked again only after a while
+	patient.Until(t, "the peer answers", func() bool { // after an error the peer is retried only after a delay
 		status, text = one.send(t, r.by.url, r.token)
 		return len(r.headers) == 0 || status != http.StatusServiceUnavailable
 	})
@@ -115,8 +115,8 @@ func (u reuse) roles(t *testing.T, who string) (all []role) {
 
 const departedCreator = "token whose creator departed"
 
-// former gives the tenant berta one of each thing, and removes all of them. What is kept for a while after its end,
-// such as tickets, clusters, usage and the action log, stays.
+// former creates one object of each kind for the tenant berta, and removes all of them. Records that are kept for a
+// while after their end, such as tickets, clusters, usage and the action log, remain.
 func (a asker) former(t *testing.T) belongings {
 	t.Helper()
 	type fields = map[string]any
@@ -178,7 +178,7 @@ func (a asker) former(t *testing.T) belongings {
 	return mine
 }
 
-// watching is a stream of events, and what has come of it.
+// watching is a stream of events, and the events received from it.
 type watching struct {
 	mu   sync.Mutex
 	got  strings.Builder
@@ -253,7 +253,7 @@ func (u reuse) next(t *testing.T) {
 	})
 }
 
-// ghostOf are names of what never was in the same project.
+// ghostOf returns names that never existed in the same project.
 func ghostOf(mine belongings) belongings {
 	ghost := mine
 	ghost.id, ghost.cluster = string(croft.NewInstanceID()), string(croft.NewClusterID())
@@ -266,10 +266,10 @@ func ghostOf(mine belongings) belongings {
 	return ghost
 }
 
-// TestTheNextOwnerOfANameInheritsNothing removes a project and all that it had, and gives its name to another tenant.
-// The credentials of the former owner are worth nothing then. Callers in every role in the next project try every
-// operation of the document with every name, UUID and number of the former one. The answers are the same as for what
-// never was, and nothing of the former tenant is in them.
+// TestTheNextOwnerOfANameInheritsNothing removes a project with all of its objects, and gives its name to another
+// tenant. The credentials of the former owner must be invalid then. Callers in every role in the next project try every
+// operation of the document with every name, UUID and number of the former one. The answers must equal those for names
+// that never existed, and contain nothing of the former tenant.
 func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta", Note: "former"}).
@@ -312,7 +312,7 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 		}
 		for _, o := range api.Operations() {
 			if o.Method != http.MethodGet && !strings.Contains(o.Path, "{id}") || o.ID == "removeProject" {
-				continue // what creates something with the former names is tried by the next test
+				continue // the next test tries creating objects with the former names
 			}
 			victims, ghosts := mine.tries(t, o), ghost.tries(t, o)
 			for i := range victims {
@@ -347,7 +347,7 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 	u.takeNames(t, nexts[1], nexts[2], mine)
 }
 
-// compare sends a request with names of the former tenant and one with names of what never was.
+// compare sends a request with names of the former tenant and one with names that never existed.
 func (u reuse) compare(t *testing.T, r role, mine, ghost belongings, o api.Operation, victims, ghosts try) {
 	t.Helper()
 	status, text := r.send(t, victims)
@@ -363,14 +363,14 @@ func (u reuse) compare(t *testing.T, r role, mine, ghost belongings, o api.Opera
 	for _, s := range []string{mine.id, mine.cluster, mine.token, mine.credential, mine.implementation, mine.use,
 		mine.member, "victim-", victimKey[20:40]} {
 		if strings.Contains(text, s) && !strings.Contains(asked, s) && o.ID != "getDocument" &&
-			o.ID != "listActions" { // which has what was tried
+			o.ID != "listActions" { // it lists these attempts
 			t.Errorf("%s tells %q of the former tenant: %s", what, s, text)
 		}
 	}
 }
 
-// takeNames has the next tenant take the names, UUIDs and numbers of all that the former one had, and those UUIDs that
-// can be computed from the former ones. What it gets is its own alone.
+// takeNames makes the next tenant take the names, UUIDs and numbers of all objects of the former one, and those UUIDs
+// that can be computed from the former ones. The next tenant must get only its own objects.
 func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 	t.Helper()
 	type fields = map[string]any
@@ -437,7 +437,7 @@ func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 			`"former"`,
 		)
 	}
-	var again api.Cluster // the next tenant's own, or none: the former one is remembered for a while
+	var again api.Cluster // the next tenant's own, or none: the former one is kept for a while
 	got := member.ask(t, http.MethodPost, "/v1/clusters", fields{"id": mine.cluster, "name": "heirs-cluster",
 		"appliance": mine.appliance})
 	if got.status < http.StatusBadRequest {
@@ -476,7 +476,7 @@ func TestTheNextPeerOfAnAliasInheritsNothing(t *testing.T) {
 	p.atWest.ask(t, "operator", http.MethodGet, "/v1/projects/shop/mappings", nil).hides(t, "anna")
 }
 
-// TestAUserWhoReturnsHasNoTokensOfBefore ends a membership, and begins one of a user of the same name.
+// TestAUserWhoReturnsHasNoTokensOfBefore ends a membership, and adds a user of the same name again.
 func TestAUserWhoReturnsHasNoTokensOfBefore(t *testing.T) {
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
@@ -501,7 +501,7 @@ func TestAUserWhoReturnsHasNoTokensOfBefore(t *testing.T) {
 	u.ask(t, veras, http.MethodGet, "/v1/whoami", nil).want(t, http.StatusOK, "")
 }
 
-// TestARequestThatWaitsEndsWithItsCredentials revokes a token while requests of it wait for what never comes.
+// TestARequestThatWaitsEndsWithItsCredentials revokes a token while its requests wait for events that never occur.
 func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
@@ -537,8 +537,8 @@ func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
 	<-stream.over
 }
 
-// TestTheNextProjectOfAPoolInheritsNothing gives the name of a pool to another project: at once, and after it was gone.
-// Neither project learns anything of the machines that the pool has for the other one.
+// TestTheNextProjectOfAPoolInheritsNothing gives the name of a pool to another project: directly, and after the pool
+// was gone. Neither project learns anything about the machines that the pool has for the other one.
 func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 	var manager *pools.Client
 	server, c := controltest.StartWithPools(t, func(_ *simcloud.Cloud, c *control.Config) { manager = c.Pools })
@@ -583,7 +583,7 @@ func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 	})
 	before := resources("operator")
 
-	// inherits tries what the next owner and the former one can see of the resources of the other one.
+	// inherits tries to read the resources of the other owner, as the next owner and as the former one.
 	inherits := func(next []string, former []string, resources []int64) {
 		t.Helper()
 		for _, token := range next {
@@ -655,8 +655,8 @@ func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 	inherits([]string{"berta", "birgit", "bertil"}, []string{"anna", "admin", "reader"}, before)
 }
 
-// TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates what operators make under the same name. A change that
-// builds on the former one is refused.
+// TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates objects of operators under the same name. A change based
+// on a generation of the former object is refused.
 func TestAGenerationOfARemovedObjectMatchesNoLaterOne(t *testing.T) {
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)

@@ -20,8 +20,8 @@ import (
 	"croft/test/simcloud"
 )
 
-// secret is one kind of secret that the cloud holds, and the only operations whose answers may have it, with their
-// callers. Whoever chose a secret is not told it again, either, except where it is listed here.
+// secret is one kind of secret that the cloud holds, and the only operations whose answers may contain it, with their
+// callers. Answers repeat a secret to the caller who set it only where this lists it.
 type secret struct {
 	kind, text string
 	shown      map[string][]string
@@ -39,7 +39,7 @@ const (
 	plantedData = "#!/bin/sh\necho planted-user-data\n"
 )
 
-// secretsOf lists the kinds of secrets. It is the table of what may be told to whom.
+// secretsOf lists the kinds of secrets and who may read each of them.
 func secretsOf(mine belongings) []secret {
 	return []secret{
 		{"the password in the address of an image", "planted-image-password", nil},
@@ -60,7 +60,7 @@ func secretsOf(mine belongings) []secret {
 	}
 }
 
-// written is what a server logged.
+// written captures the log of a server.
 type written struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -81,7 +81,7 @@ func (w *written) String() string {
 // victimKey is a public key of the tenant berta.
 const victimKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl victim"
 
-// victim has the tenant berta make one thing of every kind.
+// victim creates one object of every kind as the tenant berta.
 func (a asker) victim(t *testing.T) belongings {
 	t.Helper()
 	mine := belongings{project: "berta", user: "berta-v", name: "victim-vm", group: "victim-group", key: "victim-key",
@@ -117,9 +117,9 @@ func (a asker) victim(t *testing.T) belongings {
 	return mine
 }
 
-// TestEverySecretIsShownOnlyToThoseWhoNeedIt tries every operation of the document as callers of every role, about
-// things that hold a secret of every kind. No answer, event, entry of the action log or line of the server's log may
-// have a secret that the table does not name for it.
+// TestEverySecretIsShownOnlyToThoseWhoNeedIt tries every operation of the document as callers of every role, on objects
+// that hold a secret of every kind. No answer, event, entry of the action log or line of the server's log may contain a
+// secret, except where the table permits it.
 func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
 	log := &written{}
 	server, cloud := controltest.StartWithPools(t, func(_ *simcloud.Cloud, c *control.Config) {

@@ -14,7 +14,8 @@ import (
 	"croft"
 )
 
-// A client names the last id that it got. One that was cut off within a revision has to get all of that again.
+// A client resumes after the last id that it received. A client that was cut off within a revision has to receive all
+// of that revision again.
 func TestAnEventHasAnIDOnlyOnceAllOfItsRevisionIsSent(t *testing.T) {
 	answer := httptest.NewRecorder()
 	e := &events{w: answer, control: http.NewResponseController(answer)}
@@ -29,7 +30,7 @@ func TestAnEventHasAnIDOnlyOnceAllOfItsRevisionIsSent(t *testing.T) {
 	}
 }
 
-// Each stream read the project of each change, so a change cost as many reads as there were streams.
+// Before, each stream read the project of each change, so a change cost as many reads as there were streams.
 func TestAChangeCostsOneReadOfItsProjectForAllStreams(t *testing.T) {
 	var reads atomic.Int64
 	o := &owners{read: func(context.Context, croft.Project) (croft.ProjectID, int64, error) {

@@ -14,7 +14,7 @@ import (
 	"croft/usage"
 )
 
-// usage is what a caller sees of the history, by project, once that is as many projects.
+// usage returns the projects in the usage history that a caller sees, once there are n of them.
 func (a asker) usage(t *testing.T, token, path string, n int) (names []string) {
 	t.Helper()
 	for {
@@ -72,7 +72,7 @@ func TestUsageIsSeenLikeQuotas(t *testing.T) {
 		got.want(t, http.StatusBadRequest, api.BadQuery)
 	}
 
-	// A later project of the name has nothing of the former one.
+	// A later project of the name has no usage of the former one.
 	a.ask(t, "operator", http.MethodDelete, "/v1/instances/web?project=dev&wait=gone", nil)
 	for a.ask(t, "operator", http.MethodDelete, "/v1/projects/dev", nil).status != http.StatusNoContent {
 		if delay.For(t.Context(), 20*time.Millisecond) != nil {

@@ -1,5 +1,5 @@
-// Package api is the contract of the cloud's API: the OpenAPI document, which comes first, and the Go types that say
-// the same. The server and its clients share both; tests keep the types equal to the document.
+// Package api is the contract of the cloud's API: the OpenAPI document, which is authoritative, and the corresponding
+// Go types. The server and its clients share both; tests keep the types equal to the document.
 package api
 
 import (
@@ -19,10 +19,10 @@ type Cloud struct {
 	Login    *Login `json:"login,omitempty"`
 }
 
-// Login is the OpenID Connect issuer whose tokens count in a cloud.
+// Login is the OpenID Connect issuer whose tokens a cloud accepts.
 type Login struct {
 	Issuer string `json:"issuer"`
-	Client string `json:"client"` // that tokens have to be for
+	Client string `json:"client"` // the audience that tokens must have
 }
 
 // InstanceRequest asks for an instance.
@@ -38,16 +38,16 @@ type InstanceRequest struct {
 	Tags       map[string]string `json:"tags,omitempty"`
 	Restart    croft.Restart     `json:"restart,omitempty"`
 	Networks   []string          `json:"networks,omitempty"`
-	Open       []string          `json:"open,omitempty"` // as croft.ParseOpenPort reads them
+	Open       []string          `json:"open,omitempty"` // in the syntax of croft.ParseOpenPort
 	Ephemeral  bool              `json:"ephemeral,omitempty"`
 	Affinities []croft.Affinity  `json:"affinities,omitempty"`
-	In         []string          `json:"in,omitempty"`    // as croft.ParseBound reads them
-	Where      []string          `json:"where,omitempty"` // as objects.ParseFilter reads them
+	In         []string          `json:"in,omitempty"`    // in the syntax of croft.ParseBound
+	Where      []string          `json:"where,omitempty"` // in the syntax of objects.ParseFilter
 	WhereNot   []string          `json:"where_not,omitempty"`
-	Near       []string          `json:"near,omitempty"`     // as croft.ParseNear reads them
-	Far        []string          `json:"far,omitempty"`      // as croft.ParseFar reads them
+	Near       []string          `json:"near,omitempty"`     // in the syntax of croft.ParseNear
+	Far        []string          `json:"far,omitempty"`      // in the syntax of croft.ParseFar
 	Distance   string            `json:"distance,omitempty"` // the type of these distances
-	Expires    int64             `json:"expires,omitempty"`  // seconds from the request on; 0: never
+	Expires    int64             `json:"expires,omitempty"`  // seconds after the request; 0: never
 	Policy     string            `json:"policy,omitempty"`
 }
 
@@ -56,11 +56,11 @@ type Expiry struct {
 	Expires int64 `json:"expires"` // seconds from now on; 0: never
 }
 
-// ClaimRequest asks for a claim that is held.
+// ClaimRequest asks for a held claim.
 type ClaimRequest struct {
 	InstanceRequest
-	Image string `json:"image,omitempty"` // needed for the use, if not here
-	Hold  int64  `json:"hold"`            // seconds from the request on
+	Image string `json:"image,omitempty"` // required for the use, if not given here
+	Hold  int64  `json:"hold"`            // seconds after the request
 }
 
 // ClaimUse is the body of useClaim. What is empty is as the claim was asked for.
@@ -72,10 +72,10 @@ type ClaimUse struct {
 	IMDS     croft.IMDS        `json:"imds,omitempty"`
 	Tags     map[string]string `json:"tags,omitempty"`
 	Restart  croft.Restart     `json:"restart,omitempty"`
-	Expires  int64             `json:"expires,omitempty"` // seconds from the use on; 0: never
+	Expires  int64             `json:"expires,omitempty"` // seconds after the use; 0: never
 }
 
-// Instance is everything about an instance without its secrets, and what people read first.
+// Instance is the status of an instance without its secrets, with the fields that people read first.
 type Instance struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`   // schedule.Describe
@@ -112,10 +112,10 @@ func publicKey(private string) string {
 // InstanceList is a page of instances.
 type InstanceList struct {
 	Instances []Instance `json:"instances"`
-	Next      string     `json:"next,omitempty"` // where the next page begins; empty: this is the last one
+	Next      string     `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }
 
-// NewKey is a public SSH key to keep.
+// NewKey is a public SSH key to store.
 type NewKey struct {
 	Name string `json:"name"`
 	Line string `json:"line"`
@@ -126,7 +126,7 @@ type KeyList struct {
 	Keys []schedule.Key `json:"keys"`
 }
 
-// NewToken is an access token to make.
+// NewToken describes an access token to create.
 type NewToken struct {
 	User string      `json:"user"`
 	Role access.Role `json:"role"`
@@ -147,12 +147,12 @@ type NewImage struct {
 // Host is a host with its load, for operators.
 type Host struct {
 	hosts.Host
-	Statuses []Instance `json:"statuses,omitempty"` // its instances; only in the answer about one host
+	Statuses []Instance `json:"statuses,omitempty"` // of its instances; only in the answer about one host
 }
 
 // HostList has all hosts.
 type HostList struct {
 	Hosts    []Host   `json:"hosts"`
 	Problems []string `json:"problems,omitempty"` // of the cloud's store, one sentence each
-	Error    string   `json:"error,omitempty"`    // why some of this is incomplete
+	Error    string   `json:"error,omitempty"`    // the reason why the list is incomplete
 }

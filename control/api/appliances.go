@@ -19,7 +19,7 @@ type NewAppliance struct {
 	Agent       *cluster.Agent `json:"agent,omitempty"`
 }
 
-// ApplianceChange changes an appliance. What is left out stays.
+// ApplianceChange changes an appliance. Omitted fields stay unchanged.
 type ApplianceChange struct {
 	Description *string        `json:"description,omitempty"`
 	Public      *bool          `json:"public,omitempty"`
@@ -27,7 +27,7 @@ type ApplianceChange struct {
 	Agent       *cluster.Agent `json:"agent,omitempty"`
 }
 
-// NewImplementation says how a site builds an appliance.
+// NewImplementation describes how a site builds an appliance.
 type NewImplementation struct {
 	Site       string                           `json:"site"`
 	Template   string                           `json:"template,omitempty"`
@@ -71,5 +71,5 @@ type NewSiteImage struct {
 
 // ImageAtSite is the body of bringImage.
 type ImageAtSite struct {
-	Ref string `json:"ref,omitempty"` // what the site calls it, where it is there already; empty: bring it
+	Ref string `json:"ref,omitempty"` // the name of an image that the site already has; empty: upload it
 }

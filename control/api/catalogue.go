@@ -13,7 +13,7 @@ import (
 // ResourceType is a class of resources.
 type ResourceType struct {
 	Name   croft.ResourceClass `json:"name"`
-	Custom bool                `json:"custom"` // of this cloud, and not of OpenStack's list
+	Custom bool                `json:"custom"` // defined by this cloud, not in OpenStack's list
 }
 
 // ResourceTypeList has all classes of resources.
@@ -33,7 +33,7 @@ func ResourceTypesOf(all []croft.ResourceClass) ResourceTypeList {
 // Capability is a trait.
 type Capability struct {
 	Name   croft.Trait `json:"name"`
-	Custom bool        `json:"custom"` // of this cloud, and not of OpenStack's list
+	Custom bool        `json:"custom"` // defined by this cloud, not in OpenStack's list
 }
 
 // CapabilityOf returns a trait as the API shows it.
@@ -55,11 +55,11 @@ func CapabilitiesOf(all []croft.Trait) CapabilityList {
 	return list
 }
 
-// Inventory is what a host offers of a class of resources, and what is claimed of it.
+// Inventory is the amount of a resource class that a host offers, and the amount that is claimed.
 type Inventory struct {
 	ResourceType croft.ResourceClass `json:"resource_type"`
 	croft.Inventory
-	Capacity int64 `json:"capacity"` // that may be claimed in all
+	Capacity int64 `json:"capacity"` // the amount that may be claimed in total
 	Used     int64 `json:"used"`
 }
 
@@ -80,7 +80,7 @@ func InventoriesOf(p croft.Provider) InventoryList {
 	return list
 }
 
-// Provider returns what InventoriesOf was made from, without traits.
+// Provider returns the provider that InventoriesOf converted, without traits.
 func (l InventoryList) Provider() croft.Provider {
 	p := croft.Provider{ID: l.Host, Name: l.Name, Inventories: map[croft.ResourceClass]croft.Inventory{},
 		Used: croft.Resources{}}

@@ -11,8 +11,8 @@ import (
 type Cluster struct {
 	cluster.Cluster
 	KeepIdle      int64    `json:"keep_idle,omitempty"`
-	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of outputs that are kept sealed, in order
-	Settled       bool     `json:"settled"`                  // nothing is under way
+	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
+	Settled       bool     `json:"settled"`                  // no change is in progress
 	Reused        bool     `json:"reused,omitempty"`
 }
 
@@ -20,12 +20,12 @@ type Cluster struct {
 func ClusterOf(c cluster.Cluster) Cluster {
 	c.Appliance = cluster.ApplianceName(c.Appliance)
 	secret := c.SecretOutputs()
-	c.Sealed, c.Digest = nil, "" // a digest of secrets can be searched for
+	c.Sealed, c.Digest = nil, "" // a digest reveals secrets that are easy to guess
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
 	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), SecretOutputs: secret, Settled: c.Settled()}
 }
 
-// Plain returns the cluster that a client receives. Of its secret outputs it has the names, without values.
+// Plain returns the cluster for a client. Secret outputs have names but no values.
 func (c Cluster) Plain() cluster.Cluster {
 	c.Cluster.KeepIdle = lasting(c.KeepIdle)
 	for _, name := range c.SecretOutputs {
@@ -37,7 +37,7 @@ func (c Cluster) Plain() cluster.Cluster {
 	return c.Cluster
 }
 
-// seconds rounds up, so that what is set is never 0.
+// seconds rounds up, so that a positive duration never becomes 0.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func lasting(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }
@@ -58,7 +58,7 @@ type ClusterRequest struct {
 	Keys       []string        `json:"keys,omitempty"`
 	Reuse      string          `json:"reuse,omitempty"`     // auto or never
 	KeepIdle   int64           `json:"keep_idle,omitempty"` // seconds
-	Expires    int64           `json:"expires,omitempty"`   // seconds from the request on
+	Expires    int64           `json:"expires,omitempty"`   // seconds after the request
 }
 
 // ClusterRequestOf returns the body for a request.
@@ -79,7 +79,7 @@ func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Reques
 	return asked
 }
 
-// ClusterChange changes a cluster. What is left out stays.
+// ClusterChange changes a cluster. Omitted fields stay unchanged.
 type ClusterChange struct {
 	Name     *string `json:"name,omitempty"`
 	Slaves   *int    `json:"slaves,omitempty"`
@@ -100,7 +100,7 @@ func (c ClusterChange) Plain() cluster.Change {
 		Expires: maybe(c.Expires, lasting)}
 }
 
-// maybe converts what is there.
+// maybe converts the value of a pointer; nil stays nil.
 func maybe[A, B any](a *A, convert func(A) B) *B {
 	if a == nil {
 		return nil
@@ -114,14 +114,14 @@ type ClusterEventList struct {
 	Events []cluster.Event `json:"events"`
 }
 
-// ClusterOutput is an output of a cluster, for its user alone.
+// ClusterOutput is an output of a cluster, only for its user.
 type ClusterOutput struct {
 	Name   string `json:"name"`
 	Value  any    `json:"value"`
 	Secret bool   `json:"secret"`
 }
 
-// ClusterAccount is an account on the machines of a cluster, for its user alone.
+// ClusterAccount is an account on the machines of a cluster, only for its user.
 type ClusterAccount struct {
 	Username string `json:"username"`
 	Password string `json:"password"`

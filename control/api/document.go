@@ -23,8 +23,8 @@ type Operation struct {
 	ID, Method, Path string
 	Tag, Summary     string
 	Parameters       []Parameter
-	Body             string // fragment of the schema of its body in the document; empty: it takes none
-	Open             bool   // for callers without credentials too
+	Body             string // fragment of the schema of its body in the document; empty: no body
+	Open             bool   // also for callers without credentials
 }
 
 // Parameter is a parameter of an operation.
@@ -35,7 +35,7 @@ type Parameter struct {
 	Schema   map[string]any
 }
 
-// document is the OpenAPI document in all forms that anybody needs.
+// document is the OpenAPI document in all required forms.
 type document struct {
 	json       []byte
 	hash       string
@@ -43,7 +43,7 @@ type document struct {
 	operations []Operation
 }
 
-// load reads the document once. A document that cannot be read is a fault of this program, which its tests find.
+// load parses the document once. A document that cannot be parsed is a bug, which the tests find.
 var load = sync.OnceValue(func() document {
 	d := document{}
 	err := yaml.Unmarshal(text, &d.tree)
@@ -73,7 +73,7 @@ func Operations() []Operation { return load().operations }
 // Tree returns the document as values of encoding/json. Callers must not change it.
 func Tree() map[string]any { return load().tree }
 
-// methods are the keys of a path that stand for operations.
+// methods are the keys of a path that name operations.
 var methods = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
 func operationsOf(tree map[string]any) []Operation {
@@ -104,7 +104,7 @@ func operationsOf(tree map[string]any) []Operation {
 	return all
 }
 
-// isOpen reports whether an operation overrides the security of the document by none at all.
+// isOpen reports whether an operation overrides the security of the document with none.
 func isOpen(operation map[string]any) bool {
 	ways, ok := operation["security"].([]any)
 	if !ok || len(ways) != 1 {
@@ -132,7 +132,7 @@ func parametersIn(tree map[string]any, list any) []Parameter {
 	return all
 }
 
-// objectAt returns the object at a path; nil: there is none.
+// objectAt returns the object at a path; nil: it does not exist.
 func objectAt(tree map[string]any, path ...string) map[string]any {
 	for _, step := range path {
 		tree, _ = tree[step].(map[string]any)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Tag sets the header ETag for a generation, which If-Match repeats.
+// Tag sets the header ETag to a generation, for If-Match in the next request.
 func Tag(h http.Header, generation int64) { h.Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`) }
 
 // Match returns the generation in the header If-Match; nil: any.

@@ -10,20 +10,20 @@ import (
 	"croft/tenant"
 )
 
-// MoveList has what became of the instances of a host that is emptied.
+// MoveList lists the results of emptying a host, one per instance.
 type MoveList struct {
 	Moves []Move `json:"moves"`
-	Error string `json:"error,omitempty"` // why the others were not looked at
+	Error string `json:"error,omitempty"` // the reason why further instances were not examined
 }
 
-// Move is what became of one of them.
+// Move is the result for one instance.
 type Move struct {
 	Instance croft.InstanceID `json:"instance"`
 	Project  croft.Project    `json:"project"`
 	Name     string           `json:"name"`
 	To       croft.HostID     `json:"to,omitempty"` // empty: it stays
 	ToName   string           `json:"to_name,omitempty"`
-	Stays    string           `json:"stays,omitempty"` // why
+	Stays    string           `json:"stays,omitempty"` // the reason why it stays
 }
 
 // MoveOf returns a move as the API shows it.
@@ -31,13 +31,13 @@ func MoveOf(m hosts.Moved) Move {
 	return Move{m.Instance.ID, m.Instance.Project, m.Instance.Name, m.To.ID, m.To.Name, m.Stays}
 }
 
-// Moved returns what MoveOf was made from, as far as the API shows it.
+// Moved returns the move that MoveOf converted, as far as the API shows it.
 func (m Move) Moved() hosts.Moved {
 	return hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project, Name: m.Name},
 		To: croft.Host{ID: m.To, Name: m.ToName}, Stays: m.Stays}
 }
 
-// GuestUsageList has what the guests of a host use.
+// GuestUsageList lists the resource usage of the guests of a host.
 type GuestUsageList struct {
 	Usages []compute.Usage `json:"usages"`
 }
@@ -47,7 +47,7 @@ type HeldList struct {
 	Images []compute.Held `json:"images"`
 }
 
-// NewInvitation is a join token to make.
+// NewInvitation describes a join token to create.
 type NewInvitation struct {
 	Note   string `json:"note,omitempty"`
 	Host   string `json:"host,omitempty"`
@@ -64,7 +64,7 @@ type Invitation struct {
 	// the only host that may join with it; empty: new hosts only
 	Host   croft.HostID `json:"host,omitempty"`
 	Member bool         `json:"member,omitempty"`
-	Token  string       `json:"token,omitempty"` // only in the answer to its making
+	Token  string       `json:"token,omitempty"` // only in the answer to its creation
 }
 
 // InvitationOf returns a join token as the API shows it.
@@ -72,18 +72,18 @@ func InvitationOf(t cloud.Token) Invitation {
 	return Invitation{t.Name, t.Note, t.Created, t.Expires, t.Host, t.Member, t.Secret}
 }
 
-// Made returns the token that InvitationOf was made from.
+// Made returns the token that InvitationOf converted.
 func (i Invitation) Made() cloud.Token {
 	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
 		Member: i.Member, Secret: i.Token}
 }
 
-// InvitationList has the join tokens that count, without their secrets.
+// InvitationList lists the valid join tokens, without their secrets.
 type InvitationList struct {
 	Invitations []Invitation `json:"invitations"`
 }
 
-// DiscrepancyList has the projects that are counted wrongly.
+// DiscrepancyList lists the projects whose usage counters are wrong.
 type DiscrepancyList struct {
 	Discrepancies []tenant.Discrepancy `json:"discrepancies"`
 }

@@ -5,7 +5,7 @@ import "croft/objects"
 // ObjectList is a page of objects.
 type ObjectList struct {
 	Objects []objects.Object `json:"objects"`
-	Next    string           `json:"next,omitempty"` // where the next page begins; empty: this is the last one
+	Next    string           `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }
 
 // ObjectChange is the body of changeObject. The generation that it builds on is in the header If-Match.
@@ -21,7 +21,7 @@ type PropertyValue struct {
 	Value objects.Value `json:"value"`
 }
 
-// NewDefinition is a definition without its place.
+// NewDefinition is a definition without its level and kind.
 type NewDefinition struct {
 	Unknown     objects.Unknown             `json:"unknown,omitempty"` // objects.Allow by default
 	Properties  map[string]objects.Property `json:"properties,omitempty"`

@@ -8,12 +8,12 @@ import (
 	"croft/federation"
 )
 
-// PartitionList is the partitions that are known, home first.
+// PartitionList lists the known partitions, home first.
 type PartitionList struct {
 	Partitions []federation.Partition `json:"partitions"`
 }
 
-// RowList is rows of one kind of an import.
+// RowList lists the rows of one kind of an import.
 type RowList struct {
 	Rows []json.RawMessage `json:"rows"`
 }

@@ -17,11 +17,11 @@ type NewTicket struct {
 	Tags    []string      `json:"tags"`
 	Sandbox string        `json:"sandbox,omitempty"`
 	TTL     pools.Seconds `json:"ttl,omitempty"`
-	Key     string        `json:"key,omitempty"` // the same one gets the same ticket of the project
+	Key     string        `json:"key,omitempty"` // requests of the project with the same key get the same ticket
 }
 
-// TicketList is a page of tickets, the newest first.
+// TicketList is a page of tickets, newest first.
 type TicketList struct {
 	Tickets []pools.Ticket `json:"tickets"`
-	Next    string         `json:"next,omitempty"` // where the next page begins; empty: this is the last one
+	Next    string         `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }

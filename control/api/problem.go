@@ -10,7 +10,7 @@ import (
 	"croft/schedule"
 )
 
-// Code says what is wrong, for programs. The list is closed: the document has all of them.
+// Code identifies the error for programs. The document lists all codes.
 type Code string
 
 // The codes.
@@ -38,7 +38,7 @@ const (
 	Internal           Code = "internal"
 )
 
-// meanings maps each code to the status that it is sent with, and to the kind of error that it is for a client.
+// meanings maps each code to its HTTP status, and to the Kind that it has for a client.
 var meanings = map[Code]struct {
 	status int
 	kind   croft.Kind
@@ -66,13 +66,13 @@ var meanings = map[Code]struct {
 	Internal:           {http.StatusInternalServerError, ""},
 }
 
-// codes maps kinds of error to codes, where an operation does not know better.
+// codes maps Kinds to codes, for errors without a more specific code.
 var codes = map[croft.Kind]Code{
 	croft.Invalid: BadRequest, croft.NotFound: NotFound, croft.Conflict: BadState, croft.NoCapacity: NoCapacity,
 	croft.Unavailable: BackendDown, croft.Denied: ForbiddenVerb, croft.OverQuota: QuotaExceeded, "": Internal,
 }
 
-// CodeOf is the code of an error that has none of its own.
+// CodeOf returns the code of an error that is no Problem.
 func CodeOf(err error) Code { return codes[croft.KindOf(err)] }
 
 // Codes lists all codes, unordered.
@@ -84,12 +84,12 @@ func Codes() []Code {
 	return all
 }
 
-// Status is the HTTP status of a code.
+// Status returns the HTTP status of a code.
 func (c Code) Status() int { return meanings[c].status }
 
-// Problem is an error as the API tells it: a problem document of RFC 9457.
+// Problem is an error in the API: a problem document of RFC 9457.
 type Problem struct {
-	Type   string  `json:"type"` // always about:blank: the code says more than a page could
+	Type   string  `json:"type"` // always about:blank: the code is more specific
 	Title  string  `json:"title"`
 	Status int     `json:"status"`
 	Code   Code    `json:"code"`
@@ -98,9 +98,9 @@ type Problem struct {
 
 	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
 	Why         []cluster.Dropped     `json:"why,omitempty"`         // of NoCapacity for a cluster
-	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone, as it was
+	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone: its last state
 
-	// Of QuotaExceeded: what there is too little of, and in which project of the chain.
+	// Of QuotaExceeded: the exhausted resource, and the project in the chain of parents whose quota it is.
 	Resource  string        `json:"resource,omitempty"`
 	Limit     *int64        `json:"limit,omitempty"`
 	Used      *int64        `json:"used,omitempty"`
@@ -108,13 +108,13 @@ type Problem struct {
 	Project   croft.Project `json:"project,omitempty"`
 }
 
-// Field is what is wrong with one field of a body.
+// Field describes the error in one field of a body.
 type Field struct {
 	Pointer string `json:"pointer"` // JSON pointer into the body
 	Detail  string `json:"detail"`
 }
 
-// NewProblem makes a problem document.
+// NewProblem returns a problem document.
 func NewProblem(code Code, detail string) *Problem {
 	status := code.Status()
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
@@ -123,7 +123,7 @@ func NewProblem(code Code, detail string) *Problem {
 // Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
-// Unwrap returns the error with its kind. NoCapacity holds a *schedule.Explanation or a *cluster.ChoiceError if the
+// Unwrap returns the error with its Kind. NoCapacity contains a *schedule.Explanation or a *cluster.ChoiceError if the
 // server sent one.
 func (p *Problem) Unwrap() error {
 	kind := meanings[p.Code].kind
@@ -146,7 +146,7 @@ func Clip(word string) string {
 	return word
 }
 
-// Hidden is the answer for what is not there, and for what belongs to others.
+// Hidden is the answer about objects that do not exist, and about objects of other projects.
 func Hidden(what, name string) error {
 	return NewProblem(NotFound, fmt.Sprintf("there is no %s %s, or it is not yours", what, strconv.Quote(Clip(name))))
 }

@@ -6,7 +6,7 @@ import (
 	"croft/tenant"
 )
 
-// ProjectList is the projects that the caller sees.
+// ProjectList lists the projects that the caller sees.
 type ProjectList struct {
 	Projects []tenant.Tenant `json:"projects"`
 }
@@ -28,7 +28,7 @@ type Members struct {
 	Members map[string]access.Role `json:"members"`
 }
 
-// Limits is the body of setQuota: all limits of the project's own.
+// Limits is the body of setQuota: all limits that are set on the project itself.
 type Limits struct {
 	Limits tenant.Limits `json:"limits"`
 }

@@ -6,14 +6,14 @@ import (
 	"croft/cluster"
 )
 
-// Given is a secret on its way in: the one type of which encoding/json writes the value, into the body of a request.
-// Everything else that formats it gets [secret].
+// Given is a secret in a request: the only type whose value encoding/json writes, into the body of a request. All other
+// formatting prints [secret].
 type Given struct{ cluster.Secret }
 
 // MarshalJSON writes the value.
 func (g Given) MarshalJSON() ([]byte, error) { return json.Marshal(g.Reveal()) }
 
-// UnmarshalJSON reads the value. Its error does not have it.
+// UnmarshalJSON reads the value. Its errors do not contain it.
 func (g *Given) UnmarshalJSON(text []byte) error {
 	var value string
 	if err := json.Unmarshal(text, &value); err != nil {

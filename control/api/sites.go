@@ -14,7 +14,7 @@ type Site struct {
 // SiteOf returns a site as the API shows it to operators.
 func SiteOf(s cluster.Site) Site { return Site{s, seconds(s.BuildTimeout)} }
 
-// Plain returns the site that a client is told of.
+// Plain returns the site for a client.
 func (s Site) Plain() cluster.Site {
 	s.Site.BuildTimeout = lasting(s.BuildTimeout)
 	return s.Site
@@ -54,7 +54,7 @@ func (s NewSite) Plain() cluster.Site {
 		BuildTimeout: lasting(s.BuildTimeout), MaxClusters: s.MaxClusters}
 }
 
-// SiteChange changes a site. What is left out stays.
+// SiteChange changes a site. Omitted fields stay unchanged.
 type SiteChange struct {
 	AuthURL      *string        `json:"auth_url,omitempty"`
 	Region       *string        `json:"region,omitempty"`
@@ -81,7 +81,7 @@ func (c SiteChange) Plain() cluster.SiteChange {
 		BuildTimeout: maybe(c.BuildTimeout, lasting), MaxClusters: c.MaxClusters}
 }
 
-// NewCredential describes a credential to store. Its secret is encoded by clients alone.
+// NewCredential describes a credential to store. Only clients encode its secret.
 type NewCredential struct {
 	Name          string                 `json:"name"`
 	Site          string                 `json:"site"`
@@ -107,7 +107,7 @@ func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCred
 		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret}
 }
 
-// CredentialChange changes a credential. What is left out stays.
+// CredentialChange changes a credential. Omitted fields stay unchanged.
 type CredentialChange struct {
 	Name          *string `json:"name,omitempty"`
 	Username      *string `json:"username,omitempty"`
@@ -148,7 +148,7 @@ type CredentialList struct {
 	Credentials []Credential `json:"credentials"`
 }
 
-// Rewrapped says how many secrets the first key sealed instead of another one.
+// Rewrapped is the number of secrets that were sealed again with the first key.
 type Rewrapped struct {
 	Secrets int `json:"secrets"`
 }

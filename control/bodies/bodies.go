@@ -1,5 +1,5 @@
-// Package bodies checks the bodies of requests by the schemas that the API's document has for them, and says of every
-// field that is wrong what is wrong with it, without the value where that could be a secret.
+// Package bodies checks the bodies of requests against the schemas in the API's document. Its errors describe every
+// wrong field, without the value where that could be a secret.
 package bodies
 
 import (
@@ -24,14 +24,14 @@ import (
 
 // Limits of a body. No schema of the document nests deeper.
 const (
-	Max      = 1 << 20 // bytes, but of imports
+	Max      = 1 << 20 // bytes, except for imports
 	maxDepth = 32
 )
 
-// Body checks the bodies of one operation by the schema that the document has for them.
+// Body checks the bodies of one operation against their schema in the document.
 type Body struct {
 	schema *jsonschema.Schema
-	secret bool // it has a field that goes in and never comes out: no value of it is repeated
+	secret bool // it has a write-only field: errors contain no values
 }
 
 // documentURL is the name of the document among schemas. It is never fetched.
@@ -63,7 +63,7 @@ func Compile() (map[string]*Body, error) {
 	return all, nil
 }
 
-// Decode checks a body and decodes it. Invalid, with every field that is wrong.
+// Decode checks a body and decodes it. Invalid: the error lists every wrong field.
 func (b *Body) Decode(text []byte, into any) error {
 	if err := checkJSON(text); err != nil {
 		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
@@ -81,8 +81,8 @@ func (b *Body) Decode(text []byte, into any) error {
 	return nil
 }
 
-// checkJSON refuses what encoding/json lets pass, or reads at great cost: keys that occur twice, deep nesting, and text
-// behind the value. Invalid.
+// checkJSON refuses input that encoding/json accepts, or reads at great cost: duplicate keys, deep nesting, and text
+// after the value. Invalid.
 func checkJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -133,8 +133,8 @@ func checkValue(d *json.Decoder, depth int) error {
 	return nil
 }
 
-// checkNumber refuses numbers that no float64 can be near to, or whose digits go on for long: schemas judge numbers
-// exactly, which costs the more the longer they are written out. Invalid.
+// checkNumber refuses numbers outside the range of float64, and numbers with very many digits: schemas compare numbers
+// exactly, at a cost that grows with the written length. Invalid.
 func checkNumber(text string) error {
 	const longest, farthest = 100, 400
 	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
@@ -155,7 +155,7 @@ func notJSON(err error) error {
 // MostFields bounds how many wrong fields one problem names.
 const MostFields = 20
 
-// violation says what is wrong with each field.
+// violation describes the error in each field.
 func (b *Body) violation(err error) error {
 	var fields []api.Field
 	if invalid, ok := err.(*jsonschema.ValidationError); ok {
@@ -196,7 +196,7 @@ func (b *Body) fieldsOf(e *jsonschema.ValidationError) []api.Field {
 	return []api.Field{{Pointer: at, Detail: b.sentence(e.ErrorKind)}}
 }
 
-// sentence says what is wrong with a value, as the rest of a sentence that the field begins.
+// sentence describes the error in a value, as the rest of a sentence that starts with the field.
 func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 	switch k := broken.(type) {
 	case *kind.Type:
@@ -235,7 +235,7 @@ func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 	return "does not fit the schema"
 }
 
-// hasSecret reports whether a schema has a field that is written and never read.
+// hasSecret reports whether a schema has a write-only field.
 func hasSecret(fragment string) bool {
 	for _, field := range propertiesOf(fragment) {
 		if of, _ := field.(map[string]any); of["writeOnly"] == true {
@@ -245,7 +245,7 @@ func hasSecret(fragment string) bool {
 	return false
 }
 
-// properties lists the fields that the schema at this URL has.
+// properties lists the fields of the schema at this URL.
 func properties(schema string) []string {
 	_, fragment, _ := strings.Cut(schema, "#")
 	return slices.Sorted(maps.Keys(propertiesOf(fragment)))
@@ -263,7 +263,7 @@ func propertiesOf(fragment string) map[string]any {
 	return known
 }
 
-// Pointer is a JSON pointer.
+// Pointer returns a JSON pointer.
 func Pointer(path []string) string {
 	var text strings.Builder
 	for _, step := range path {

@@ -13,10 +13,10 @@ import (
 	"croft/control/api"
 )
 
-// errPublic is the answer for changes of what everybody uses.
+// errPublic is the answer for changes of public appliances.
 var errPublic error = api.NewProblem(api.ForbiddenVerb, "only operators write appliances that every project may use")
 
-// appliance finds the appliance that the path names, if the caller may use it; to write: if the caller may do the
+// appliance finds the appliance that the path names, if the caller may use it; with write set, if the caller may do the
 // operation on it.
 func appliance(ctx context.Context, c Call, write bool) (cluster.Appliance, error) {
 	name := c.R.PathValue("name")
@@ -38,8 +38,8 @@ func appliance(ctx context.Context, c Call, write bool) (cluster.Appliance, erro
 	return a, c.May(a.Project)
 }
 
-// named returns the appliance that the project of the request calls by a name. A request without a project means the
-// appliance of the only other project that the caller sees which has one. NotFound. Conflict: several have.
+// named returns the appliance with a name in the project of the request. A request without a project means the
+// appliance of the only other project in the caller's scope that has one. NotFound. Conflict: several have.
 func (c Call) named(ctx context.Context, name string) (cluster.Appliance, error) {
 	if cluster.CheckName("an appliance", name) != nil {
 		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
@@ -71,7 +71,7 @@ func (c Call) named(ctx context.Context, name string) (cluster.Appliance, error)
 		len(found), name)
 }
 
-// unique returns the name of an appliance by which the cloud finds it again.
+// unique returns a name by which the cloud finds the appliance in any project.
 func unique(a cluster.Appliance) string { return cluster.ScopedAppliance(a.Project, a.Name) }
 
 // uses reports whether the caller may use an appliance.
@@ -194,8 +194,8 @@ func listImplementations(c Call) error {
 	return c.answer(http.StatusOK, api.ImplementationList{Implementations: append([]cluster.Implementation{}, all...)})
 }
 
-// implementation finds the implementation that the path names, of an appliance that the caller may use, whose unique
-// name is of.
+// implementation finds the implementation that the path names, of an appliance that the caller may use. of is the
+// unique name of the appliance.
 func implementation(ctx context.Context, c Call, write bool) (of string, _ cluster.Implementation, _ error) {
 	a, err := appliance(ctx, c, write)
 	if err != nil {

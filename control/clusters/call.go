@@ -19,29 +19,29 @@ import (
 type Call struct {
 	W       http.ResponseWriter
 	R       *http.Request
-	Query   url.Values // as the document has it
+	Query   url.Values // as the document defines it
 	Cloud   *cloud.Cloud
 	Caller  access.Caller
-	Project croft.Project // of what the request makes or names
+	Project croft.Project // of the objects that the request creates or names
 	Given   croft.Project // that the request or the caller names; empty: an operator means all
-	Scope   access.Scope  // what the caller sees
+	Scope   access.Scope  // the projects that the caller sees
 	Log     Log
 
 	Body    func(into any) error                         // reads, checks and decodes the body
 	May     func(croft.Project) error                    // refuses the operation in another project
-	Lasting func() (ctx context.Context, end func())     // goes on until the client or its credentials go
-	Brief   func() (context.Context, context.CancelFunc) // bounds what neither waits nor streams
+	Lasting func() (ctx context.Context, end func())     // ends with the client or its credentials
+	Brief   func() (context.Context, context.CancelFunc) // with the time limit for work that neither waits nor streams
 }
 
-// Log is told of the action that a request is.
+// Log receives the action of the request.
 type Log interface {
-	// About says what the request is about, in a project that the caller sees.
+	// About sets the object of the request, in a project that the caller sees.
 	About(croft.Project, actions.Object)
-	// Done says that it was done, whatever a wait ends with.
+	// Done records that the action was done, independently of how a wait ends.
 	Done()
 }
 
-// answer writes a document.
+// answer writes a document as JSON.
 func (c Call) answer(status int, document any) error {
 	httpapi.Answer(c.W, status, document)
 	return nil
@@ -53,13 +53,13 @@ func (c Call) tagged(status int, generation int64, document any) error {
 	return c.answer(status, document)
 }
 
-// nothing answers what needs no words.
+// nothing answers with an empty body.
 func (c Call) nothing() error {
 	c.W.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// about says what the request is about.
+// about sets the object of the request.
 func (c Call) about(project croft.Project, kind actions.Kind, id, name string) {
 	if cluster.CheckName(string(kind), name) != nil {
 		name = "" // it may be anything
@@ -67,11 +67,11 @@ func (c Call) about(project croft.Project, kind actions.Kind, id, name string) {
 	c.Log.About(project, actions.Object{Kind: kind, ID: id, Name: name})
 }
 
-// flag returns a parameter that is true or false.
+// flag returns the value of a boolean parameter.
 func (c Call) flag(name string) bool { return c.Query.Get(name) == "true" }
 
-// mismatch is the answer for a change of another generation than there is; a Conflict of a change that names none is
-// of another kind.
+// mismatch is the answer for a change based on a generation that is not current. For changes without a generation, a
+// Conflict has another cause.
 func mismatch(err error, base *int64) error {
 	if base != nil && errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.GenerationMismatch, err.Error())
@@ -79,7 +79,7 @@ func mismatch(err error, base *int64) error {
 	return err
 }
 
-// taken is the answer for a name that is taken.
+// taken is the answer for a name that is already in use.
 func taken(err error) error {
 	if errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.NameTaken, err.Error())
@@ -87,7 +87,7 @@ func taken(err error) error {
 	return err
 }
 
-// used is the answer for the removal of what is in use.
+// used is the answer for the removal of an object that is in use.
 func used(err error) error {
 	if errors.Is(err, croft.Conflict) {
 		return api.NewProblem(api.InUse, err.Error())

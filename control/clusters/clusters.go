@@ -1,6 +1,6 @@
-// Package clusters answers requests of the API about clusters, sites, credentials, appliances and images for sites. It
-// is asked about callers who are known and may do the operation in their project; what others may not see is not found,
-// and no secret is in any answer but that of the caller's own account.
+// Package clusters answers requests of the API about clusters, sites, credentials, appliances and images for sites. Its
+// callers have authenticated and authorized the request for its project. Objects that the caller may not see are
+// answered with NotFound, and no answer contains a secret, except that of the caller's own account.
 package clusters
 
 import (
@@ -17,13 +17,13 @@ import (
 	"croft/control/api"
 )
 
-// found returns the cluster that the path names, if the caller may do the operation on it. A deleted one is only for
-// operations that permit it.
+// found returns the cluster that the path names, if the caller may do the operation on it. It returns a deleted cluster
+// only for operations that permit it.
 func found(ctx context.Context, c Call) (cluster.Cluster, error) {
 	name := c.R.PathValue("id")
 	project := c.Project
 	if _, err := croft.ParseClusterID(name); err == nil {
-		project = "" // of whatever project, which is looked at below
+		project = "" // of any project; checked below
 	}
 	have, err := c.Cloud.Clusters.Find(ctx, project, name)
 	if errors.Is(err, croft.NotFound) {
@@ -39,7 +39,7 @@ func found(ctx context.Context, c Call) (cluster.Cluster, error) {
 	return have, c.May(have.Project)
 }
 
-// living is found for operations on what is not deleted.
+// living is found for operations that need a cluster that is not deleted.
 func living(ctx context.Context, c Call) (cluster.Cluster, error) {
 	have, err := found(ctx, c)
 	if err == nil && have.State == cluster.Deleted {
@@ -48,7 +48,7 @@ func living(ctx context.Context, c Call) (cluster.Cluster, error) {
 	return have, err
 }
 
-// gone is the answer about a cluster that is deleted.
+// gone is the answer about a deleted cluster.
 func gone(have cluster.Cluster) error {
 	p := api.NewProblem(api.Gone, "cluster "+have.Name+" was deleted at "+have.Ended.UTC().Format(time.RFC3339))
 	shown := api.ClusterOf(have)
@@ -61,7 +61,7 @@ func answerCluster(c Call, status int, have cluster.Cluster) error {
 	return c.tagged(status, have.Generation, api.ClusterOf(have))
 }
 
-// ordered answers what is written down: it is done when the cluster is settled.
+// ordered answers for a recorded order. The order is complete when the cluster is settled.
 func ordered(c Call, have cluster.Cluster) error {
 	c.Log.Done()
 	return answerCluster(c, http.StatusAccepted, have)
@@ -99,7 +99,7 @@ func createCluster(c Call) error {
 	}
 	have := made.Cluster
 	c.about(have.Project, actions.Cluster, string(have.ID), have.Name)
-	c.Log.Done() // whatever the wait ends with
+	c.Log.Done() // independently of how the wait ends
 	if have, err = waited(c, have); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func createCluster(c Call) error {
 	return c.tagged(status, have.Generation, document)
 }
 
-// refused says why a cluster is not made, or not made larger.
+// refused returns the reason why a cluster was not created or enlarged.
 func refused(err error) error {
 	if why, ok := errors.AsType[*cluster.ChoiceError](err); ok {
 		p := api.NewProblem(api.NoCapacity, why.Error())
@@ -212,7 +212,7 @@ func changeCluster(c Call) error {
 	return answerCluster(c, http.StatusOK, now)
 }
 
-// changed tells a change of another generation from one that the state does not permit.
+// changed distinguishes a changed generation from a state that does not permit the operation.
 func changed(ctx context.Context, c Call, have cluster.Cluster, base *int64, err error) error {
 	if base == nil || !errors.Is(err, croft.Conflict) {
 		return err
@@ -300,7 +300,7 @@ func endUse(c Call) error {
 	return c.nothing()
 }
 
-// makeAccount answers with the account of the caller, and of nobody else.
+// makeAccount answers with the account of the caller; it returns no other user's account.
 func makeAccount(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
@@ -320,7 +320,8 @@ func makeAccount(c Call) error {
 	return c.answer(status, api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()})
 }
 
-// readOutput answers with an output of a cluster of the caller. It is no GET, so that each read is in the action log.
+// readOutput answers with an output of a cluster of the caller. It is not a GET, so that each read is in the action
+// log.
 func readOutput(c Call) error {
 	ctx, cancel := c.Brief()
 	defer cancel()
@@ -353,13 +354,13 @@ func removeAccount(c Call) error {
 	return c.nothing()
 }
 
-// told is the answer when a site, or what runs there, does not answer: that is the caller's to know, unlike what is
-// wrong inside of the cloud.
+// told is the answer when a site, or a machine there, does not respond. The caller may know this, unlike errors inside
+// the cloud.
 func told(err error) error {
 	if away, ok := errors.AsType[*cluster.AwayError](err); ok {
 		return api.NewProblem(api.BackendDown, away.Error())
 	}
-	if errors.Is(err, croft.Denied) { // by the site: the caller may ask
+	if errors.Is(err, croft.Denied) { // by the site: the caller has permission
 		return api.NewProblem(api.BadRequest, err.Error())
 	}
 	return err

@@ -14,13 +14,13 @@ import (
 	"croft/control/api"
 )
 
-// administers reports whether the caller may list and remove credentials of others in a project.
+// administers reports whether the caller may list and remove credentials of other users in a project.
 func (c Call) administers(project croft.Project) bool {
 	return c.Caller.Operator() || c.Caller.Has(access.ProjectAdmin) && c.Scope.Sees(project)
 }
 
-// credential finds the credential that the path names, among those of the caller; others, too: among those that the
-// caller administers, by its UUID.
+// credential finds the credential that the path names among the caller's; with others set, it also finds those that the
+// caller administers, by UUID.
 func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential, error) {
 	name := c.R.PathValue("id")
 	have, err := c.Cloud.Credentials.Find(ctx, c.Project, c.Caller.User, name)
@@ -60,7 +60,7 @@ func administered(ctx context.Context, c Call, id cluster.CredentialID) (cluster
 	return cluster.Credential{}, croft.Errorf(croft.NotFound, "there is no such credential")
 }
 
-// credentialsIn lists the credentials of all users of a project; of the whole cloud, if it is empty.
+// credentialsIn lists the credentials of all users of a project; empty: of the whole cloud.
 func credentialsIn(ctx context.Context, c Call, project croft.Project) ([]cluster.Credential, error) {
 	if project == "" {
 		return c.Cloud.Credentials.List(ctx, "", "")

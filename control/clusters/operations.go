@@ -1,7 +1,7 @@
 package clusters
 
-// Operations does each operation of the document that is about clusters. An error that it returns is the answer, so
-// nothing may be written before.
+// Operations maps each operation of the document about clusters to its handler. An error that a handler returns is the
+// answer, so it must be returned before anything is written.
 var Operations = map[string]func(Call) error{
 	"listSites":            Call.listSites,
 	"createSite":           Call.createSite,

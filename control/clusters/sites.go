@@ -10,8 +10,8 @@ import (
 	"croft/control/api"
 )
 
-// site returns a site as the caller may see it: where a password is sent is for everybody, what is trusted there and
-// what templates are told is for operators.
+// site returns a site as the caller may see it: all callers see where passwords are sent, and only operators see the
+// trusted certificates and the defaults of templates.
 func (c Call) site(s cluster.Site) api.Site {
 	document := api.SiteOf(s)
 	if !c.Caller.Operator() {
@@ -95,13 +95,13 @@ func (c Call) getSiteHealth() error {
 		return err
 	}
 	if !c.Caller.Operator() && h.Site == cluster.LocalSite {
-		h.Free = nil // how full the cloud is
+		h.Free = nil // the load of the cloud
 	}
 	return c.answer(http.StatusOK, h)
 }
 
-// Image returns an image as a caller may see it: where it is fetched may have a password, and where it is private at a
-// site is for its user.
+// Image returns an image as a caller may see it: its source may contain a password, and a private copy at a site is
+// only for its user.
 func Image(caller access.Caller, i cluster.Image) cluster.Image {
 	if caller.Operator() {
 		return i

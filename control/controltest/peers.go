@@ -23,11 +23,11 @@ type Site struct {
 	Cloud *simcloud.Cloud
 	Keys  *assertion.Keys
 	Book  *assertion.Book
-	Under *cloud.Cloud // that is served; tests may change it before they ask
+	Under *cloud.Cloud // the served cloud; tests may change it before they send requests
 }
 
-// StartSite starts an installation of its own, with its etcd, its Placement and its keys for peers. It accepts the
-// tokens that its API creates.
+// StartSite starts a separate installation, with its own etcd, Placement and keys for peers. It accepts the tokens that
+// its API creates.
 func StartSite(t testing.TB, change ...func(*control.Config)) *Site {
 	t.Helper()
 	return StartTrusting(t, nil, change...)

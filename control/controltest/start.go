@@ -55,7 +55,7 @@ var Known = Callers{
 	"birgit": {User: "birgit", Project: "berta", Roles: []access.Role{access.ProjectAdmin}, Via: "token 10"},
 }
 
-// tree has the project dev below org.
+// tree is a tree of projects in which dev is below org.
 type tree struct{}
 
 // Below implements access.Tree.
@@ -75,13 +75,13 @@ func Start(t testing.TB) (url string, c *simcloud.Cloud) {
 	return StartWith(t, func(*cloud.Cloud) {})
 }
 
-// StartWith is Start with a change of the cloud that is served.
+// StartWith is Start with a change of the served cloud.
 func StartWith(t testing.TB, change func(*cloud.Cloud)) (url string, c *simcloud.Cloud) {
 	t.Helper()
 	return StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) { change(c.Cloud) })
 }
 
-// StartWithPools is Start with Pools, so that projects are charged with some from the beginning.
+// StartWithPools is Start with Pools, so that some projects are charged from the start.
 func StartWithPools(t testing.TB, change ...func(*simcloud.Cloud, *control.Config)) (url string, c *simcloud.Cloud) {
 	t.Helper()
 	return start(t, Pools, func(c *simcloud.Cloud, config *control.Config) {
@@ -164,7 +164,7 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 	return front.URL, c
 }
 
-// clusters are built at once where it is only pretended, and their secrets are sealed.
+// clusters at simulated sites are built at once, and their secrets are sealed.
 func clusters(t testing.TB) *direct.Clusters {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
@@ -180,7 +180,7 @@ func clusters(t testing.TB) *direct.Clusters {
 	return &direct.Clusters{Vault: keys, Sim: pretended}
 }
 
-// noted notes the tokens that the API makes, which the dump of etcd at the end is searched for.
+// noted records the tokens that the API creates; the dump of etcd at the end must not contain them.
 type noted struct{ cloud.Access }
 
 // Create implements cloud.Access.
@@ -190,7 +190,7 @@ func (n noted) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.Access
 	return made, err
 }
 
-// Pools is a file of pools: of anna, of berta, of org for all, and of nobody.
+// Pools is a file of pools: one each of anna, of berta, of org for all projects, and of no project.
 const Pools = `
 annas:
   project: anna

@@ -1,4 +1,4 @@
-// Package feed keeps the latest changes of a cloud for any number of followers, who go on where they left off.
+// Package feed keeps the latest changes of a cloud for any number of followers, who resume where they stopped.
 package feed
 
 import (
@@ -11,28 +11,28 @@ import (
 	"croft/control/api"
 )
 
-// mostChanges is how many changes are kept for clients that connect again.
+// mostChanges is the number of changes that are kept for clients that reconnect.
 const mostChanges = 16 << 10
 
-// ErrCompacted tells a client that changes were forgotten which it has not got.
+// ErrCompacted means that changes were dropped that the client has not received.
 var ErrCompacted error = api.NewProblem(api.Compacted,
 	"the changes since then are forgotten: list the instances again, and follow them without Last-Event-ID")
 
-// Feed keeps the latest changes for any number of followers, whose speed it does not depend on. A revision names a
-// position at every server: all changes up to it come before the position, and all later ones after it.
+// Feed keeps the latest changes for any number of followers, and never waits for a slow one. A revision corresponds to
+// a position at every server: all changes up to it are before the position, and all later ones after it.
 type Feed struct {
 	mu      sync.Mutex
 	begun   bool
 	since   int64          // revision after which no change is missing
 	first   int            // position of changes[0]; positions count from the start of the process
-	changes []croft.Change // in the order of their revisions; a revision is kept or forgotten as a whole
-	more    chan struct{}  // closed when there are more
+	changes []croft.Change // in the order of their revisions; a revision is kept or dropped as a whole
+	more    chan struct{}  // closed when changes are added
 }
 
-// New makes a Feed that has not begun.
+// New returns a Feed that has not started.
 func New() *Feed { return &Feed{more: make(chan struct{})} }
 
-// Begin forgets everything: changes up to the revision may be missing.
+// Begin drops all changes: changes up to the revision may be missing.
 func (f *Feed) Begin(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,7 +53,7 @@ func (f *Feed) Add(changes []croft.Change) {
 	f.wake()
 }
 
-// forget drops the oldest changes: at least so many, and the rest of the last one's revision.
+// forget drops at least n of the oldest changes, and the rest of the revision of the last dropped one.
 func (f *Feed) forget(n int) {
 	if n = min(n, len(f.changes)); n == 0 {
 		return
@@ -76,8 +76,8 @@ func (f *Feed) wake() {
 	f.more = make(chan struct{})
 }
 
-// From returns the position at which a client goes on that got everything up to a revision, or one that is new if that
-// is 0, and the revision to name to a new one. It waits until the feed has begun. ErrCompacted.
+// From returns the position at which a client resumes that has received everything up to a revision; 0: a new client.
+// It also returns the revision to tell a new client. It waits until the feed has started. ErrCompacted.
 func (f *Feed) From(ctx context.Context, revision int64) (position int, now int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

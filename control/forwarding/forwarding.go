@@ -1,5 +1,5 @@
-// Package forwarding carries requests for other clouds there, and passes on their answers as they come. It looks at
-// an answer before anything of it is passed on: what no cloud answers is refused.
+// Package forwarding sends requests for other clouds to them, and streams their answers back. It checks the headers of
+// an answer before it passes anything on, and refuses answers that no cloud would give.
 package forwarding
 
 import (
@@ -30,25 +30,25 @@ import (
 	"croft/federation/assertion"
 )
 
-// Peers are other clouds, to which requests are forwarded that name one in the header assertion.Header.
+// Peers are the other clouds to which requests with the header assertion.Header are forwarded.
 type Peers struct {
 	Home croft.PartitionID
-	// Find finds a peer by its UUID or its alias, in memory if that has it. NotFound, Unavailable.
+	// Find finds a peer by its UUID or its alias, in memory if possible. NotFound, Unavailable.
 	Find func(ctx context.Context, idOrAlias string) (federation.Partition, error)
-	// Sign completes an assertion by its times and its nonce, and signs it.
+	// Sign fills in the times and the nonce of an assertion, and signs it.
 	Sign func(assertion.Assertion) (assertion.Signed, error)
 }
 
-// Bounds of what is forwarded.
+// Limits of forwarding.
 const (
-	mostForwarded = 256              // at once, to all peers; as many streams
+	mostForwarded = 256              // concurrent, to all peers; and as many streams
 	mostOfProject = 32               // of those, for one project of this cloud
-	newcomers     = 64               // of those, for projects that have none yet
+	newcomers     = 64               // of those, reserved for projects that have none yet
 	maxForwarded  = 16 << 20         // bytes of an answer that is no stream
-	forwardTime   = 45 * time.Second // until the answer begins, without the time that a request waits by itself
+	forwardTime   = 45 * time.Second // until the answer starts, without the time that a request itself waits
 )
 
-// Forwarding carries requests to peers. A nil *Forwarding knows none.
+// Forwarding sends requests to peers. A nil *Forwarding knows none.
 type Forwarding struct {
 	Peers
 	log *slog.Logger
@@ -59,7 +59,7 @@ type Forwarding struct {
 	transports map[string]*http.Transport // by endpoint and authorities
 }
 
-// New returns what reaches peers; nil: there are none.
+// New returns a Forwarding to these peers; nil: there are no peers.
 func New(p *Peers, log *slog.Logger) *Forwarding {
 	if p == nil {
 		return nil
@@ -68,17 +68,17 @@ func New(p *Peers, log *slog.Logger) *Forwarding {
 		transports: map[string]*http.Transport{}}
 }
 
-// Outgoing is a request as a peer gets it.
+// Outgoing is a request in the form in which a peer receives it.
 type Outgoing struct {
 	Peer   federation.Partition
 	To     *url.URL
 	Header http.Header
 	Body   []byte
-	Waits  time.Duration       // how long the request waits by itself
+	Waits  time.Duration       // the time that the request itself waits
 	Tell   func(result string) // called once the result is known
 }
 
-// Send sends a request and passes on the answer, as it comes.
+// Send sends a request and streams the answer back.
 func (f *Forwarding) Send(w http.ResponseWriter, r *http.Request, out *Outgoing) (failed error) {
 	p := out.Peer
 	transport, err := f.transport(p)
@@ -125,7 +125,7 @@ func (f *Forwarding) Send(w http.ResponseWriter, r *http.Request, out *Outgoing)
 	return failed
 }
 
-// final passes on one answer, and no informational ones before it, whose headers would be the peer's.
+// final drops informational answers, whose headers would be the peer's, and passes on the final one.
 type final struct{ http.ResponseWriter }
 
 func (w final) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -136,7 +136,7 @@ func (w final) WriteHeader(code int) {
 	}
 }
 
-// noTrailers leaves out the headers that a peer sends after the body.
+// noTrailers removes the headers that a peer sends after the body.
 type noTrailers struct{ http.RoundTripper }
 
 func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -144,16 +144,16 @@ func (t noTrailers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	without := *a // the body sets the trailers of the answer that it came with
+	without := *a // the body sets the trailers of the answer it came with
 	without.Trailer = nil
 	return &without, nil
 }
 
-// errSilent ends the wait for a peer.
+// errSilent is the cause when the wait for a peer's answer times out.
 var errSilent = errors.New("it does not answer in time")
 
-// Turn begins to forward a request of a project; end ends it. Streams, which may last for hours, are bounded apart from
-// requests. False: too many are being forwarded, for this project or for all.
+// Turn starts forwarding a request of a project; end ends it. Streams, which may last for hours, have a limit separate
+// from that of requests. False: the project, or all together, have reached the limit.
 func (f *Forwarding) Turn(project croft.Project, stream bool) (end func(), ok bool) {
 	if stream {
 		return f.streams.Begin(project)
@@ -165,7 +165,7 @@ func shares() *pace.Shares {
 	return &pace.Shares{Each: mostOfProject, All: mostForwarded, Newcomers: newcomers}
 }
 
-// transport returns what reaches a peer, over HTTP/1, which can be upgraded.
+// transport returns a transport to a peer, over HTTP/1, which supports upgrades.
 func (f *Forwarding) transport(p federation.Partition) (*http.Transport, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *Forwarding) transport(p federation.Partition) (*http.Transport, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(f.transports) >= 64 { // endpoints of former times
+	if len(f.transports) >= 64 { // stale endpoints
 		f.closeIdle()
 		clear(f.transports)
 	}
@@ -189,7 +189,8 @@ func (f *Forwarding) transport(p federation.Partition) (*http.Transport, error) 
 	return f.transports[key], nil
 }
 
-// onlyReachable refuses addresses that no peer has, such as that of a metadata server, whatever a name resolves to.
+// onlyReachable refuses addresses that no peer has, such as that of a metadata server, regardless of the name that
+// resolves to them.
 func onlyReachable(_, address string, _ syscall.RawConn) error {
 	if at, err := netip.ParseAddrPort(address); err != nil || !federation.Reachable(at.Addr()) {
 		return errUnreachable
@@ -199,7 +200,7 @@ func onlyReachable(_, address string, _ syscall.RawConn) error {
 
 var errUnreachable = errors.New("its name leads to an address that no cloud has")
 
-// closeIdle closes connections that nobody uses.
+// closeIdle closes unused connections.
 func (f *Forwarding) closeIdle() {
 	for _, t := range f.transports {
 		t.CloseIdleConnections()
@@ -216,16 +217,16 @@ func (f *Forwarding) Close() {
 	f.closeIdle()
 }
 
-// An oddity is an answer that is not a cloud's.
+// An oddity is an answer that no cloud would give.
 type oddity struct{ why string }
 
 func (o oddity) Error() string { return o.why }
 
-// passed are the headers of an answer that a client gets.
+// passed are the headers of an answer that are passed on to the client.
 var passed = []string{"Content-Type", "Etag", "Retry-After", "Cache-Control", "Upgrade", "Connection",
 	"Sec-Websocket-Accept", "Sec-Websocket-Protocol", "Sec-Websocket-Extensions"}
 
-// admit looks at an answer before anything of it is passed on, and tells the action log.
+// admit checks an answer before anything of it is passed on, and reports its result to the action log.
 func admit(a *http.Response, tell func(result string)) error {
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	switch {
@@ -261,7 +262,8 @@ func admit(a *http.Response, tell func(result string)) error {
 	return nil
 }
 
-// refused passes on a problem. That the peer does not believe the assertion is not the caller's doing.
+// refused passes on a problem. If the peer rejects the assertion, the error is not the caller's, so it gets another
+// code.
 func refused(a *http.Response, text []byte, tell func(result string)) error {
 	var told api.Problem
 	if err := json.Unmarshal(text, &told); err != nil || told.Code.Status() == 0 {
@@ -275,7 +277,7 @@ func refused(a *http.Response, text []byte, tell func(result string)) error {
 	return nil
 }
 
-// keep drops the headers that are not passed on.
+// keep removes the headers that are not passed on.
 func keep(a *http.Response) {
 	kept := http.Header{}
 	for _, name := range passed {
@@ -286,7 +288,7 @@ func keep(a *http.Response) {
 	a.Header = kept
 }
 
-// problem says why a peer cannot answer. Where it is, operators alone learn, from the log.
+// problem returns the error for a peer that cannot answer. Only operators learn its address, from the log.
 func (f *Forwarding) problem(p federation.Partition, err error) error {
 	f.log.Warn("a request could not be forwarded", "peer", p.Alias, "endpoint", p.Peer.Endpoint, "err", err)
 	why := "it does not answer"
@@ -305,10 +307,10 @@ func (f *Forwarding) problem(p federation.Partition, err error) error {
 	return api.NewProblem(api.BackendDown, "the cloud "+p.Alias+" cannot be asked: "+why)
 }
 
-// longestTold bounds what is passed on of a peer's own words.
+// longestTold is the maximum length of a peer's text that is passed on.
 const longestTold = 400
 
-// printable shortens a text of others, and takes out what does not print.
+// printable shortens a text from a peer, and removes characters that do not print.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -1,5 +1,5 @@
-// Package pace bounds how often each caller asks, and how often all callers of a project and of a tree of projects ask
-// together.
+// Package pace limits the request rate of each caller, of all callers of a project together, and of all projects of a
+// tree together.
 package pace
 
 import (
@@ -11,10 +11,10 @@ import (
 	"croft"
 )
 
-// mostCallers is how many callers are remembered; those that have not asked for the longest time are forgotten.
+// mostCallers is the number of callers that are remembered. The callers idle for longest are forgotten.
 const mostCallers = 10_000
 
-// Limits bounds how often each caller asks.
+// Limits limits the request rate of each caller.
 type Limits struct {
 	rate  rate.Limit
 	burst int
@@ -23,28 +23,28 @@ type Limits struct {
 	callers map[string]*limited
 }
 
-// Shared bounds the callers of a project together by a multiple of what each of them may ask, and all projects of a
-// tree by a multiple of what one of them may.
+// Shared limits the callers of a project together to a multiple of one caller's rate, and all projects of a tree to a
+// multiple of one project's rate.
 type Shared struct {
 	each, together, tree *Limits
 }
 
 const (
-	// projectShare is how many callers of a project may ask as often as they can at the same time.
+	// projectShare is the number of callers of a project that can use their full rate at the same time.
 	projectShare = 4
-	// treeShare is the same for the projects of a tree.
+	// treeShare is the number of projects of a tree that can use their full rate at the same time.
 	treeShare = 4
 )
 
-// NewShared makes the limits of callers, of their projects, and of the trees of these.
+// NewShared returns the limits of callers, of their projects, and of the trees of projects.
 func NewShared(each rate.Limit, burst int) *Shared {
 	return &Shared{New(each, burst), New(projectShare*each, projectShare*burst),
 		New(treeShare*projectShare*each, treeShare*projectShare*burst)}
 }
 
-// Allow reports whether a caller of a project may send a request now that costs as much as so many others, and
-// otherwise how long to wait before the next one. An empty project bounds the caller alone. What a caller is refused
-// does not count for the project.
+// Allow reports whether a caller of a project may now send a request that costs as much as cost requests, and otherwise
+// how long to wait. Without a project, only the caller's limit applies. A request refused for its caller does not count
+// for the project.
 func (s *Shared) Allow(project croft.Project, caller string, cost int) (ok bool, wait time.Duration) {
 	if ok, wait := s.each.Allow(caller, cost); !ok || project == "" {
 		return ok, wait
@@ -60,13 +60,13 @@ type limited struct {
 	asked  time.Time
 }
 
-// New makes Limits of a rate in requests per second and a burst of requests, for each caller.
+// New returns Limits with a rate in requests per second and a burst, both per caller.
 func New(each rate.Limit, burst int) *Limits {
 	return &Limits{rate: each, burst: burst, callers: map[string]*limited{}}
 }
 
-// Allow reports whether a caller may send a request now that costs as much as so many others, and otherwise how long to
-// wait before the next one. No request costs more than the burst.
+// Allow reports whether a caller may now send a request that costs as much as cost requests, and otherwise how long to
+// wait. The cost of a request is at most the burst.
 func (l *Limits) Allow(caller string, cost int) (ok bool, wait time.Duration) {
 	cost = min(cost, l.burst)
 	l.mu.Lock()
@@ -88,8 +88,8 @@ func (l *Limits) Allow(caller string, cost int) (ok bool, wait time.Duration) {
 	return false, max(time.Second, time.Duration(missing/float64(l.rate)*float64(time.Second)))
 }
 
-// forget drops the callers whose buckets are full again: they lose nothing by it. If there are none, it drops the one
-// that asked first.
+// forget drops the callers whose buckets are full again, because that changes nothing for them. If there are none, it
+// drops the caller whose request is oldest.
 func (l *Limits) forget(now time.Time) {
 	var oldest string
 	for caller, one := range l.callers {

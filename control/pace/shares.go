@@ -6,18 +6,17 @@ import (
 	"croft"
 )
 
-// Shares bounds how many things of each tree of projects go on at the same time, such as streams. The zero Shares
-// permit none.
+// Shares limits the number of concurrent uses, such as streams, per tree of projects. The zero Shares permits none.
 type Shares struct {
-	Each      int // of one tree
+	Each      int // per tree
 	All       int // of all trees together
-	Newcomers int // of All, for trees that have none yet
+	Newcomers int // of All, reserved for trees that have none yet
 
 	mu   sync.Mutex
 	open map[croft.Project]int
 }
 
-// Begin begins one of a project; end ends it. False: its tree, or all together, have as many as they may.
+// Begin starts a use by a project; end ends it. False: its tree, or all together, have reached the limit.
 func (s *Shares) Begin(project croft.Project) (end func(), ok bool) {
 	project = project.Root()
 	s.mu.Lock()
