@@ -12,23 +12,23 @@ import (
 	"croft/grid/unit"
 )
 
-// A Result is what an apply did.
+// A Result is the outcome of an apply.
 type Result struct {
 	Plan    string      `json:"plan"`
 	Done    []plan.Step `json:"done"`
-	Pending []plan.Step `json:"pending"` // not begun, or begun and not known to be done
+	Pending []plan.Step `json:"pending"` // not started, or started with an unknown outcome
 	Failed  []Failure   `json:"failed"`
-	Back    []plan.Step `json:"back"` // what the nodes took back, since nobody confirmed it
+	Back    []plan.Step `json:"back"` // unconfirmed changes that the nodes reverted
 }
 
-// A Failure is why a node is not as it should be.
+// A Failure is the reason why a node is not in its desired state.
 type Failure struct {
 	Node  string `json:"node"`
 	Error string `json:"error"`
 	err   error
 }
 
-// Partly means that a plan was begun, and not all of it is done. A second apply goes on.
+// Partly is the error of a plan that was started and is not completely done. Applying again continues it.
 type Partly struct{ Result }
 
 func (e *Partly) Error() string {
@@ -40,7 +40,8 @@ func (e *Partly) Error() string {
 		strings.Join(words, "; "))
 }
 
-// TakenBack means that nodes took a change back that was not confirmed. The rest of the plan was not done.
+// TakenBack is the error of an apply in which nodes reverted a change that was not confirmed. The rest of the plan was
+// not done.
 type TakenBack struct{ Result }
 
 func (e *TakenBack) Error() string {
@@ -55,25 +56,25 @@ func nothing(p plan.Plan) Result {
 	return Result{p.ID(), []plan.Step{}, []plan.Step{}, []Failure{}, []plan.Step{}}
 }
 
-// stepTimeout bounds one program on a node, such as fetching an image.
+// stepTimeout limits one program on a node, such as the fetching of an image.
 const stepTimeout = 20 * time.Minute
 
-// run is one apply.
+// run is the state of one apply.
 type run struct {
 	*Grid
 	want   plan.Desired
 	plan   plan.Plan
 	nodes  locks
 	mu     sync.Mutex
-	done   []bool           // of the plan's steps
-	back   []bool           // taken back
-	armed  map[int]arming   // changes that wait for their confirmation
-	failed map[string]error // by node: nothing more is done there
+	done   []bool           // by index of the plan's steps
+	back   []bool           // reverted steps, by index
+	armed  map[int]arming   // unconfirmed changes, by index of their step
+	failed map[string]error // by node; a failed node gets no further steps
 	alive  map[string]map[[2]string]bool
 }
 
-// Apply carries out a plan that was shown: p must be what Plan returned, together with what it found. When ctx ends, no
-// further step is begun. Errors: Refused, Partly, TakenBack, and others before anything was changed.
+// Apply executes a plan that the operator has seen: p and found must be the results of Plan. When ctx ends, no further
+// step starts. Errors: Refused, Partly, TakenBack; any other error means that nothing was changed.
 func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed,
 	c Choice) (Result, error) {
 	if res, err := g.giveBack(ctx, want, p, found); err != nil || p.Empty() {
@@ -103,7 +104,7 @@ func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found 
 	return r.result()
 }
 
-// count notes whether a unit of a job runs on a node.
+// count records whether a unit of a job is running on a node.
 func (r *run) count(job, name, node string, runs bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +123,7 @@ func (r *run) running(job string) int {
 	return len(r.alive[job])
 }
 
-// all does the phases. Each ends before the next begins, and the first that fails is the last.
+// all runs the phases one after the other. It stops after the first phase that fails.
 func (r *run) all(ctx context.Context) {
 	for _, phase := range []func(context.Context){
 		r.begin, r.prepare, r.fences, r.batches, r.stops, r.batches, r.firewalls,
@@ -133,11 +134,11 @@ func (r *run) all(ctx context.Context) {
 		}
 	}
 	if len(r.failed) > 0 || ctx.Err() != nil {
-		r.commit(context.WithoutCancel(ctx)) // nodes that lack nothing
+		r.commit(context.WithoutCancel(ctx)) // nodes whose steps are all done
 	}
 }
 
-// fail notes why nothing more is done on a node; the first reason counts.
+// fail records why a node gets no further steps. Only the first reason is kept.
 func (r *run) fail(node string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +166,7 @@ func (r *run) isDone(step int) bool {
 	return r.done[step]
 }
 
-// steps lists the indexes of those that are not done, of some operations.
+// steps lists the indexes of the steps with one of ops that are not done.
 func (r *run) steps(ops ...plan.Op) []int {
 	var list []int
 	for i, s := range r.plan.Steps {
@@ -176,8 +177,8 @@ func (r *run) steps(ops ...plan.Op) []int {
 	return list
 }
 
-// onNodes calls f with the steps of each node, several nodes at once and the steps of one in order. A step is done
-// whole even if ctx ends; no other is begun then.
+// onNodes calls f for steps: concurrently for different nodes, and in order for the steps of one node. A started step
+// completes even if ctx ends; no further step starts then.
 func (r *run) onNodes(ctx context.Context, steps []int, f func(ctx context.Context, n *locked, step int) error) {
 	of := map[string][]int{}
 	var nodes []unit.Node
@@ -202,7 +203,7 @@ func (r *run) onNodes(ctx context.Context, steps []int, f func(ctx context.Conte
 	})
 }
 
-// first is a step of each node that the plan changes.
+// first returns the index of the first step of each node that the plan changes.
 func (r *run) first() []int {
 	var list []int
 	seen := map[string]bool{}
@@ -215,7 +216,7 @@ func (r *run) first() []int {
 	return list
 }
 
-// begin stores on every node that a change has begun, before anything changes.
+// begin records on every node that a change has started, before anything changes.
 func (r *run) begin(ctx context.Context) {
 	r.onNodes(ctx, r.first(), func(ctx context.Context, n *locked, _ int) error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -224,7 +225,7 @@ func (r *run) begin(ctx context.Context) {
 	})
 }
 
-// prepare makes images ready.
+// prepare runs Runtime.Prepare, which fetches images, for the units that are to be created.
 func (r *run) prepare(ctx context.Context) {
 	r.onNodes(ctx, r.steps(plan.Create, plan.Replace), func(ctx context.Context, n *locked, i int) error {
 		s := r.plan.Steps[i]
@@ -234,7 +235,7 @@ func (r *run) prepare(ctx context.Context) {
 	})
 }
 
-// verb calls a method of a step's runtime.
+// verb calls a method of a step's runtime, with stepTimeout. name is the method's name for errors.
 func (r *run) verb(ctx context.Context, n *locked, s plan.Step, name string,
 	f func(ctx context.Context, rt Runtime) error) error {
 	rt, err := r.Runtimes(s.Runtime, n.Node)
@@ -249,7 +250,7 @@ func (r *run) verb(ctx context.Context, n *locked, s plan.Step, name string,
 	return nil
 }
 
-// commit stores on every node whose steps are all done that they are.
+// commit records the end of the change on every node whose steps are all done.
 func (r *run) commit(ctx context.Context) {
 	var whole []int
 	open := map[string]bool{}

@@ -14,7 +14,7 @@ import (
 	"croft/grid/unit"
 )
 
-// fences stops units that may run once, or have an address of a pool, on the old node, and verifies that they stopped,
+// fences stops exclusive units, and units with a pooled address, on the old node, and verifies that they stopped,
 // before they start elsewhere.
 func (r *run) fences(ctx context.Context) {
 	starts := map[string]bool{}
@@ -43,9 +43,9 @@ func (r *run) fences(ctx context.Context) {
 	})
 }
 
-// batches starts and replaces units, job by job at once: the canaries, then so many as may be away at once. After each
-// batch it asks the gates, and confirms what is to be confirmed. Units whose port another one has until it is stopped
-// are left for later.
+// batches starts and replaces units in batches, for all jobs at the same time: first the canaries, then as many units
+// as may be unavailable at once. After each batch it runs the gates, and confirms the armed changes. Units whose port
+// is still held by a unit that a later step stops are left for the second call.
 func (r *run) batches(ctx context.Context) {
 	changed := map[string]bool{} // jobs that had a batch
 	for {
@@ -73,8 +73,8 @@ func (r *run) batches(ctx context.Context) {
 	}
 }
 
-// unless leaves out the steps whose unit needs a port of its node that a unit has for which a step of such an operation
-// is still to be done.
+// unless drops the steps whose unit needs a port of its node that is held by a unit with a pending step of operation
+// op.
 func (r *run) unless(steps []int, op plan.Op) []int {
 	before := r.steps(op)
 	return slices.DeleteFunc(slices.Clone(steps), func(i int) bool {
@@ -89,7 +89,7 @@ func (r *run) unless(steps []int, op plan.Op) []int {
 	})
 }
 
-// batch chooses what is changed next.
+// batch selects the steps to do next.
 func (r *run) batch(steps []int, changed map[string]bool) []int {
 	of := map[string][]int{}
 	var jobs []string
@@ -113,7 +113,7 @@ func (r *run) ofJob(job string, steps []int, changed map[string]bool) []int {
 	if !changed[job] && rule.Canary > 0 {
 		limit = rule.Canary
 	}
-	away := min(rule.Batch(), r.running(job)-rule.Floor()) // that may be taken from those that run
+	away := min(rule.Batch(), r.running(job)-rule.Floor()) // how many running units may be stopped
 	var chosen []int
 	for _, i := range steps {
 		s := r.plan.Steps[i]
@@ -137,7 +137,7 @@ func (r *run) ofJob(job string, steps []int, changed map[string]bool) []int {
 	return chosen
 }
 
-// change does one batch.
+// change does the steps of one batch.
 func (r *run) change(ctx context.Context, batch []int) {
 	r.onNodes(ctx, batch, func(ctx context.Context, n *locked, i int) error {
 		s := r.plan.Steps[i]
@@ -160,7 +160,7 @@ func (r *run) change(ctx context.Context, batch []int) {
 	r.settle(ctx, batch)
 }
 
-// wasBrought notes that a unit works. If nobody has to confirm that, its step is done.
+// wasBrought records that a unit is ready. Its step is done unless the change must still be confirmed.
 func (r *run) wasBrought(i int) {
 	s := r.plan.Steps[i]
 	r.count(s.Job, s.Name, s.Node, true)
@@ -169,8 +169,8 @@ func (r *run) wasBrought(i int) {
 	}
 }
 
-// restored puts the former unit back where the new one did not get ready, if the job says when a unit is ready and no
-// confirmation does the same. It returns the reason, with what became of the former unit.
+// restored restores the former unit where the new one did not become ready, if the job has a ready check and no armed
+// change does the same. It returns the reason, extended by the outcome of the restoration.
 func (r *run) restored(ctx context.Context, n *locked, i int, reason error) error {
 	s := r.plan.Steps[i]
 	if s.Op != plan.Replace || !asks(s.Unit.Ready) || s.Unit.Ready.Stay || r.isArmed(i) {
@@ -218,7 +218,7 @@ func (r *run) restore(ctx context.Context, n *locked, s plan.Step) error {
 	return err
 }
 
-// bring changes one unit.
+// bring creates, replaces or starts the unit of one step.
 func (r *run) bring(ctx context.Context, n *locked, s plan.Step) error {
 	if s.Op == plan.Replace {
 		r.count(s.Job, s.Name, s.Node, false)
@@ -241,7 +241,7 @@ func (r *run) bring(ctx context.Context, n *locked, s plan.Step) error {
 	})
 }
 
-// gates asks the gate of each job of a batch.
+// gates runs the gate check of each job of a batch.
 func (r *run) gates(ctx context.Context, batch []int) {
 	asked := map[string]bool{}
 	for _, i := range batch {
@@ -265,12 +265,13 @@ func (r *run) gates(ctx context.Context, batch []int) {
 	}
 }
 
-// stops ends what should not be there, node by node, and never more of a job than may be away.
+// stops stops the units that should not be there: concurrently on different nodes, and only while enough units of the
+// job keep running.
 func (r *run) stops(ctx context.Context) {
 	r.onNodes(ctx, r.steps(plan.Stop), r.stop)
 }
 
-// stop stops and removes one unit.
+// stop stops and removes the unit of one step.
 func (r *run) stop(ctx context.Context, n *locked, i int) error {
 	s := r.plan.Steps[i]
 	r.Say(s.String())
@@ -284,7 +285,7 @@ func (r *run) stop(ctx context.Context, n *locked, i int) error {
 	return nil
 }
 
-// release takes a unit from those of its job that run, if so many may be away.
+// release removes a unit from the running units of its job. Conflict if too few would remain.
 func (r *run) release(s plan.Step, node string) error {
 	rule, wanted := r.want.Jobs[s.Job]
 	r.mu.Lock()

@@ -18,13 +18,13 @@ import (
 	"croft/grid/unit"
 )
 
-// A watcher notes how many units start at once.
+// A watcher records starts, and the maximum number of concurrent ones.
 type watcher struct {
 	mu     sync.Mutex
 	starts []string
 	most   int
 	now    int
-	fail   string // the node on which starting fails
+	fail   string // starts fail on this node
 }
 
 type watched struct {
@@ -60,7 +60,8 @@ func watch(w *watcher) func(*apply.Config) {
 	}
 }
 
-// TestBatches: canaries first, then so many as may be away, with the gate asked after each.
+// TestBatches expects the canaries first, then batches of as many units as may be unavailable, each followed by the
+// gate.
 func TestBatches(t *testing.T) {
 	b := newBed(t, 5)
 	b.must(b.want("a1", b.spread("1")))
@@ -99,7 +100,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// noted is a runtime that notes what is started and stopped.
+// noted is a runtime that records starts and stops.
 type noted struct {
 	apply.Runtime
 	note func(what string)
@@ -115,7 +116,8 @@ func (r noted) Stop(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	return r.Runtime.Stop(ctx, m, u)
 }
 
-// TestAPortIsFreeBeforeItIsTaken: of two units with one port the new one starts when the old one has ended.
+// TestAPortIsFreeBeforeItIsTaken expects that of two units with one port, the new unit starts after the old one has
+// ended.
 func TestAPortIsFreeBeforeItIsTaken(t *testing.T) {
 	with := func(d plan.Desired, ports map[string]int) plan.Desired {
 		for _, n := range d.Nodes {
@@ -182,7 +184,7 @@ func TestABatchThatFailsIsTheLast(t *testing.T) {
 	}
 }
 
-// TestChecks are the ways in which something is asked.
+// TestChecks covers all kinds of checks.
 func TestChecks(t *testing.T) {
 	b := newBed(t, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

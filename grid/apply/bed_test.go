@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 const bedCluster = "fedcba9876543210fedcba9876543210"
 
-// A bed is some nodes with a real sshd each, and units that are real processes.
+// A bed is a test bed of nodes with a real sshd each. Its units are real processes.
 type bed struct {
 	t     testing.TB
 	ssh   *sshtest.Grid
@@ -47,7 +47,7 @@ func newBed(t testing.TB, nodes int, sshd ...string) *bed {
 	return b
 }
 
-// want is what a revision says: units by node, each JOB/SLOT:COMMAND.
+// want returns the desired state of a revision. units maps nodes to units, each written as JOB/SLOT:COMMAND.
 func (b *bed) want(revision string, units map[string][]string) plan.Desired {
 	d := plan.Desired{Cluster: bedCluster, Revision: revisionOf(revision), Jobs: map[string]plan.Job{}}
 	for _, n := range b.nodes {
@@ -82,7 +82,7 @@ func revisionOf(name string) string {
 	return "git:" + hex.EncodeToString(sum[:20])
 }
 
-// line is a history in which a revision contains those whose names sort before it and have its first letter.
+// line is a version history in which a revision contains the revisions with the same first letter that sort before it.
 type line struct{ names []string }
 
 func (l line) Revision(context.Context) (string, error)      { return "", errors.New("not asked") }
@@ -126,7 +126,7 @@ func (c closer) Close() error {
 	return nil
 }
 
-// config is that of a Grid whose user has a home directory.
+// config returns the Config of a Grid whose user has this home directory.
 func config(home, who string) (apply.Config, *ssh.Dialer, error) {
 	d, err := ssh.New(ssh.Config{Home: home, File: filepath.Join(home, ".ssh", "config"), Agent: "none"})
 	if err != nil {
@@ -140,7 +140,7 @@ func config(home, who string) (apply.Config, *ssh.Dialer, error) {
 	}, d, nil
 }
 
-// grid connects a new client.
+// grid returns the Grid of a new client.
 func (b *bed) grid(who string, change ...func(*apply.Config)) *apply.Grid {
 	c, d, err := config(b.ssh.Home, who)
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *bed) apply(g *apply.Grid, want plan.Desired) (apply.Result, error) {
 	return g.Apply(b.t.Context(), want, p, found, apply.Choice{})
 }
 
-// must applies what cannot fail.
+// must plans and applies want. It fails the test on errors.
 func (b *bed) must(want plan.Desired) apply.Result {
 	b.t.Helper()
 	g := b.grid("setup")
@@ -181,7 +181,7 @@ func (b *bed) must(want plan.Desired) apply.Result {
 	return r
 }
 
-// runs lists what runs: NODE NAME VERSION, and how the nodes' last changes ended.
+// runs lists the running units as NODE NAME VERSION, and the outcome of each node's last change.
 func (b *bed) runs(want plan.Desired) []string {
 	b.t.Helper()
 	g := b.grid("look")

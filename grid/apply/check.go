@@ -20,24 +20,24 @@ import (
 	"croft/internal/wording"
 )
 
-// Times of checks.
+// Times of checks: the default timeout, the pause between two attempts, and the limit of one attempt.
 const (
 	defaultCheck = 60 * time.Second
 	checkPause   = 500 * time.Millisecond
 	oneTry       = 30 * time.Second
 )
 
-// asks says whether a check asks anything.
+// asks reports whether a check is configured.
 func asks(c unit.Check) bool { return len(c.Command) > 0 || len(c.Here) > 0 || c.URL != "" }
 
-// final is an answer after which asking again is of no use.
+// final wraps an error after which further attempts are useless.
 type final struct{ error }
 
-// Unwrap returns the answer.
+// Unwrap returns the wrapped error.
 func (f final) Unwrap() error { return f.error }
 
-// await asks again and again until the answer is yes. Unavailable with the last answer when the time is over; a final
-// answer and an error of the connection end it at once. ask returns why not, or "".
+// await calls ask repeatedly until the check succeeds. ask returns the reason why it did not, or "". When the time is
+// over, await returns Unavailable with the last reason. A final error or a lost connection ends it at once.
 func await(ctx context.Context, seconds int, what string, ask func(ctx context.Context) (string, error)) error {
 	limit := cmp.Or(time.Duration(seconds)*time.Second, defaultCheck)
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -75,7 +75,7 @@ func await(ctx context.Context, seconds int, what string, ask func(ctx context.C
 	}
 }
 
-// ask asks a check once. It returns why not, or "".
+// ask runs a check once. It returns the reason why the check did not succeed, or "".
 func (g *Grid) ask(ctx context.Context, c unit.Check, node machine.Machine) (string, error) {
 	switch {
 	case len(c.Command) > 0:
@@ -121,7 +121,7 @@ func get(ctx context.Context, address string) (body []byte, why string, err erro
 	return body, "", nil
 }
 
-// query asks a Prometheus. One sample that is not 0 is yes.
+// query queries a Prometheus server. The check succeeds if the result is one sample with a value other than 0.
 func query(ctx context.Context, base, text string) (string, error) {
 	body, why, err := get(ctx, base+"/api/v1/query?query="+url.QueryEscape(text))
 	if why != "" || err != nil {
@@ -157,10 +157,11 @@ func query(ctx context.Context, base, text string) (string, error) {
 	return "", nil
 }
 
-// endings is how often in a row a unit is found not to run before that is final. What runs it may start it again.
+// endings is how many consecutive attempts must find a unit not running before await gives up. The runtime may restart
+// the unit in between.
 const endings = 4
 
-// ready waits until a unit that was started works. An error has the last lines of what the unit said.
+// ready waits until a started unit is ready. Its error contains the unit's last log lines.
 func (g *Grid) ready(ctx context.Context, n *locked, u unit.Unit) error {
 	m := n.conn
 	r, err := g.Runtimes(u.Runtime, n.Node)
@@ -194,14 +195,14 @@ func (g *Grid) ready(ctx context.Context, n *locked, u unit.Unit) error {
 	return err
 }
 
-// Bounds of what is shown of a unit that does not get ready.
+// Limits of the log that is shown of a unit that does not become ready.
 const (
 	shownLines = 5
 	shownBytes = 1 << 10
 	logsTime   = 10 * time.Second
 )
 
-// lastLines is what a unit said last, in one line; "" if that cannot be had.
+// lastLines returns a unit's last log lines as one line, or "" if they cannot be read.
 func lastLines(ctx context.Context, r Runtime, m machine.Machine, u unit.Unit) string {
 	ctx, cancel := context.WithTimeout(ctx, logsTime)
 	defer cancel()
@@ -216,7 +217,7 @@ func lastLines(ctx context.Context, r Runtime, m machine.Machine, u unit.Unit) s
 	return strings.Join(lines, " | ")
 }
 
-// tail keeps the end of what is written.
+// tail keeps the last max bytes written to it.
 type tail struct {
 	max  int
 	kept []byte

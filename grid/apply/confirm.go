@@ -16,16 +16,16 @@ import (
 	"croft/grid/unit"
 )
 
-// Times of changes that are confirmed.
+// Times of changes that must be confirmed.
 const (
-	backMargin = 60 * time.Second // beyond its time, for the node to take a change back and to be reached again
+	backMargin = 60 * time.Second // added to a change's time: for the node's undo and a reconnection
 	redial     = time.Second
 )
 
-// An arming is a change that its node takes back unless it is confirmed in time.
+// An arming is a change that its node reverts unless it is confirmed in time.
 type arming struct {
 	id     string
-	before time.Time // when the node takes it back, by the clock here
+	before time.Time // when the node reverts the change, by the local clock
 }
 
 func (r *run) isArmed(step int) bool {
@@ -35,7 +35,8 @@ func (r *run) isArmed(step int) bool {
 	return is
 }
 
-// armUnit has the node take a unit's change back, if the unit is marked so.
+// armUnit arms a unit's change, if the unit requires confirmation: the node reverts the change unless it is confirmed
+// in time.
 func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 	s := r.plan.Steps[i]
 	if s.Unit.Confirm <= 0 || s.Op != plan.Create && s.Op != plan.Replace {
@@ -58,8 +59,9 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 	return r.arm(ctx, n, i, revlock.Change{After: time.Duration(s.Unit.Confirm) * time.Second, Undo: undo, Keep: keep})
 }
 
-// former is the unit that a change replaces, with all that is needed to make it again. Secrets that have changed since
-// are nowhere but on the node, which keeps them. Conflict: nobody knows the unit.
+// former returns the unit that a change replaces, with all that is needed to create it again. Former secrets that
+// differ from the current ones exist only on the node; they are marked as Kept, and the node keeps them. Conflict if
+// the former unit is not known or cannot be created again.
 func former(s plan.Step) (*unit.Unit, error) {
 	if s.Was == nil || s.From != "" {
 		return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and what runs there now is not known, so that the "+
@@ -112,8 +114,8 @@ func (r *run) arm(ctx context.Context, n *locked, i int, c revlock.Change) error
 	return nil
 }
 
-// giveBack has nodes take back what an apply before this one changed, if nobody confirmed it and the node does not take
-// it back by itself any more, since it restarted. TakenBack: they did; Refused: somebody has the lock of one.
+// giveBack makes nodes revert unconfirmed changes of an earlier apply that they no longer revert themselves because
+// they restarted. Errors: TakenBack if nodes reverted changes, Refused if the lock of a node is held.
 func (g *Grid) giveBack(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed) (Result, error) {
 	res := nothing(p)
 	for _, n := range want.Nodes {
@@ -150,7 +152,7 @@ func (g *Grid) giveBack(ctx context.Context, want plan.Desired, p plan.Plan, fou
 	return res, &TakenBack{res}
 }
 
-// settle confirms the armed steps of a batch where nothing failed, and has the others taken back.
+// settle confirms the armed steps of a batch on nodes without a failure, and makes the other nodes revert theirs.
 func (r *run) settle(ctx context.Context, batch []int) {
 	of := map[string][]int{}
 	var nodes []unit.Node
@@ -168,7 +170,7 @@ func (r *run) settle(ctx context.Context, batch []int) {
 	r.each(nodes, func(n unit.Node) { r.settleNode(work, n, of[n.Name]) })
 }
 
-// settleNode asks a node over a new connection what became of its changes, after it said that they are to stay or not.
+// settleNode confirms or recalls the changes of a node over a new connection, and records the node's verdict on each.
 func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 	keep := r.failure(n.Name) == nil
 	for _, i := range steps {
@@ -202,7 +204,7 @@ func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 
 func title(s plan.Step) string { return strings.TrimSpace(fmt.Sprintf("%s %s", s.Op, s.Name)) }
 
-// verdict settles one change over a new connection, and tries until the node has surely decided.
+// verdict settles one change over a new connection. It retries until the node has certainly decided.
 func (r *run) verdict(ctx context.Context, n unit.Node, a arming, keep bool) (v revlock.Verdict, failed bool,
 	err error) {
 	ctx, cancel := context.WithDeadline(ctx, a.before.Add(backMargin))
@@ -232,10 +234,11 @@ func (r *run) settleOnce(ctx context.Context, n unit.Node, id string, keep bool)
 			return v, false, err
 		}
 	}
-	return r.Locker.Recall(ctx, c, n, id) // or wait until it is done with that
+	return r.Locker.Recall(ctx, c, n, id) // if the node is already reverting the change, Recall waits for that
 }
 
-// firewalls replaces the tables of nodes: of one node first, which shows whether it cuts us off.
+// firewalls replaces the firewall tables of nodes: first on one node, to find out whether the new table cuts off our
+// connection.
 func (r *run) firewalls(ctx context.Context) {
 	steps := r.steps(plan.Firewall)
 	for first := true; len(steps) > 0 && len(r.failed) == 0 && ctx.Err() == nil; first = false {
@@ -261,7 +264,7 @@ func (r *run) firewalls(ctx context.Context) {
 	}
 }
 
-// firewall replaces one table, and returns the file of the node that has it as it was.
+// firewall replaces one node's table. saved is the file on the node that contains the former table.
 func (r *run) firewall(ctx context.Context, n *locked, i int) (saved string, err error) {
 	s := r.plan.Steps[i]
 	r.Say(s.String())

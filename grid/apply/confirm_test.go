@@ -19,7 +19,7 @@ import (
 	"croft/grid/unit"
 )
 
-// scripts is a Runtime whose units are shell commands that change their node: VERSION is what they make of it.
+// scripts is a Runtime whose units are shell commands that change their node. VERSION is the result of the command.
 type scripts struct{}
 
 func (scripts) run(ctx context.Context, m machine.Machine, text string) (string, error) {
@@ -87,7 +87,7 @@ func withScripts(c *apply.Config) {
 	c.FirewallConfirm = 4 * time.Second
 }
 
-// script is a unit on the first node.
+// script returns the desired state with one unit on the first node, which runs command.
 func (b *bed) script(revision, command string, confirm int) plan.Desired {
 	d := b.want(revision, nil)
 	d.Nodes[0].Units = []unit.Unit{{Cluster: bedCluster, Job: "sshd", Runtime: "scripts", Command: []string{command},
@@ -96,16 +96,16 @@ func (b *bed) script(revision, command string, confirm int) plan.Desired {
 	return d
 }
 
-// listener is a shell text that ends the node's sshd, but not the connections it has.
+// listener is a shell script that kills the node's listening sshd and keeps its open connections.
 const listener = `for p in $(grep -l %[1]s /proc/[0-9]*/cmdline 2>/dev/null); do d=${p%%/cmdline}
 [ "$(cat $d/comm)" = sshd ] && kill -9 ${d#/proc/}; done; :; `
 
-// TestAnSshdThatNoLongerStartsIsTakenBack: the connection that made the change still stands, and a new one cannot be
-// had.
+// TestAnSshdThatNoLongerStartsIsTakenBack makes a change after which the existing connection still works and new
+// connections fail.
 func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 	b := newBed(t, 1)
 	file := filepath.Join(b.ssh.Nodes[0].Dir, "sshd_config")
-	// The one that is killed may have the port for a moment yet.
+	// The killed sshd may hold the port for a moment.
 	restart := fmt.Sprintf(listener+`sed -i /NoSuchKeyword/d %[1]s; n=0; `+
 		`until /usr/sbin/sshd -f %[1]s </dev/null >/dev/null 2>&1 || [ $((n += 1)) = 300 ]; do sleep 0.1; done`, file)
 	t.Cleanup(func() {
@@ -146,7 +146,7 @@ func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAUnitThatIsNotReadyIsTakenBack has a real runtime bring the old version back.
+// TestAUnitThatIsNotReadyIsTakenBack uses a real runtime to restore the old version.
 func TestAUnitThatIsNotReadyIsTakenBack(t *testing.T) {
 	b := newBed(t, 2)
 	one := b.want("a1", map[string][]string{"n1": {"web/0:1"}, "n2": {"web/1:1"}})
@@ -169,7 +169,7 @@ func TestAUnitThatIsNotReadyIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestAFirewallThatCutsUsOffIsTakenBack runs in a network of its own.
+// TestAFirewallThatCutsUsOffIsTakenBack runs in its own network namespace.
 func TestAFirewallThatCutsUsOffIsTakenBack(t *testing.T) {
 	if os.Getenv("CROFT_OWN_NETWORK") == "" {
 		ownNetwork(t)
@@ -224,7 +224,7 @@ func ruleset(t *testing.T) string {
 	return string(out)
 }
 
-// ownNetwork runs the test again where no other network can be seen.
+// ownNetwork runs the test again in a new network namespace.
 func ownNetwork(t *testing.T) {
 	for _, program := range []string{"unshare", "nft", "ip"} {
 		if _, err := exec.LookPath(program); err != nil {

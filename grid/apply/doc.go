@@ -1,7 +1,7 @@
-// Package apply carries out plans: it looks at nodes, locks those that a plan changes or counts on, makes sure that the
-// plan is still right, does its steps in batches with checks between them, and stops where something fails.
+// Package apply executes plans: it observes nodes, locks those that a plan changes or depends on, verifies that the
+// plan is still valid, does its steps in batches with checks between them, and stops at the first failure.
 //
-// Nothing is changed before every lock is held and every node was asked. A step that fails, or whose outcome is not
-// known, leaves its node marked as interrupted; the next plan compares that node unit by unit, so applying again leads
-// to the state that one undisturbed run leads to.
+// Nothing is changed before every lock is held and every node has been checked. A step that fails or has an unknown
+// outcome leaves its node marked as interrupted. The next plan compares that node unit by unit, so that applying again
+// leads to the same state as one undisturbed run.
 package apply

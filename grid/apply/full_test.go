@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fillUp puts a full file system over a directory, with its files. The function that it returns takes it away.
+// fillUp mounts a full file system over a directory, with a copy of its files. restore unmounts it.
 func fillUp(t *testing.T, dir string) (restore func(), err error) {
 	t.Helper()
 	kept := t.TempDir()
@@ -22,7 +22,7 @@ func fillUp(t *testing.T, dir string) (restore func(), err error) {
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", kept+"/.", dir).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v: %s", err, out)
 	}
-	_ = os.WriteFile(filepath.Join(dir, "filler"), bytes.Repeat([]byte("x"), 1<<16), 0o600) // up to the last byte
+	_ = os.WriteFile(filepath.Join(dir, "filler"), bytes.Repeat([]byte("x"), 1<<16), 0o600) // no byte is left
 	unmount := func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }
 	t.Cleanup(unmount)
 	return unmount, nil

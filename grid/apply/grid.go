@@ -21,33 +21,34 @@ import (
 	"croft/grid/unit"
 )
 
-// Config is what a Grid works with.
+// Config configures a Grid.
 type Config struct {
 	Dialer Dialer
 	Locker Locker
 	VCS    revlock.VCS
-	// Runtimes returns a runtime, for a node whose units it keeps below the node's state directory. NotFound.
+	// Runtimes returns the runtime of a name for a node; the runtime keeps the node's units below the node's state
+	// directory. Errors: NotFound.
 	Runtimes func(name string, n unit.Node) (Runtime, error)
-	Here     machine.Machine // the operator's machine, for checks; nil: machine.Local
+	Here     machine.Machine // the operator's machine, on which checks with Here run; nil: machine.Local
 
-	FirewallConfirm time.Duration // after which a node takes its old firewall back; 0: 60 s
+	FirewallConfirm time.Duration // for a node to wait before it restores its old firewall; 0: 60 s
 
-	Parallel int                // nodes that are worked on at once; 0: 8
-	Say      func(words string) // one line of progress; nil: nobody listens
+	Parallel int                // number of nodes to work on concurrently; 0: 8
+	Say      func(words string) // one line of progress; nil: no reports
 
-	lockWait time.Duration // for one lock; 0: 2 s
-	pause    time.Duration // before a further try to get all locks; 0: 2 s
+	lockWait time.Duration // time limit of one lock; 0: 2 s
+	pause    time.Duration // mean pause between attempts to acquire all locks; 0: 2 s
 	jitter   func(below time.Duration) time.Duration
 }
 
-// A Grid looks at the nodes of a cluster and changes them. Close closes its connections.
+// A Grid observes and changes the nodes of a cluster. Close closes its connections.
 type Grid struct {
 	Config
 	mu    sync.Mutex
 	conns map[string]Connection
 }
 
-// New makes a Grid. It connects to nothing. Invalid.
+// New returns a Grid. It opens no connections. Errors: Invalid if a required field of c is missing.
 func New(c Config) (*Grid, error) {
 	if c.Dialer == nil || c.Locker == nil || c.Runtimes == nil {
 		return nil, croft.Errorf(croft.Invalid, "apply: Dialer, Locker and Runtimes are required")
@@ -79,7 +80,7 @@ func (g *Grid) Close() {
 	}
 }
 
-// each calls f for all nodes, some at once, and returns when all have returned.
+// each calls f for all nodes, at most Parallel at a time, and returns when all calls have returned.
 func (g *Grid) each(nodes []unit.Node, f func(n unit.Node)) {
 	var group errgroup.Group
 	group.SetLimit(g.Parallel)
@@ -92,7 +93,7 @@ func (g *Grid) each(nodes []unit.Node, f func(n unit.Node)) {
 	_ = group.Wait()
 }
 
-// connection returns the node's connection, which is opened once.
+// connection returns the connection to a node. It opens the connection on the first call.
 func (g *Grid) connection(ctx context.Context, n unit.Node) (Connection, error) {
 	g.mu.Lock()
 	c := g.conns[n.Name]
@@ -110,20 +111,20 @@ func (g *Grid) connection(ctx context.Context, n unit.Node) (Connection, error) 
 	return c, nil
 }
 
-// Table is the name of a cluster's nftables table, of the family inet.
+// Table returns the name of a cluster's nftables table, of family inet.
 func Table(cluster string) string { return fmt.Sprintf("fission_%.8s", cluster) }
 
-// outTime is how long a node that is out, or has no file any more, may take to be looked at.
+// outTime limits the observation of a node that is out or whose file was removed.
 const outTime = 3 * time.Second
 
-// Observe looks at nodes. What cannot be seen is in the Error of its node.
+// Observe observes nodes. If a node cannot be observed, its Error says why. The result is sorted by node name.
 func (g *Grid) Observe(ctx context.Context, want plan.Desired, nodes []unit.Node) []plan.Observed {
 	var mu sync.Mutex
 	var all []plan.Observed
 	runtimes := runtimesOf(want)
 	g.each(nodes, func(n unit.Node) {
 		ctx := ctx
-		if n.State == "out" || n.State == "left" { // it is probably off, and nothing else waits for it
+		if n.State == "out" || n.State == "left" { // the node is probably off, and other nodes must not wait for it
 			limited, cancel := context.WithTimeout(ctx, outTime)
 			defer cancel()
 			ctx = limited
@@ -140,7 +141,7 @@ func (g *Grid) Observe(ctx context.Context, want plan.Desired, nodes []unit.Node
 	return all
 }
 
-// runtimesOf lists the runtimes that units of the cluster have.
+// runtimesOf lists the runtimes of the cluster's units.
 func runtimesOf(want plan.Desired) []string {
 	var names []string
 	for _, n := range want.Nodes {
@@ -173,7 +174,7 @@ func (g *Grid) observe(ctx context.Context, want plan.Desired, n unit.Node, runt
 	if v.Applied != nil {
 		o.Applied = &unit.Node{}
 		if err := json.Unmarshal(v.Applied, o.Applied); err != nil {
-			o.Applied = nil // the units themselves say what runs
+			o.Applied = nil // the listed units show what is running
 		}
 	}
 	if o.Applied != nil {
@@ -221,7 +222,7 @@ func (g *Grid) list(ctx context.Context, m machine.Machine, n unit.Node, cluster
 	return units, nil
 }
 
-// tableOf is the name of the table of the family inet that a firewall's text defines; "" if it defines none.
+// tableOf returns the name of the table of family inet that a firewall's text defines, or "".
 func tableOf(text string) string {
 	fields := strings.Fields(text)
 	for i := 0; i+2 < len(fields); i++ {
@@ -232,7 +233,7 @@ func tableOf(text string) string {
 	return ""
 }
 
-// Plan looks at all nodes and plans.
+// Plan observes all nodes, except those that are fenced, and computes a plan.
 func (g *Grid) Plan(ctx context.Context, want plan.Desired, o plan.Options) (plan.Plan, []plan.Observed, error) {
 	var ask []unit.Node
 	for _, n := range want.Nodes {

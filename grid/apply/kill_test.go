@@ -24,10 +24,10 @@ import (
 	"croft/internal/testing/sample"
 )
 
-// A killer kills this process at one of its accesses to nodes: before it is sent, or as soon as it was.
+// A killer kills this process at one of its requests to nodes: before the request is sent, or just after.
 type killer struct {
 	apply.Locker
-	at   int64 // of all orders; even: before it, odd: after it was sent
+	at   int64 // position among all requests; even: before request at/2, odd: after it was sent
 	seen *atomic.Int64
 }
 
@@ -41,7 +41,7 @@ func (k killer) Open(ctx context.Context, m machine.Machine, n unit.Node, shared
 	return killedHolder{h, k}, nil
 }
 
-// atConfirm is the point at which a change works and is to be confirmed.
+// atConfirm is the point at which a change works and is about to be confirmed.
 const atConfirm = -2
 
 // Confirm implements apply.Locker.
@@ -52,12 +52,12 @@ func (k killer) Confirm(ctx context.Context, m machine.Machine, n unit.Node, id 
 	return k.Locker.Confirm(ctx, m, n, id)
 }
 
-// step is one access. start sends it.
+// step counts one request, and kills the process if the request is the chosen one. start sends the request.
 func (k killer) step(start func()) {
 	if n := k.seen.Add(1) - 1; k.at >= 0 && n == k.at/2 {
 		if k.at%2 == 1 && start != nil {
 			start()
-			time.Sleep(time.Duration(k.at%5) * 5 * time.Millisecond) // somewhere in the order
+			time.Sleep(time.Duration(k.at%5) * 5 * time.Millisecond) // kill at different points of the request
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -84,7 +84,7 @@ func (h killedHolder) Commit(ctx context.Context, applied []byte) error {
 	return h.Holder.Commit(ctx, applied)
 }
 
-// applyOnce is the process that is killed. It prints how many accesses it made.
+// applyOnce is the main function of the process that is killed. It prints the number of its requests.
 func applyOnce() int {
 	var in struct {
 		Home string
@@ -99,7 +99,7 @@ func applyOnce() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	for n := range in.Want.Nodes { // JSON does not carry how a unit is applied
+	for n := range in.Want.Nodes { // JSON does not contain the fields that say how to apply a unit
 		for i := range in.Want.Nodes[n].Units {
 			u := &in.Want.Nodes[n].Units[i]
 			u.Exclusive = u.Job == "db"
@@ -133,8 +133,8 @@ func applyOnce() int {
 	return 0
 }
 
-// killed runs an apply in a process that kills itself at an access, or atConfirm; -1: it does not. It returns how many
-// it made.
+// killed runs an apply in a process that kills itself at a request, or atConfirm; -1: the process does not kill itself.
+// It returns the number of the process's requests, and whether it was killed.
 func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 	b.t.Helper()
 	in, err := json.Marshal(map[string]any{"Home": b.ssh.Home, "Want": want, "At": at})
@@ -161,8 +161,8 @@ func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 	return n, false
 }
 
-// TestKilledAtEveryStep kills an apply with SIGKILL before and in each of its accesses to nodes. The next apply leads
-// to what an undisturbed one leads to.
+// TestKilledAtEveryStep kills an apply with SIGKILL before and during each of its requests to nodes. The next apply
+// must lead to the same state as an undisturbed one.
 func TestKilledAtEveryStep(t *testing.T) {
 	b := newBed(t, 3)
 	before := func(i int) plan.Desired {
@@ -185,7 +185,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	reset()
 	accesses, _ := b.killed(after, -1)
 	undisturbed := b.runs(after)
-	var points []int64 // before each access, and in it
+	var points []int64 // before and during each request
 	for at := range 2 * accesses {
 		points = append(points, at)
 	}
@@ -203,7 +203,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// eventually applies; locks of the dead go away once sshd has seen their end.
+// eventually applies want with retries: the locks of killed processes are released once sshd notices their end.
 func (b *bed) eventually(want plan.Desired, at int64) {
 	b.t.Helper()
 	g := b.grid("next")

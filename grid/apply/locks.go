@@ -15,18 +15,19 @@ import (
 	"croft/grid/unit"
 )
 
-// Refused means that a lock, or the revision of a node, forbids a change. Nothing was changed. Its kind is Conflict.
+// Refused is the error of a change that a lock or the revision of a node forbids. Nothing was changed. Its Kind is
+// Conflict.
 type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason and the kind.
+// Unwrap returns the reason and the Kind.
 func (e *Refused) Unwrap() []error { return []error{e.Err, croft.Conflict} }
 
-// lockTries is how often all locks are tried for.
+// lockTries is the maximum number of attempts to acquire all locks.
 const lockTries = 5
 
-// locked is a node whose lock this process has.
+// locked is a node whose lock this process holds.
 type locked struct {
 	unit.Node
 	conn   Connection
@@ -34,10 +35,10 @@ type locked struct {
 	shared bool
 }
 
-// locks are those of one apply.
+// locks maps the names of the nodes that one apply has locked to the nodes.
 type locks map[string]*locked
 
-// close gives all back, those first that were taken last.
+// close releases all locks concurrently.
 func (l locks) close() {
 	var work sync.WaitGroup
 	for _, n := range l {
@@ -46,8 +47,8 @@ func (l locks) close() {
 	work.Wait()
 }
 
-// lock takes the locks of all nodes that a plan changes or counts on, in the order of their ids. Where one is taken by
-// others, all are given back, and after a while all are tried for again. Refused names who has it.
+// lock acquires the locks of all nodes that a plan changes or depends on, in the order of node ids. If another process
+// holds one of them, lock releases all, pauses, and tries again. Errors: Refused, which names the holder.
 func (g *Grid) lock(ctx context.Context, want plan.Desired, p plan.Plan) (locks, error) {
 	writes := p.Writes()
 	var nodes []unit.Node
@@ -72,7 +73,7 @@ func (g *Grid) lock(ctx context.Context, want plan.Desired, p plan.Plan) (locks,
 			return nil, &Refused{err}
 		}
 		g.Say(fmt.Sprintf("%v; trying again", err))
-		pause := g.pause/2 + g.jitter(g.pause) // so that two do not meet again and again
+		pause := g.pause/2 + g.jitter(g.pause) // random, so that two processes do not collide repeatedly
 		select {
 		case <-ctx.Done():
 			return nil, &Refused{err}
@@ -98,16 +99,16 @@ func (g *Grid) lockOnce(ctx context.Context, nodes []unit.Node, writes []string,
 	return had, nil
 }
 
-// Choice is what the operator said about an apply.
+// Choice contains the operator's options for an apply.
 type Choice struct {
 	plan.Options
-	Adopt bool // take nodes that store no revision
-	Force bool // go from a revision that this one does not contain
-	// Head is the upstream's head as of revlock.Clean; "": there is none.
+	Adopt bool // accept nodes that store no revision
+	Force bool // replace a revision that the new one does not contain
+	// Head is the upstream's head as returned by revlock.Clean; "" if there is none.
 	Head string
 }
 
-// permitted asks every locked node whether its revision allows the change. Refused.
+// permitted checks for every locked node whether the node's revision allows the change. Errors: Refused.
 func (g *Grid) permitted(ctx context.Context, want plan.Desired, c Choice, had locks, found []plan.Observed) error {
 	var all []error
 	for _, o := range found {
@@ -129,8 +130,8 @@ func (g *Grid) permitted(ctx context.Context, want plan.Desired, c Choice, had l
 	return errors.Join(all...)
 }
 
-// again looks at the locked nodes once more, and makes the plan from what is there now. Refused if it is another than
-// was shown.
+// again observes the locked nodes a second time and computes the plan from that. Errors: Refused if the plan differs
+// from the one that was shown.
 func (g *Grid) again(ctx context.Context, want plan.Desired, c Choice, shown plan.Plan, had locks,
 	before []plan.Observed) (plan.Plan, []plan.Observed, error) {
 	var nodes []unit.Node
@@ -155,7 +156,7 @@ func (g *Grid) again(ctx context.Context, want plan.Desired, c Choice, shown pla
 	return p, now, nil
 }
 
-// Changed says by what two plans differ.
+// Changed describes how two plans differ.
 func Changed(a, b plan.Plan) string {
 	var names []string
 	for name, digest := range a.Observed {

@@ -24,7 +24,8 @@ var (
 
 const clusterID = "0123456789abcdef0123456789abcdef"
 
-// desired makes what a revision says: units of web, of which one has to run always, and of db, which may run once.
+// desired returns the random desired state of a revision: units of web, of which one must always run, and of db, which
+// is exclusive.
 func desired(r *rand.Rand, name string, jobs map[string]plan.Job) plan.Desired {
 	d := plan.Desired{Cluster: clusterID, Revision: rev(name), Jobs: jobs}
 	for i := range 3 {
@@ -49,10 +50,10 @@ func desired(r *rand.Rand, name string, jobs map[string]plan.Job) plan.Desired {
 	return d
 }
 
-// A plot is what revisions say, and which of them clients apply.
+// A plot returns the desired state of each revision, and the revisions that the clients apply.
 type plot func(r *rand.Rand, jobs map[string]plan.Job) (wants map[string]plan.Desired, clients []string)
 
-// anything is 2 or 3 clients of any revisions.
+// anything is a plot with 2 or 3 clients that apply random revisions.
 func anything(r *rand.Rand, jobs map[string]plan.Job) (map[string]plan.Desired, []string) {
 	wants := map[string]plan.Desired{}
 	for _, name := range []string{"0", "a", "b", "c"} {
@@ -65,7 +66,7 @@ func anything(r *rand.Rand, jobs map[string]plan.Job) (map[string]plan.Desired, 
 	return wants, clients
 }
 
-// units is what a revision says of web: by node, the command of the unit there.
+// units returns a desired state with units of web: commands are their commands, by node.
 func units(name string, jobs map[string]plan.Job, commands ...string) plan.Desired {
 	d := plan.Desired{Cluster: clusterID, Revision: rev(name), Jobs: jobs}
 	for i, c := range commands {
@@ -78,19 +79,19 @@ func units(name string, jobs map[string]plan.Job, commands ...string) plan.Desir
 	return d
 }
 
-// skewed is two clients that each stop one of two units, and count on the other.
+// skewed is a plot with two clients that each stop one of two units and depend on the other unit.
 func skewed(_ *rand.Rand, jobs map[string]plan.Job) (map[string]plan.Desired, []string) {
 	return map[string]plan.Desired{"0": units("0", jobs, "x", "x", ""), "a": units("a", jobs, "x", "", ""),
 		"b": units("b", jobs, "", "x", ""), "c": units("c", jobs, "x", "x", "")}, []string{"a", "b"}
 }
 
-// overtaken is two clients that replace one unit.
+// overtaken is a plot with two clients that replace the same unit.
 func overtaken(_ *rand.Rand, jobs map[string]plan.Job) (map[string]plan.Desired, []string) {
 	return map[string]plan.Desired{"0": units("0", jobs, "x", "x", ""), "a": units("a", jobs, "y", "x", ""),
 		"c": units("c", jobs, "z", "x", "")}, []string{"a", "c"}
 }
 
-// interleave runs one interleaving, and returns what was violated.
+// interleave runs one interleaving, and returns the violated invariants.
 func interleave(t *testing.T, seed uint64, made plot, change func(w *world)) (wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -114,12 +115,12 @@ func interleave(t *testing.T, seed uint64, made plot, change func(w *world)) (wr
 			w.start(&client{world: w, name: fmt.Sprintf("client%d", i)}, wants[name])
 		}
 		w.run(true)
-		for _, n := range w.nodes { // connections of the dead have ended
+		for _, n := range w.nodes { // connections of dead clients have ended
 			n.holders = nil
 		}
 		w.clients = nil
 		last := &client{world: w, name: "last"}
-		for range 3 { // a lost connection may interrupt it
+		for range 3 { // a lost connection may interrupt an apply
 			last = &client{world: w, name: "last"}
 			w.clients = nil
 			w.start(last, wants["c"])
@@ -132,7 +133,7 @@ func interleave(t *testing.T, seed uint64, made plot, change func(w *world)) (wr
 		if wrong = w.wrong; len(wrong) > 0 {
 			t.Logf("-seed %d:\n%s", seed, strings.Join(w.trace, "\n"))
 		}
-		time.Sleep(time.Hour) // whatever still waits ends
+		time.Sleep(time.Hour) // waiting goroutines end
 	})
 	return wrong
 }
@@ -184,8 +185,8 @@ func TestTheLockProtocol(t *testing.T) {
 	}
 }
 
-// TestTheModelNoticesWhatIsTakenOut shows that the check is worth something: in the same stories nothing is wrong while
-// the protection is there.
+// TestTheModelNoticesWhatIsTakenOut removes one protection at a time and expects violations, and no violations in the
+// same plots with the protection: so the model's check is effective.
 func TestTheModelNoticesWhatIsTakenOut(t *testing.T) {
 	for _, c := range []struct {
 		name   string

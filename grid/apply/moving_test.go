@@ -13,7 +13,7 @@ import (
 	"croft/grid/unit"
 )
 
-// diary notes when units of nodes are started and stopped.
+// diary is a runtime that records when units are started and stopped on a node.
 type diary struct {
 	apply.Runtime
 	node string
@@ -31,7 +31,7 @@ func (d diary) Stop(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	return err
 }
 
-// pooled gives the units of nodes an address of a pool.
+// pooled gives the units of all nodes a pooled address.
 func pooled(d plan.Desired) plan.Desired {
 	for _, n := range d.Nodes {
 		for i := range n.Units {
@@ -41,7 +41,7 @@ func pooled(d plan.Desired) plan.Desired {
 	return d
 }
 
-// TestAnAddressLeavesANodeBeforeAnotherGetsIt: two nodes with one address would both answer for it.
+// TestAnAddressLeavesANodeBeforeAnotherGetsIt prevents that two nodes answer for one address.
 func TestAnAddressLeavesANodeBeforeAnotherGetsIt(t *testing.T) {
 	b := newBed(t, 2)
 	var mu sync.Mutex

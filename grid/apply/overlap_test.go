@@ -14,7 +14,7 @@ import (
 	"croft/grid/unit"
 )
 
-// meeting makes the start of a unit wait until as many others start too, or for ever.
+// meeting is a runtime in which the start of a unit calls arrive, which can block until other units start too.
 type meeting struct {
 	apply.Runtime
 	arrive func(ctx context.Context)
@@ -38,7 +38,7 @@ func meet(arrive func(ctx context.Context)) func(*apply.Config) {
 	}
 }
 
-// TestDisjointAppliesOverlapInTime has each apply wait in the middle for the other.
+// TestDisjointAppliesOverlapInTime makes each of two applies wait in the middle for the other.
 func TestDisjointAppliesOverlapInTime(t *testing.T) {
 	b := newBed(t, 2)
 	both := make(chan struct{}, 2)
@@ -70,7 +70,7 @@ func TestDisjointAppliesOverlapInTime(t *testing.T) {
 	}
 }
 
-// applyTo plans and applies with a limit.
+// applyTo plans and applies want, limited to one node.
 func (b *bed) applyTo(g *apply.Grid, want plan.Desired, node string) (apply.Result, error) {
 	o := plan.Options{Limit: []string{node}}
 	p, found, err := g.Plan(b.t.Context(), want, o)
@@ -80,7 +80,7 @@ func (b *bed) applyTo(g *apply.Grid, want plan.Desired, node string) (apply.Resu
 	return g.Apply(b.t.Context(), want, p, found, apply.Choice{Options: o})
 }
 
-// TestOfOverlappingAppliesOneWins has the second try while the first is in the middle.
+// TestOfOverlappingAppliesOneWins starts the second apply while the first is in the middle.
 func TestOfOverlappingAppliesOneWins(t *testing.T) {
 	b := newBed(t, 2)
 	began, end := make(chan struct{}), make(chan struct{})
@@ -127,7 +127,7 @@ func TestAStoredPlanIsRefusedAfterAChange(t *testing.T) {
 	}
 }
 
-// TestANodeWithoutItsStateIsNotTaken removes what a node stores, as a live system that restarts does.
+// TestANodeWithoutItsStateIsNotTaken removes a node's stored state, as the restart of a live system does.
 func TestANodeWithoutItsStateIsNotTaken(t *testing.T) {
 	b := newBed(t, 1)
 	b.must(b.want("a2", map[string][]string{"n1": {"web/0:1"}}))
@@ -149,7 +149,7 @@ func TestANodeWithoutItsStateIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestAFullDiskStopsANodeBeforeAnythingChanges has the state directory on a file system without room.
+// TestAFullDiskStopsANodeBeforeAnythingChanges puts a node's state directory on a full file system.
 func TestAFullDiskStopsANodeBeforeAnythingChanges(t *testing.T) {
 	b := newBed(t, 2)
 	one := b.want("a1", map[string][]string{"n1": {"web/0:1"}, "n2": {"web/1:1"}})

@@ -11,84 +11,84 @@ import (
 	"croft/grid/unit"
 )
 
-// A Runtime runs units of one kind on machines. Every method can be repeated: what is there already, runs already, or
-// is gone already, is no error. Errors: Invalid (the unit, or the program's answer), Conflict (the name is a
-// stranger's), Unavailable (the machine lacks the program), and those of the machine as they are, so that machine.Lost
-// is seen.
+// A Runtime runs units of one kind on machines. Every method is idempotent: it is no error if the unit already exists,
+// is already running, or is already gone. Errors: Invalid (the unit, or the program's output), Conflict (a unit that is
+// not the cluster's has the name), Unavailable (the machine lacks the program). Errors of the machine are returned
+// unchanged, so that callers can recognize machine.Lost.
 //
-// The machine that Prepare, Create, Start, Stop and Remove get is fenced: it runs one program at a time, under the
-// node's lock, and what they run must not depend on another connection. List and Ready may get any.
+// Prepare, Create, Start, Stop and Remove get a fenced machine: it runs one program at a time, under the node's lock,
+// and these programs must not depend on another connection. List and Ready may get any machine.
 type Runtime interface {
-	// Prepare makes ready what takes long, such as the image, and changes nothing that runs.
+	// Prepare does slow work in advance, such as fetching the image. It does not change running units.
 	Prepare(ctx context.Context, m machine.Machine, u unit.Unit) error
 
-	// Create makes the unit, with its files, and stores its hash with it. It does not run yet. A unit of the same name
-	// and another hash is Conflict.
+	// Create creates the unit with its files, and stores its hash with it. It does not start the unit. Conflict if a
+	// unit of the same name has another hash.
 	Create(ctx context.Context, m machine.Machine, u unit.Unit) error
 
 	// Start starts a unit that was created.
 	Start(ctx context.Context, m machine.Machine, u unit.Unit) error
 
-	// Stop stops a unit; when it returns nil, nothing of the unit runs. Only Cluster, Job, Slot and Runtime of u are
-	// set where the unit is no longer in the files.
+	// Stop stops a unit; when it returns nil, no process of the unit is running. If the unit is no longer in the
+	// cluster's files, only Cluster, Job, Slot and Runtime of u are set.
 	Stop(ctx context.Context, m machine.Machine, u unit.Unit) error
 
-	// Remove removes a stopped unit, and the files that were made for it. u is as for Stop.
+	// Remove removes a stopped unit and the files that were created for it. u is as for Stop.
 	Remove(ctx context.Context, m machine.Machine, u unit.Unit) error
 
-	// List lists the units of a cluster, by its id, that this runtime has there. A machine without the runtime's
-	// program has none.
+	// List lists the units of this runtime on a machine that belong to the cluster with this id. The list is empty if
+	// the machine lacks the runtime's program.
 	List(ctx context.Context, m machine.Machine, cluster string) ([]plan.Actual, error)
 
-	// Ready asks once whether the unit, which was started, still runs and says of itself that it works, where the
-	// runtime knows: a reason if it does not yet, and "" if it does. NotFound: it does not run. unit.Unit.Ready is not
-	// its business.
+	// Ready checks once whether a started unit is still running and, if the runtime can tell, whether it is ready. It
+	// returns the reason why the unit is not ready yet, or "". Errors: NotFound if the unit is not running. Ready does
+	// not run the check in unit.Unit.Ready.
 	Ready(ctx context.Context, m machine.Machine, u unit.Unit) (string, error)
 
-	// Logs writes the last lines of what the unit said.
+	// Logs writes the last lines of the unit's log.
 	Logs(ctx context.Context, m machine.Machine, u unit.Unit, lines int, w io.Writer) error
 
-	// Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
-	// creates and starts before, with files and all. Either may be nil. The node runs it alone, as it may be cut off:
-	// it may use nothing but the node itself, and what keep, which runs before the change and may be empty, put into
-	// the directory $kept: files of before that are Kept. Prepare was called for both at some time. Conflict: it cannot
-	// be taken back.
+	// Undo returns a POSIX shell script for the node that reverts a change: it stops and removes now, and then creates
+	// and starts before with its files. Either unit may be nil. Since the node may be cut off when it runs the script,
+	// the script may use only the node itself and the directory $kept. The script keep, which may be empty, runs before
+	// the change and stores the files of before that are Kept in $kept. Prepare has been called earlier for both units.
+	// Errors: Conflict if the change cannot be reverted.
 	Undo(before, now *unit.Unit) (keep, undo string, err error)
 }
 
 // A Dialer opens connections to nodes.
 type Dialer interface {
-	// Dial opens a new connection, whatever other connections there are. Unavailable, Denied.
+	// Dial opens a new connection, even if other connections exist. Errors: Unavailable, Denied.
 	Dial(ctx context.Context, n unit.Node) (Connection, error)
 }
 
-// A Connection is a machine that is reached over one connection. Its programs end, or are Lost, when it is closed.
+// A Connection is a machine that is reached over one connection. When it is closed, its programs end or are Lost.
 type Connection interface {
 	machine.Machine
 	Close() error
 }
 
-// A Locker reads and locks nodes. Shell is the one for real nodes.
+// A Locker reads and locks nodes. Shell implements it for real nodes.
 type Locker interface {
-	// Look reads what a node stores, without its lock; table is the node's table of nftables.
+	// Look reads the stored state of a node without acquiring its lock; table is the node's nftables table.
 	Look(ctx context.Context, m machine.Machine, n unit.Node, table string) (revlock.View, error)
 
-	// Open takes the lock of a node. Errors as of revlock.Open.
+	// Open acquires the lock of a node. Errors are those of revlock.Open.
 	Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string, wait time.Duration) (Holder,
 		error)
 
-	// Confirm keeps a change that was armed. It is asked over a new connection.
+	// Confirm makes an armed change permanent. It must be called over a new connection.
 	Confirm(ctx context.Context, m machine.Machine, n unit.Node, id string) (revlock.Verdict, error)
 
-	// Recall has the node take a change back now; failed says that it could not do all of that.
+	// Recall makes the node revert a change now; failed means that the node could not revert all of it.
 	Recall(ctx context.Context, m machine.Machine, n unit.Node, id string) (v revlock.Verdict, failed bool, err error)
 
-	// GiveBack has the node take back the changes that nobody confirmed and nobody watches. Conflict: its lock is
-	// taken.
+	// GiveBack makes the node revert the changes that were not confirmed and that no process on the node watches any
+	// more. Errors: Conflict if the lock is held.
 	GiveBack(ctx context.Context, m machine.Machine, n unit.Node) ([]revlock.GivenBack, error)
 }
 
-// A Holder has the lock of a node, as revlock.Holder has.
+// A Holder holds the lock of a node. revlock.Holder implements it.
 type Holder interface {
 	machine.Machine
 	State() revlock.State

@@ -13,7 +13,7 @@ import (
 	"croft/grid/unit"
 )
 
-// shell makes the unit of a job web, whose ready check says yes while it runs.
+// shell returns a unit of job web whose ready check succeeds while the unit is running.
 func shell(command string) unit.Unit {
 	return unit.Unit{Cluster: bedCluster, Job: "web", Runtime: "process", Command: []string{"/bin/sh", "-c", command},
 		Ready: unit.Check{Command: []string{"true"}, Timeout: 600}}
@@ -31,7 +31,7 @@ const serves = "trap 'exit 0' TERM; sleep 100000 & wait"
 func TestAUnitThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
 	b := newBed(t, 1)
 	_, err := b.apply(b.grid("ann"), b.one("a1", shell("echo one; echo DATABASE_URL is not set >&2; exit 3")))
-	var partly *apply.Partly // its timeout is ten minutes
+	var partly *apply.Partly // the check's timeout is ten minutes
 	if !errors.As(err, &partly) || !strings.Contains(err.Error(), "it does not run, but is stopped") ||
 		!strings.Contains(err.Error(), "it said last: one | DATABASE_URL is not set") {
 		t.Errorf("got %v", err)
@@ -77,7 +77,7 @@ func TestAJobMayKeepAUnitThatDoesNotGetReady(t *testing.T) {
 	}
 }
 
-// TestAUnitOfAnotherDefinitionIsNotRestored: made again, it would be made by the definition that is there now.
+// TestAUnitOfAnotherDefinitionIsNotRestored: the runtime's current definition would create a different unit.
 func TestAUnitOfAnotherDefinitionIsNotRestored(t *testing.T) {
 	b := newBed(t, 1)
 	u := shell(serves)

@@ -15,15 +15,15 @@ import (
 // Shell is the Locker for nodes with a POSIX shell and flock(1).
 type Shell struct {
 	Cluster string // the cluster's id
-	Who     string // user@host and process
+	Who     string // the lock's owner: user@host and process
 }
 
 var _ Locker = Shell{}
 
-// recallWait is how long a node may take to take a change back.
+// recallWait is how long a node may take to revert a change.
 const recallWait = 5 * time.Minute
 
-// Place is where the cluster keeps its state on a node.
+// Place returns the place on a node where the cluster keeps its state.
 func (s Shell) Place(n unit.Node) revlock.Place {
 	return revlock.Place{Base: n.StateDir, Cluster: s.Cluster}
 }
@@ -39,7 +39,7 @@ func (s Shell) Open(ctx context.Context, m machine.Machine, n unit.Node, shared 
 	h, err := revlock.Open(ctx, m, revlock.Options{Place: s.Place(n), Shared: shared, Who: s.Who, Plan: plan,
 		Wait: wait})
 	if busy, is := errors.AsType[*revlock.Busy](err); is && strings.HasPrefix(busy.Holder, s.Who+", plan "+plan) {
-		// An apply has one lock of each node, so this is the lock of another node.
+		// An apply opens one lock per node, so this lock was acquired for another node.
 		return nil, croft.Errorf(croft.Conflict, "this apply has its lock already, as that of another node: two nodes share "+
 			"one state directory; write a state_dir of its own into the file of each")
 	}

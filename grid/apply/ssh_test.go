@@ -12,7 +12,7 @@ import (
 	"croft/grid/plan"
 )
 
-// spread gives each of some nodes a unit.
+// spread assigns one unit to each node.
 func (b *bed) spread(version string) map[string][]string {
 	units := map[string][]string{}
 	for i, n := range b.nodes {
@@ -57,7 +57,7 @@ func TestApplyOverSSH(t *testing.T) {
 	}
 }
 
-// TestNothingToDoIsQuick measures plans of nothing, each over new connections.
+// TestNothingToDoIsQuick measures empty plans, each over new connections.
 func TestNothingToDoIsQuick(t *testing.T) {
 	b := newBed(t, 15)
 	want := b.want("a1", b.spread("1"))
@@ -69,7 +69,7 @@ func TestNothingToDoIsQuick(t *testing.T) {
 	t.Logf("nothing to do on 15 nodes: %v", time.Since(began))
 }
 
-// BenchmarkNothingToDo plans and applies nothing, each time over new connections.
+// BenchmarkNothingToDo plans and applies an empty plan, each time over new connections.
 func BenchmarkNothingToDo(t *testing.B) {
 	for _, nodes := range []int{15, 100} {
 		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.B) {

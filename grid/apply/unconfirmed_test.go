@@ -16,7 +16,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// secret is a unit with a secret on the first node, whose changes are to be confirmed.
+// secret returns a desired state whose first node has a unit with a secret file; changes of the unit must be confirmed.
 func (b *bed) secret(revision, content string, ready unit.Check) plan.Desired {
 	d := b.want(revision, map[string][]string{"n1": {"sure/0:1"}})
 	u := &d.Nodes[0].Units[0]
@@ -26,7 +26,7 @@ func (b *bed) secret(revision, content string, ready unit.Check) plan.Desired {
 	return d
 }
 
-// having lists the files of the first node that have a text.
+// having lists the files in the first node's state directory that contain text.
 func (b *bed) having(text string) []string {
 	b.t.Helper()
 	out, err := exec.CommandContext(b.t.Context(), "grep", "-rlF", text, b.nodes[0].StateDir).Output()
@@ -36,7 +36,7 @@ func (b *bed) having(text string) []string {
 	return strings.Fields(string(out))
 }
 
-// restart ends what the node does for changes that are not confirmed yet, as a restart does.
+// restart kills the processes on the node that watch unconfirmed changes, as a reboot does.
 func (b *bed) restart() {
 	b.t.Helper()
 	mark := filepath.Join(b.nodes[0].StateDir, bedCluster, "armed")
@@ -59,7 +59,8 @@ func (b *bed) restart() {
 	}
 }
 
-// TestAChangedSecretIsTakenBack: the former secret is where the unit has it, and nowhere else; nor is the new one.
+// TestAChangedSecretIsTakenBack also checks that only the unit's own file contains the secret after a confirmed or
+// reverted change.
 func TestAChangedSecretIsTakenBack(t *testing.T) {
 	const former, next = "the-former-hunter2", "the-next-hunter2"
 	b := newBed(t, 1)
@@ -102,7 +103,8 @@ func TestAChangedSecretIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestANodeThatRestartsBeforeItsChangeIsConfirmed neither keeps the change in silence nor takes it back by itself.
+// TestANodeThatRestartsBeforeItsChangeIsConfirmed expects that the node reports the change as unconfirmed, and that
+// only the next apply reverts it.
 func TestANodeThatRestartsBeforeItsChangeIsConfirmed(t *testing.T) {
 	const former, next = "the-former-hunter2", "the-next-hunter2"
 	b := newBed(t, 1)

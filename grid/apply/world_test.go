@@ -21,21 +21,21 @@ import (
 	"croft/grid/unit"
 )
 
-// A world is some nodes in memory, with clients that run the real Apply. Every access of a client to a node waits until
-// the world chooses it, so one seed is one interleaving. It is kept honest by the tests of the real holder in
-// grid/revlock: what a node does here is what its shell does there.
+// A world simulates nodes in memory, with clients that run the real Apply. Every request of a client to a node blocks
+// until the world schedules it, so that one seed determines one interleaving. The simulated nodes behave like the shell
+// code in grid/revlock, whose own tests cover the real holder.
 type world struct {
 	rand    *rand.Rand
 	nodes   map[string]*worldNode
-	mu      sync.Mutex // what clients and the world both touch while neither waits for the other
+	mu      sync.Mutex // guards the fields that clients and the world use while neither waits for the other
 	pending []*access
 	clients []*client
 	jobs    map[string]plan.Job
 	wrong   []string // violated invariants
-	trace   []string // what happened
+	trace   []string // the log of events
 
-	noShared, noEpoch bool // protections that are taken out
-	breakFirst        bool // the lock of the first node that begins is broken, since its client froze then
+	noShared, noEpoch bool // disabled protections
+	breakFirst        bool // break the lock of the first node that begins, as if its client were frozen
 }
 
 type worldNode struct {
@@ -56,7 +56,7 @@ type client struct {
 	err          error
 }
 
-// An access is a call of a client that waits for its turn.
+// An access is a request of a client that waits to be scheduled.
 type access struct {
 	client *client
 	what   string
@@ -66,7 +66,7 @@ type access struct {
 
 var errDead = &machine.Lost{Err: errors.New("this client is dead")}
 
-// do waits for its turn and then runs f, unless the client died.
+// do waits until the request is scheduled and then runs f, unless the client has died.
 func (c *client) do(what string, f func()) error {
 	a := &access{client: c, what: what, run: f, turn: make(chan struct{})}
 	if !c.world.arrive(a) {
@@ -109,7 +109,7 @@ type worldConn struct {
 
 func (w *worldConn) Close() error { return nil }
 
-// Start implements machine.Machine for what needs no lock: listing.
+// Start implements machine.Machine for programs that need no lock, such as listing.
 func (w *worldConn) Start(_ context.Context, c machine.Command) (machine.Process, error) {
 	var err error
 	if lost := w.do("list "+w.node.name, func() { err = w.node.run(c) }); lost != nil {
@@ -122,7 +122,7 @@ type ended struct{ err error }
 
 func (e ended) Wait() error { return e.err }
 
-// run is a program of a node.
+// run simulates a program on a node.
 func (n *worldNode) run(c machine.Command) error {
 	verb, name := c.Argv[0], ""
 	if len(c.Argv) > 1 {
@@ -155,7 +155,7 @@ func (n *worldNode) run(c machine.Command) error {
 	return nil
 }
 
-// worldRuntime is a Runtime whose programs are those of worldNode.
+// worldRuntime is a Runtime that uses the programs of worldNode.
 type worldRuntime struct{}
 
 func call(ctx context.Context, m machine.Machine, stdin string, argv ...string) (string, error) {
@@ -212,13 +212,13 @@ func (c *client) Look(_ context.Context, m machine.Machine, n unit.Node, _ strin
 	return v, err
 }
 
-// worldHolder is a holder on its node, and what the client knows of it.
+// worldHolder is a holder on its node, together with the client's knowledge of it.
 type worldHolder struct {
 	client *client
 	node   *worldNode
 	shared bool
-	ended  bool // the shell on the node is gone
-	lost   bool // the client knows that
+	ended  bool // the holder's shell on the node has ended
+	lost   bool // the client knows that the shell has ended
 	epoch  int64
 	plan   string
 	state  revlock.State
@@ -253,7 +253,7 @@ func (c *client) Open(_ context.Context, _ machine.Machine, n unit.Node, shared 
 
 func (h *worldHolder) State() revlock.State { return h.state }
 
-// order runs on the node, if the holder is there and its epoch is the node's.
+// order runs f on the node if the holder is still there and its epoch is the node's.
 func (h *worldHolder) order(what string, f func() error) error {
 	w := h.client.world
 	if h.lost {
@@ -283,7 +283,7 @@ func (h *worldHolder) order(what string, f func() error) error {
 		h.node.newest = max(h.node.newest, h.epoch)
 		err = f()
 		w.check(h.client.name + " " + what + " " + h.node.name)
-		if luck == 1 { // the answer does not arrive
+		if luck == 1 { // the answer is lost
 			h.ended, h.lost = true, true
 		}
 	})
@@ -354,7 +354,7 @@ func (c *client) Recall(context.Context, machine.Machine, unit.Node, string) (re
 	return revlock.None, false, nil
 }
 
-// check looks whether the invariants hold after an order.
+// check verifies the invariants after an order.
 func (w *world) check(after string) {
 	running := map[string]int{}
 	once := map[string][]string{}
@@ -377,7 +377,7 @@ func (w *world) check(after string) {
 	}
 }
 
-// start runs an apply of a client.
+// start starts an apply of a client.
 func (w *world) start(c *client, want plan.Desired) {
 	w.clients = append(w.clients, c)
 	go func() {
@@ -398,7 +398,7 @@ func (w *world) start(c *client, want plan.Desired) {
 	}()
 }
 
-// run lets everybody do something until all clients are done. With faults, some die, freeze or are broken.
+// run schedules requests until all clients are done. With faults, some clients die, freeze or lose their locks.
 func (w *world) run(faults bool) {
 	for {
 		synctest.Wait()
@@ -423,7 +423,7 @@ func (w *world) run(faults bool) {
 			for _, c := range w.clients {
 				c.frozen = false
 			}
-			time.Sleep(500 * time.Millisecond) // those that pause
+			time.Sleep(500 * time.Millisecond) // lets pausing clients continue
 			continue
 		}
 		a := ready[w.rand.IntN(len(ready))]
@@ -437,37 +437,37 @@ func (w *world) run(faults bool) {
 	}
 }
 
-// fault lets something go wrong, sometimes.
+// fault injects a random fault with some probability.
 func (w *world) fault() {
 	c := w.clients[w.rand.IntN(len(w.clients))]
 	switch w.rand.IntN(120) {
-	case 0: // killed: its connections end, and so do its holders
+	case 0: // the client is killed: its connections and its holders end
 		c.dead = true
 		w.note("%s dies", c.name)
 		w.endHolders(c)
 	case 1:
 		c.frozen = true
-	case 2: // frozen for long: the holders hear nothing and end
+	case 2: // the client is frozen for long: its holders get no heartbeat and end
 		c.frozen = true
 		w.note("%s freezes, and its holders end", c.name)
 		w.endHolders(c)
 	case 3:
 		c.frozen = false
-	case 4: // somebody breaks a lock, and the kill does not reach the holder
+	case 4: // an operator breaks a lock, and the kill does not reach the holder
 		names := []string{"s1", "s2", "s3"}
 		n := w.nodes[names[w.rand.IntN(len(names))]]
 		w.breakLock(n, w.rand.IntN(4) > 0)
 	}
 }
 
-// breakLock frees the lock of a node, whose holder takes orders still: the kill does not reach it.
+// breakLock frees the lock of a node. Its holder still accepts orders, because the kill does not reach it.
 func (w *world) breakLock(n *worldNode, freeze bool) {
 	for _, h := range n.holders {
 		if !h.ended {
 			w.note("somebody breaks the lock of %s, which %s has", n.name, h.client.name)
 			n.state.Epoch++
 			n.state.Phase = revlock.Applying
-			h.client.frozen = freeze // which is why somebody does
+			h.client.frozen = freeze // the reason for breaking the lock
 			n.holders = nil
 			return
 		}
@@ -484,7 +484,7 @@ func (w *world) endHolders(c *client) {
 	}
 }
 
-// history is a VCS whose revisions are a, b and m, which merges both; 0 is before all.
+// history is a VCS with the revisions 0, a, b and c: 0 precedes all, and c merges a and b.
 type history struct{}
 
 func rev(name string) string { return "git:" + strings.Repeat(name, 40) }
