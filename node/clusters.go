@@ -15,13 +15,14 @@ import (
 	"croft/node/settings"
 )
 
-// building is how this process asks for clusters, and builds them.
+// building is the part of this process that serves requests for clusters, and builds them.
 type building struct {
 	*direct.Clusters
-	builds bool // it has a key, or needs none
+	builds bool // it has a key, or none is required
 }
 
-// newBuilding reads the keys. The first machine of a cloud makes one if it has none: no other server can have another.
+// newBuilding reads the keys. The first machine of a cloud creates a key if it has none: no other server can have
+// another one.
 func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building, error) {
 	files := s.Clusters.CredentialKeyFile
 	if own := direct.ClusterKey(s.StateDir); len(files) == 0 {

@@ -13,8 +13,8 @@ import (
 	"croft/trust/pki"
 )
 
-// RunAgent runs the agent until ctx ends or a part fails. It serves the cloud that the host joined; otherwise the
-// one in etcd, which it may begin.
+// RunAgent runs the agent until ctx ends or a part fails. It serves the cloud that the host joined; otherwise the one
+// in etcd, which it creates if etcd is empty.
 func RunAgent(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
 	of := reach.Joined

@@ -35,8 +35,8 @@ import (
 	"croft/usage"
 )
 
-// RunControl serves the API of the cloud alone, until ctx ends or a part fails. Any number of such processes may serve
-// at once.
+// RunControl runs only the API of the cloud, until ctx ends or a part fails. Any number of such processes may serve at
+// the same time.
 func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
 	if s.CloudAPI.Listen == "" {
@@ -78,12 +78,12 @@ func RunControl(ctx context.Context, s settings.Settings, reach settings.Reach, 
 // underControl is the cloud that the API serves.
 type underControl struct {
 	store     *etcdstore.Store
-	placement *placement.Server // that of this process; nil: it has none
+	placement *placement.Server // of this process; nil: it has none
 	servers   settings.Servers
 	reach     settings.Reach
 	own       *trust.Credentials // nil: this host has none
 	admitted  *trust.Admission   // nil: hosts have no certificates
-	first     bool               // this machine began the cloud
+	first     bool               // the cloud was created on this machine
 }
 
 // startControl serves the API of the cloud and returns its endpoint.
@@ -143,7 +143,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	p.Start(ctx, "the action log", recorder.Run) // ends after everything that serves
+	p.Start(ctx, "the action log", recorder.Run) // ends after all parts that write to it
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
 	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
@@ -183,7 +183,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	return scheme + "://" + l.Addr().String(), nil
 }
 
-// keepDefault creates the project default, without limits and below none, so that it is the operators'.
+// keepDefault creates the project default, which belongs to the operators: it has no limits and no parent.
 func keepDefault(ctx context.Context, projects *tenants.Projects, log *slog.Logger) {
 	mine := tenant.Tenant{Name: croft.DefaultProject, Note: "of the operators", Limits: tenant.NoLimits(),
 		Created: time.Now().UTC()}
@@ -203,7 +203,7 @@ func keepDefault(ctx context.Context, projects *tenants.Projects, log *slog.Logg
 	}
 }
 
-// otherCallers recognizes the users of other identity providers that the settings name.
+// otherCallers authenticates the users of the other identity providers in the settings.
 func otherCallers(s *settings.Settings, partition croft.PartitionID, members access.Members) (
 	all []access.Authenticator, end func(), err error) {
 	end = func() {}
@@ -240,9 +240,9 @@ func otherCallers(s *settings.Settings, partition croft.PartitionID, members acc
 	return append(all, known), tokens.Close, err
 }
 
-// serveLocally serves the API on a Unix socket, for the operators of this machine. A socket on which another process
-// listens is left to it: several servers may run on one machine. One that nobody chose, and that cannot be made, keeps
-// nothing from starting.
+// serveLocally serves the API on a Unix socket, for the operators of this machine. If another process listens on the
+// socket, it does nothing: several servers may run on one machine. If the socket cannot be created, that is an error
+// only if the settings name the socket.
 func serveLocally(ctx context.Context, p *Parts, path string, chosen bool, h http.Handler, log *slog.Logger) error {
 	if path == "" {
 		return nil
@@ -259,11 +259,11 @@ func serveLocally(ctx context.Context, p *Parts, path string, chosen bool, h htt
 	return nil
 }
 
-// placementAsk is the interval at which Placement is asked whose it is, until it answers.
+// placementAsk is the interval at which Placement is asked for its partition, until it answers.
 const placementAsk = 2 * time.Second
 
-// followPlacement keeps the state of croft's own Placement in memory until ctx ends, if that is the one which the cloud
-// uses and if it is in our etcd.
+// followPlacement keeps the state of croft's own Placement in memory until ctx ends, if the cloud uses that Placement
+// and its state is in our etcd.
 func followPlacement(ctx context.Context, store *etcdstore.Store, claims direct.Claims, own *direct.Own,
 	log *slog.Logger) error {
 	ours, ops, err := isOurs(ctx, store, claims)
@@ -288,7 +288,8 @@ func followPlacement(ctx context.Context, store *etcdstore.Store, claims direct.
 	return server.Run(ctx)
 }
 
-// isOurs reports whether a Placement keeps its state in our etcd, and how many operations a transaction there may have.
+// isOurs reports whether a Placement keeps its state in our etcd, and the maximum number of operations in a transaction
+// there.
 func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (ours bool, ops int, err error) {
 	partition, err := claims.Home(ctx)
 	if err != nil || partition != store.Partition() {
@@ -298,7 +299,7 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-// newControl makes the server, of whose configuration what depends on the cloud is filled in.
+// newControl creates the server. It completes config with the values that depend on the cloud.
 func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
 	config control.Config) (*control.Server, error) {
 	store := c.store
@@ -325,8 +326,8 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 	return control.New(config)
 }
 
-// listenControl opens the address of the API. Beyond this machine it takes TLS: the configured certificate, else that
-// of the cloud's authority. Invalid: there is none, so tokens would cross the network unencrypted.
+// listenControl opens the address of the API. For other machines it uses TLS: the configured certificate, else that of
+// the cloud's authority. Invalid: there is no certificate, so tokens would cross the network unencrypted.
 func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers,
 	own *trust.Credentials) (net.Listener, string, error) {
 	l, err := Listen(ctx, v.CloudAPI, "cloud_api.listen")
@@ -354,8 +355,8 @@ func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers
 	return secure, scheme, nil
 }
 
-// offerControl is startControl where the API is not what the process is for: an address that nobody chose and that is
-// in use keeps nothing from starting.
+// offerControl is startControl for a process whose main purpose is not the API: if the default address is in use, the
+// process starts without the API.
 func offerControl(ctx context.Context, p *Parts, s *settings.Settings, c underControl, log *slog.Logger) error {
 	if c.servers.CloudAPI == "" {
 		return nil

@@ -27,11 +27,11 @@ import (
 	"croft/test/simcloud"
 )
 
-// served is the API of a simulated cloud that believes an issuer and a Keystone.
+// served is the API of a simulated cloud that accepts tokens of an issuer and a Keystone.
 type served struct {
 	*simcloud.Cloud
 	url  string
-	stop func() // ends the API in order; its test does so too
+	stop func() // stops the API in order; the cleanup does so too
 }
 
 func serve(t *testing.T, change func(*settings.Settings)) served {
@@ -70,7 +70,8 @@ func serve(t *testing.T, change func(*settings.Settings)) served {
 	return served{c, "http://" + s.CloudAPI.Listen, stop}
 }
 
-// ask asks with headers, as pairs of names and values, and returns the status and, of whoami, project and roles.
+// ask sends a request with headers, as pairs of names and values, and returns the status and, of whoami, project and
+// roles.
 func (s served) ask(t *testing.T, path string, headers ...string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
@@ -100,7 +101,7 @@ func (s served) ask(t *testing.T, path string, headers ...string) string {
 	return fmt.Sprint(caller.User, " ", caller.Project, " ", caller.Roles)
 }
 
-// become waits until whoami gives an answer.
+// become waits until whoami returns an answer.
 func (s served) become(t *testing.T, want string, headers ...string) {
 	t.Helper()
 	got := ""
@@ -110,7 +111,7 @@ func (s served) become(t *testing.T, want string, headers ...string) {
 	})
 }
 
-// set makes or changes a project.
+// set creates or changes a project.
 func (s served) set(t *testing.T, name, parent string, members map[string]access.Role) {
 	t.Helper()
 	all, err := s.Store.Projects.List(t.Context(), access.Everything())
@@ -146,11 +147,11 @@ func TestMembersKnownByAnIssuer(t *testing.T) {
 	}
 	in := func(project string, headers []string) []string { return append(headers, access.ProjectHeader, project) }
 	s.become(t, "olga  [partition-admin]", as("olga", "wheel")...)
-	s.become(t, "401", as("ann")...) // the issuer knows ann, and nobody here does
+	s.become(t, "401", as("ann")...) // the issuer knows ann, but no project has her as a member
 	s.set(t, "lab", "", map[string]access.Role{"ann": access.Member, "ada": access.ProjectAdmin})
 	s.set(t, "lab-a", "lab", nil)
 	s.set(t, "shop", "", map[string]access.Role{"ann": access.Reader})
-	s.become(t, "401", as("ann")...) // has to say which
+	s.become(t, "401", as("ann")...) // has to name the project
 	s.become(t, "ann lab [member]", in("lab", as("ann"))...)
 	s.become(t, "ann shop [reader]", in("shop", as("ann"))...)
 	s.become(t, "ada lab [project-admin]", as("ada")...)
@@ -172,7 +173,7 @@ func TestMembersKnownByAnIssuer(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.path, got, c.want)
 		}
 	}
-	// What is taken away counts no more, with the same token.
+	// Revoked rights are refused, with the same token.
 	ann := as("ann")
 	s.set(t, "shop", "", nil)
 	s.become(t, "ann lab [member]", ann...)
@@ -182,7 +183,7 @@ func TestMembersKnownByAnIssuer(t *testing.T) {
 	s.become(t, "401", ann...)
 }
 
-// TestAnOrderlyStopLosesNoAction stops the API right after the answers.
+// TestAnOrderlyStopLosesNoAction stops the API immediately after the answers.
 func TestAnOrderlyStopLosesNoAction(t *testing.T) {
 	s := serve(t, func(*settings.Settings) {})
 	token, secret := accesstest.NewToken(t, "", 0)

@@ -55,8 +55,8 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 // gatesEvery is the interval at which an agent asks which hosts serve agents.
 const gatesEvery = time.Minute
 
-// openCloud opens the cloud of a host: through the gate if the host joined a strict cloud, else etcd, where mint
-// lets it begin one.
+// openCloud opens the cloud of a host: through the gate if the host joined a strict cloud, else etcd, in which mint
+// permits creating one.
 func openCloud(ctx context.Context, r settings.Reach, stateDir string, mint bool) (cloud, error) {
 	if r.Joined.IsStrict() {
 		return OpenGate(r.Joined, stateDir)

@@ -19,13 +19,13 @@ import (
 const (
 	// hookTime bounds one run of a hook.
 	hookTime = 30 * time.Second
-	// hookSays bounds what the log gets of a failed hook's output, in bytes.
+	// hookSays is the maximum number of bytes of a failed hook's output in the log.
 	hookSays = 500
 )
 
-// expiryHook returns a function that runs a command about an instance that expires soon; nil: there is no command.
-// The command runs without a shell, in a process group that ends with it, with nothing on stdin, and with PATH, HOME
-// and what it is about as its environment: ours may have secrets.
+// expiryHook returns a function that runs a command about an instance that expires soon; nil: no command is configured.
+// The command runs without a shell, in a process group that ends with it, with an empty stdin. Its environment has only
+// PATH, HOME and the instance's data, because ours may contain secrets.
 func expiryHook(command []string) func(context.Context, croft.Instance) error {
 	if len(command) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func expiryHook(command []string) func(context.Context, croft.Instance) error {
 		cmd.Stdout, cmd.Stderr = said, said
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-		cmd.WaitDelay = time.Second // a process of another group may keep its output open
+		cmd.WaitDelay = time.Second // a process outside the group may keep its output open
 		err := cmd.Run()
 		if errors.Is(err, exec.ErrWaitDelay) {
 			err = nil // the command itself succeeded

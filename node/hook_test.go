@@ -57,18 +57,18 @@ func TestAHookThatFailsSaysWhy(t *testing.T) {
 	}
 }
 
-// A hook that hangs is ended with what it began.
+// A hook that hangs is killed with its child processes.
 func TestAHookThatHangsIsEnded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pid")
 	var pid []byte
-	for patience := 300 * time.Millisecond; len(pid) == 0; patience *= 4 { // a busy machine may not have begun it yet
+	for patience := 300 * time.Millisecond; len(pid) == 0; patience *= 4 { // a busy machine may not have started it yet
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		err := expiryHook([]string{"/bin/sh", "-c", "sleep 600 & echo $! > " + name + "; wait"})(ctx, expiring)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), "took too long") {
 			t.Fatalf("after %s: %v", patience, err)
 		}
-		pid, _ = os.ReadFile(name) // it may not be there
+		pid, _ = os.ReadFile(name) // it may not exist
 	}
 	patient.Until(t, "what it began has ended", func() bool {
 		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")

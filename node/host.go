@@ -40,7 +40,7 @@ import (
 // hypervisor is the part of libvirt or its simulation that a host needs.
 type hypervisor interface {
 	compute.Hypervisor
-	// Owner returns the instance that has a guest's address now. NotFound.
+	// Owner returns the instance that currently has a guest's address. NotFound.
 	Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error)
 	Close() error
 }
@@ -56,7 +56,7 @@ type cloud interface {
 	Close() error
 }
 
-// host joins the packages that make up one host's agent.
+// host combines the packages that make up one host's agent.
 type host struct {
 	settings settings.Settings
 	servers  settings.Servers
@@ -68,11 +68,11 @@ type host struct {
 	hv       hypervisor
 	virtType string
 	bridge   string // on which guests request metadata; empty: none do
-	// this host\'s address on the network of that bridge; invalid: not known
+	// this host's address on the network of that bridge; invalid: unknown
 	gateway netip.Addr
-	// metadata server of this process; nil: there is none
+	// metadata server of this process; nil: none
 	server    *mdserver.Server
-	vendor    []byte // operator's additions to the set-up of every guest
+	vendor    []byte // operator's additions to the cloud-init data of every guest
 	trust     *trust.Credentials
 	memory    orderMemory
 	running   atomic.Pointer[compute.Agent] // nil until the agent starts
@@ -237,7 +237,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	return agent, me, err
 }
 
-// openInventory returns where the host's capacity is claimed: behind the gate, or Placement itself.
+// openInventory returns the service in which the host's capacity is claimed: the gate, or Placement itself.
 func (h *host) openInventory() (compute.Inventory, error) {
 	if behind, ok := h.store.(compute.Inventory); ok {
 		return behind, nil
@@ -282,8 +282,8 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// apiURL is the URL of the API for other machines: its address or, if it listens on all, the address by which
-// this host reaches etcd.
+// apiURL returns the URL of the API for other machines: its address or, if it listens on all, the address by which this
+// host reaches etcd.
 func apiURL(scheme string, at net.Addr, endpoints []string) string {
 	ap, err := netip.ParseAddrPort(at.String())
 	if err != nil || !ap.Addr().IsUnspecified() {
@@ -316,7 +316,7 @@ func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
 	return p.Wait(ctx)
 }
 
-// onDisk is how many bytes of the file system a file takes, divided by its number of hard links.
+// onDisk returns the number of bytes that a file takes on disk, divided by its number of hard links.
 func onDisk(entry os.DirEntry) int64 {
 	info, err := entry.Info()
 	if err != nil || !info.Mode().IsRegular() {
@@ -329,7 +329,7 @@ func onDisk(entry os.DirEntry) int64 {
 	return st.Blocks * 512 / int64(max(st.Nlink, 1))
 }
 
-// machineFiles differ between any two machines; for a copy of a machine's disk only the second may differ.
+// machineFiles differ between any two machines. On a copy of a machine's disk only the second may differ.
 var machineFiles = []string{"/etc/machine-id", "/sys/class/dmi/id/product_uuid"}
 
 // fingerprint identifies a state directory on this machine: copies of the directory differ, as far as the machine
@@ -347,7 +347,8 @@ func fingerprint(dir string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// bootOf identifies the running system: agents on one machine have the same, and a copy of the machine has another.
+// bootOf identifies the running system: all agents on one machine get the same value, and a copy of the machine gets
+// another.
 func bootOf() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"croft/trust/invitation"
 )
 
-// Join makes the host of a state directory join the cloud of the token, from its next start on; with member it
-// will serve etcd too. If it returns an error, nothing has changed.
+// Join makes the host of a state directory join the cloud of the token, from its next start on; with member it will
+// also serve etcd. After an error, nothing has changed.
 func Join(ctx context.Context, s settings.Settings, text string, member bool, words io.Writer) error {
 	token, err := invitation.Parse(text)
 	if err != nil {
@@ -100,7 +100,7 @@ func isEnrolled(stateDir string) bool {
 	return err == nil
 }
 
-// checkMember checks that a host has what it needs to serve etcd and Placement.
+// checkMember checks that a host can serve etcd and Placement.
 func checkMember(j *trust.Membership, s *settings.Settings) error {
 	if !j.Etcd.Member {
 		return nil

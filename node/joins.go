@@ -59,8 +59,8 @@ func (s *serving) serveHosts(ctx context.Context, p *Parts, l net.Listener, mux 
 	p.Start(ctx, "the join server", func(ctx context.Context) error { return Serve(ctx, l, mux) })
 }
 
-// joinMode is what joining hosts may reach: the gate, or an etcd that accepts certificates of the cloud's
-// authority; empty: no host may join.
+// joinMode returns the service that joining hosts may reach: the gate, or an etcd that accepts certificates of the
+// cloud's authority; empty: no host may join.
 func (s *serving) joinMode() string {
 	if s.settings.Trust == trust.Strict || s.own.Has(pki.Etcd) {
 		return s.settings.Trust
@@ -77,8 +77,8 @@ func hostPort(text string) string {
 	return u.Host
 }
 
-// startOtherGate serves agents on a host that serves etcd but did not begin the cloud, if agents cannot reach
-// etcd: they continue here when the first host is down.
+// startOtherGate serves agents on a host that serves etcd but on which the cloud was not created, if agents cannot
+// reach etcd: they continue here when the first host is down.
 func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.own == nil {
 		return nil

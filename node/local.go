@@ -14,7 +14,8 @@ import (
 	"croft/trust/pki"
 )
 
-// accessWith is how commands reach the same cloud, with the certificates that files returns for each authority.
+// accessWith returns the access of commands to the same cloud, with the certificates that files returns for each
+// authority.
 func accessWith(r settings.Reach, files func(pki.Authority) pki.Files) direct.Local {
 	var a direct.Local
 	for _, member := range r.Etcd.Endpoints {

@@ -45,7 +45,7 @@ func (h *host) noteLocally(of *trust.Membership) error {
 	return writeLocal(h.dir.Path, r, h.trust)
 }
 
-// founding returns the membership of the host that began the cloud.
+// founding returns the membership of the host on which the cloud was created.
 func (s *serving) founding() (*trust.Membership, error) {
 	j := &trust.Membership{}
 	j.Etcd.Member, j.Etcd.Insecure = true, s.settings.Etcd.Insecure

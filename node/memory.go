@@ -16,31 +16,32 @@ import (
 const (
 	// smallMemory is enough for the control process of a few thousand hosts, not including the program itself.
 	smallMemory = 120 << 20
-	// smallLive is how much of it may be live. Beyond that, the memory limit would make the garbage collector run
-	// continuously.
+	// smallLive is the part of it that may be live. With more live memory, the limit would make the garbage collector
+	// run continuously.
 	smallLive = smallMemory * 3 / 4
 
-	// largeMemory is what the heap may grow to while much is asked of the process, unless more is live; likewise the
-	// largeShare-th part of the machine's memory.
+	// largeMemory is the size to which the heap may grow while the process is busy, unless more is live; it is at most
+	// the largeShare-th part of the machine's memory.
 	largeMemory = 1 << 30
 	largeShare  = 8
-	// busyBytes is the number of bytes allocated in a second from which on much is asked: some hundred requests.
+	// busyBytes is the allocation rate, in bytes per second, from which on the process counts as busy: some hundred
+	// requests.
 	busyBytes = 40 << 20
 
 	frugalPercent, largePercent = 100, 400 // of GOGC
 	memoryPeriod                = 2 * time.Second
 )
 
-// heapRule is how much the heap may grow between collections.
+// heapRule limits the growth of the heap between collections.
 type heapRule struct {
 	percent int   // of GOGC
 	limit   int64 // of GOMEMLIMIT, bytes
 }
 
-// heapRuleFor returns the rule for a heap of so many live bytes, of which so many are allocated in a second. A process
-// of which little is asked stays within smallMemory while that is cheap: without it the collector would let the heap
-// double, and return memory of the start slowly. A process of which much is asked would spend a fifth of its time
-// collecting; it may take up to large bytes instead.
+// heapRuleFor returns the rule for a heap with live bytes and an allocation rate in bytes per second. An idle process
+// stays within smallMemory while that is cheap: without a limit the collector would let the heap double, and return the
+// memory of the start slowly. A busy process would spend a fifth of its time collecting; it may use up to large bytes
+// instead.
 func heapRuleFor(live, perSecond, large uint64) heapRule {
 	r := heapRule{percent: frugalPercent, limit: math.MaxInt64}
 	switch {
@@ -52,8 +53,8 @@ func heapRuleFor(live, perSecond, large uint64) heapRule {
 	return r
 }
 
-// PaceCollector sets how often the garbage collector runs by what is asked of the process, until ctx ends. GOGC and
-// GOMEMLIMIT in the environment take precedence.
+// PaceCollector adjusts the garbage collector to the load of the process, until ctx ends. GOGC and GOMEMLIMIT in the
+// environment take precedence.
 func PaceCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		<-ctx.Done()

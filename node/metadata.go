@@ -19,7 +19,7 @@ import (
 // servesMetadata reports whether this process runs a metadata server.
 func (h *host) servesMetadata() bool { return h.settings.Metadata.Server && h.bridge != "" }
 
-// readVendor reads the operator's additions to the set-up of every guest.
+// readVendor reads the operator's additions to the cloud-init data of every guest.
 func (h *host) readVendor() error {
 	file := h.settings.Metadata.VendorData
 	if file == "" {
@@ -40,7 +40,8 @@ func (h *host) readVendor() error {
 	return nil
 }
 
-// seeds makes the metadata disks. Simulated guests read none; theirs are made as with a metadata server.
+// seeds returns the builder of metadata disks. Simulated guests read none; their disks are built as with a metadata
+// server.
 func (h *host) seeds() (compute.Seeds, error) {
 	if err := h.readVendor(); err != nil {
 		return nil, err
@@ -67,10 +68,9 @@ func (s sharedSeeds) Source(o croft.Order) (croft.Metadata, error) {
 	return s.Seeds.Source(o)
 }
 
-// elsewhereFile, in the state directory, names the bridge on which another host's agent was found to serve
-// metadata. The
-// agent then leaves that to it for good: guests that either agent built find their metadata where they look for it,
-// whichever agent starts first.
+// elsewhereFile, in the state directory, names the bridge on which another host's agent was found to serve metadata.
+// From then on, the agent permanently leaves metadata on that bridge to it, so that guests of either agent find their
+// metadata in the same place, whichever agent starts first.
 const elsewhereFile = "metadata-elsewhere"
 
 // leaveMetadata gives up the metadata server of this process to another host's agent on this machine.
@@ -91,9 +91,8 @@ func (h *host) leftMetadata() bool {
 	return err == nil && strings.TrimSpace(string(text)) == h.bridge
 }
 
-// startMetadata serves metadata on the guests' bridge, if there is one and the settings do not disable it. If
-// another server of the same host listens there, it stays in charge; if another host's does, guests of this
-// host get
+// startMetadata serves metadata on the guests' bridge, if there is one and the settings do not disable it. If another
+// server of the same host listens there, that one continues to serve; if another host's does, guests of this host get
 // disks. Conflict: a server of another cloud does.
 func (h *host) startMetadata(ctx context.Context, p *Parts) error {
 	if !h.servesMetadata() {
@@ -186,8 +185,8 @@ func NewGuests(id croft.HostID, store *etcdstore.Store, hv hypervisor, vendor []
 
 // sharedMachine is a hypervisor whose guests may belong to several agents on this machine.
 type sharedMachine interface {
-	// NeedsOthersServer returns an instance of another agent on this machine that reads its metadata from that
-	// agent's server; empty: there is none, or this agent's own instances need its server too.
+	// NeedsOthersServer returns an instance of another agent on this machine that reads its metadata from that agent's
+	// server; empty: no such instance, or this agent's own instances need its server too.
 	NeedsOthersServer(ctx context.Context, p croft.PartitionID, network, bridge, dir string) (croft.InstanceID, error)
 }
 

@@ -42,8 +42,8 @@ func TestVendorDataThatGuestsWouldStumbleOver(t *testing.T) {
 	}
 }
 
-// An agent that left the metadata server to another one on its machine gives its guests disks, also after a restart
-// at which it finds the address free.
+// An agent that left the metadata server to another one on its machine gives disks to its guests, also after a restart
+// at which the address is free.
 func TestAnAgentThatLeftTheMetadataServerToAnotherKeepsToThat(t *testing.T) {
 	dir := t.TempDir()
 	begin := func(bridge string) *host {

@@ -10,8 +10,8 @@ import (
 	"croft/compute"
 )
 
-// orderMemory caches each order of a host as it was last read, so that guests get their metadata
-// while the store does not answer. The agent itself never acts on cached orders.
+// orderMemory caches the last read version of each order of a host, so that guests get their metadata while the store
+// does not answer. The agent itself never acts on cached orders.
 type orderMemory struct {
 	mu   sync.Mutex
 	last map[croft.InstanceID]orderRead
@@ -23,7 +23,7 @@ type orderRead struct {
 	at    time.Time
 }
 
-// mostRemembered bounds the cache in a process that does not learn which orders are gone.
+// mostRemembered is the maximum size of the cache, for a process that does not learn which orders are gone.
 const mostRemembered = 4096
 
 func (m *orderMemory) get(id croft.InstanceID) (orderRead, bool) {
@@ -71,8 +71,8 @@ func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) 
 	return order, err
 }
 
-// ordersLast is how long a cached order is used without reading it again: a booting guest makes two dozen
-// requests. After that, a destroyed instance gets nothing.
+// ordersLast is the time for which a cached order is used without reading it again: a booting guest sends two dozen
+// requests. After that time, a destroyed instance gets nothing.
 const ordersLast = 250 * time.Millisecond
 
 // orderPatience bounds how long a guest waits for its order to be read while a cached one exists.

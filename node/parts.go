@@ -1,6 +1,6 @@
 // Package node runs one process of the cloud: all of croft up, or a part of it (the agent of a host, the metadata
-// server, Placement). It opens what the settings name, starts the parts in an order in which each may rely on
-// earlier ones, and ends them in the reverse order.
+// server, Placement). It opens the stores and servers in the settings, starts the parts in an order in which each may
+// rely on earlier ones, and ends them in the reverse order.
 package node
 
 import (
@@ -20,7 +20,7 @@ import (
 // Parts are the running parts of a process. They end in the reverse order of their start, so that
 // each may rely on the earlier ones until its own end.
 type Parts struct {
-	Self    *Self // health and metrics of the process; nil until they are known
+	Self    *Self // health and metrics of the process; nil at first
 	running []*part
 	failed  chan error // the first failure; later ones are returned by End
 }
@@ -83,8 +83,8 @@ func (p *Parts) End() error {
 	return errors.Join(errs...)
 }
 
-// unlessStopped returns the error that ended a start; nil: ctx has ended. That interrupted the start, so later
-// errors mean nothing.
+// unlessStopped returns the error that ended a start; nil: ctx has ended. In that case the start was interrupted, and
+// its errors have no other meaning.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -131,7 +131,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// quietHandshakes drops log lines about failed TLS handshakes: the client sees the failure, and anybody may cause one.
+// quietHandshakes drops log lines about failed TLS handshakes: the client sees the failure, and any client may cause
+// one.
 type quietHandshakes struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -18,10 +18,10 @@ import (
 	"croft/node/settings"
 )
 
-// peerKeysLook is how often a server looks for keys that operators had made.
+// peerKeysLook is the interval at which a server checks for new keys from operators.
 const peerKeysLook = 5 * time.Second
 
-// peering is what a server of the API needs for peers: who they are, and its own keys.
+// peering is the data that a server of the API needs for peers: the known peers, and its own keys.
 type peering struct {
 	store    *etcdstore.Store
 	book     *assertion.Book
@@ -39,22 +39,22 @@ func newPeering(s *settings.Settings, store *etcdstore.Store, at string, log *sl
 		told: map[federation.PublicKey]bool{}}
 }
 
-// PeerKeys is the directory of the keys with which this machine signs for peers.
+// PeerKeys returns the directory of the keys with which this machine signs for peers.
 func PeerKeys(stateDir string) string { return filepath.Join(stateDir, "peers") }
 
-// callers recognizes the users of peers.
+// callers returns the authenticator of the users of peers.
 func (p *peering) callers() *assertion.Authenticator {
 	return &assertion.Authenticator{Partition: p.store.Partition(), Book: p.book, Most: bodies.Max,
 		Nonces: p.store.Partitions.NewNonces(), Pins: p.store.Partitions}
 }
 
-// forwards says how requests are forwarded.
+// forwards returns the configuration for forwarding requests.
 func (p *peering) forwards() *forwarding.Peers {
 	return &forwarding.Peers{Home: p.store.Partition(), Find: p.book.Find, Sign: p.keys.Sign}
 }
 
-// start follows the peers, and tells the cloud the public halves of the keys of this machine. Without a key everything
-// works but forwarding.
+// start follows the peers, and publishes the public keys of this machine in the cloud. Without a key only forwarding is
+// impossible.
 func (p *peering) start(ctx context.Context, parts *Parts) {
 	parts.Start(ctx, "the peers of this cloud", p.book.Run)
 	parts.Start(ctx, "the keys for peers", func(ctx context.Context) error {
@@ -64,8 +64,8 @@ func (p *peering) start(ctx context.Context, parts *Parts) {
 	})
 }
 
-// tell records the keys that sign, now or later, with the address of this server. Former ones are on record until an
-// operator retires them.
+// tell records the current and future signing keys, with the address of this server. Former keys stay on record until
+// an operator retires them.
 func (p *peering) tell(ctx context.Context) {
 	all, err := p.keys.Open()
 	if err == nil {

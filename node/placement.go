@@ -112,7 +112,7 @@ func startPlacement(ctx context.Context, p *Parts, store *etcdstore.Store, txnOp
 	return server, fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
 }
 
-// preparePlacement checks how Placement is reached, or the settings of our own.
+// preparePlacement checks the access to Placement, or the settings of our own.
 func preparePlacement(s *settings.Settings, v settings.Servers, r *settings.Reach) error {
 	if !s.ServesPlacement() {
 		return r.Placement.Check()
@@ -143,8 +143,8 @@ func checkToken(address, token string) error {
 	return nil
 }
 
-// prepareOwnPlacement checks the settings of our own Placement. If that accepts only tokens of Keystone, this
-// process gets a generated one that nobody else knows.
+// prepareOwnPlacement checks the settings of our own Placement. If it accepts only tokens of Keystone, this process
+// uses a generated token that no other process knows.
 func prepareOwnPlacement(s *settings.Settings, r *settings.Reach) error {
 	if s.Placement.Keystone.Only {
 		r.Placement.Token = newToken()
@@ -165,7 +165,7 @@ func loadKeystone(s settings.Keystone) (*keystone.Cloud, error) {
 	return cloud, nil
 }
 
-// openKeystone is what our own Placement verifies tokens with; nil: it verifies none.
+// openKeystone returns the verifier of Keystone tokens for our own Placement; nil: none is configured.
 func openKeystone(s settings.Keystone) (k *placement.Keystone, end func(), err error) {
 	cloud, err := loadKeystone(s)
 	if cloud == nil {

@@ -33,15 +33,15 @@ func Machine() (string, error) {
 	return name, nil
 }
 
-// How long the API waits for the manager of pools, as during a take-over, and how often it looks again who acts after
-// an error.
+// Time that the API waits for the manager of pools, for example during a take-over, and pause after an error before the
+// acting manager is determined again.
 const (
 	poolsPatience = 5 * time.Second
 	leaderPause   = time.Second
 )
 
-// managerOfPools returns a client of the manager of pools: of the configured one, else of the one that acts on this
-// cloud's etcd, whose address it follows as a part of p.
+// managerOfPools returns a client of the manager of pools: the configured one, else the one that currently acts on this
+// cloud's etcd. A part of p follows the address of the latter.
 func managerOfPools(ctx context.Context, p *Parts, s *settings.Settings, store *etcdstore.Store) (*pools.Client,
 	error) {
 	machine, err := Machine()
@@ -61,13 +61,13 @@ func managerOfPools(ctx context.Context, p *Parts, s *settings.Settings, store *
 	return client, err
 }
 
-// actingManager knows which manager of pools acts.
+// actingManager holds the currently acting manager of pools.
 type actingManager struct {
-	machine string // this one
+	machine string // the ID of this machine
 	now     atomic.Pointer[pool.Server]
 }
 
-// follow keeps up with who acts until ctx ends.
+// follow watches which manager acts, until ctx ends.
 func (a *actingManager) follow(ctx context.Context, store *etcdstore.Store) error {
 	for ctx.Err() == nil {
 		_ = store.Pools.WatchLeader(ctx, func(m *pool.Server) { a.now.Store(m) })
@@ -77,7 +77,7 @@ func (a *actingManager) follow(ctx context.Context, store *etcdstore.Store) erro
 	return ctx.Err()
 }
 
-// locate returns the address of the manager that acts. Unavailable.
+// locate returns the address of the acting manager. Unavailable.
 func (a *actingManager) locate() (string, error) {
 	m := a.now.Load()
 	if m == nil {

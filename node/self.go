@@ -72,7 +72,7 @@ func goVersion() string {
 	return "unknown"
 }
 
-// End sends the spans that are recorded and not sent yet, in bounded time.
+// End sends the recorded spans that are not sent yet, in bounded time.
 func (s *Self) End() {
 	if s != nil {
 		s.endTrace()
@@ -98,8 +98,8 @@ func (s *Self) Serves(mux *http.ServeMux, address string) {
 	mux.Handle("GET /metrics", s.metricsAt(address))
 }
 
-// ServesTenants is Serves at an address to which a proxy on this machine may forward the requests of tenants. There
-// nobody gets metrics without the token, because a request that a proxy forwards can look like one of this machine.
+// ServesTenants is Serves at an address to which a proxy on this machine may forward the requests of tenants. There,
+// metrics always require the token, because a request that a proxy forwards can look like one of this machine.
 func (s *Self) ServesTenants(mux *http.ServeMux) { s.Serves(mux, "") }
 
 // metricsAt serves metrics to requests with the token. Without a token they are only for this machine, since they
@@ -130,7 +130,7 @@ func (s *Self) metricsAt(address string) http.Handler {
 	})
 }
 
-// forwarded reports whether a request to a loopback address shows that a proxy sent it for somebody else.
+// forwarded reports whether a request to a loopback address has headers of a proxy, which sent it for another client.
 func forwarded(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 		"X-Real-Ip"} {

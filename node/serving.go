@@ -20,7 +20,7 @@ import (
 	"croft/trust"
 )
 
-// serving is what this host serves to the whole cloud: etcd, alone or as one of several members, and Placement.
+// serving holds the services of this host for the whole cloud: etcd, alone or as one of several members, and Placement.
 type serving struct {
 	settings *settings.Settings
 	servers  settings.Servers
@@ -32,7 +32,7 @@ type serving struct {
 	own      *trust.Credentials // nil: no certificates are configured
 	admitted *trust.Admission   // nil: no certificates are configured
 
-	placement *placement.Server // nil: this process serves none
+	placement *placement.Server // nil: not served by this process
 }
 
 // newServing returns the services of a host with these settings, not yet started.
@@ -52,7 +52,7 @@ func newServing(ctx context.Context, s *settings.Settings, servers settings.Serv
 	return me, err
 }
 
-// serve starts the services beside etcd and publishes their addresses.
+// serve starts the services besides etcd and publishes their addresses.
 func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
@@ -95,15 +95,15 @@ const joinPatience = 2 * time.Minute
 // answerTimeout bounds a request to the cloud that needs no waiting.
 const answerTimeout = 30 * time.Second
 
-// slowStart is the delay before a message says that the others are waited for.
+// slowStart is the delay before a message says that the host waits for the others.
 const slowStart = 5 * time.Second
 
 func EtcdDir(stateDir string) string { return filepath.Join(stateDir, "etcd") }
 
 func HasEtcd(stateDir string) bool { return exists(EtcdDir(stateDir)) }
 
-// start runs the server of etcd and returns the configuration for opening the store, once the server is a voter;
-// a majority of the other members must run. ErrRemoved: they removed it meanwhile.
+// start runs the server of etcd and returns the configuration for opening the store, once the server is a voter. A
+// majority of the other members must run. ErrRemoved: they removed this member meanwhile.
 func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.Config, err error) {
 	c := etcdserver.Config{Dir: EtcdDir(s.dir.Path), Host: s.host, PeerListen: s.servers.Peer()}
 	c.Peer, c.Advertise = endpoint.Outside(c.PeerListen), endpoint.Outside(s.servers.Etcd)
@@ -131,8 +131,8 @@ func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.
 	return etcd, open, nil
 }
 
-// introduce adds this host's server to the members of etcd. A server that has run before is already a member, and
-// the others may be waiting for it.
+// introduce adds this host's server to the members of etcd. A server that has run before is already a member, and the
+// others may be waiting for it.
 func (s *serving) introduce(ctx context.Context) (cluster string, err error) {
 	known := etcdserver.IsMember(EtcdDir(s.dir.Path))
 	others, err := s.others(ctx)
@@ -172,13 +172,13 @@ func (s *serving) others(ctx context.Context) (*etcdstore.Store, error) {
 	return store, err
 }
 
-// member is the record of this host as a member of etcd, before it serves anything.
+// member returns the record of this host as a member of etcd, before it serves anything.
 func (s *serving) member() croft.EtcdMember {
 	name, _ := os.Hostname() // for people
 	return croft.EtcdMember{Host: s.host, Name: cmp.Or(s.settings.Host.Name, name), Peer: s.servers.PeerURL()}
 }
 
-// publish stores where this host serves etcd and Placement, for all hosts.
+// publish stores the addresses where this host serves etcd and Placement, for all hosts.
 func (s *serving) publish(ctx context.Context, store *etcdstore.Store) error {
 	m := s.member()
 	m.Alone = s.settings.Hypervisor == settings.NoHypervisor
@@ -194,7 +194,7 @@ func (s *serving) publish(ctx context.Context, store *etcdstore.Store) error {
 // leaveEtcd stops serving etcd for good after the others removed this member: it renames the data. Conflict: the
 // host itself was forgotten.
 func leaveEtcd(ctx context.Context, had settings.Settings, log *slog.Logger) (err error) {
-	of, err := trust.ReadMembership(had.StateDir) // as written since others serve
+	of, err := trust.ReadMembership(had.StateDir) // as rewritten when other members were added
 	if err != nil || of == nil {
 		return cmp.Or(err, etcdserver.ErrRemoved)
 	}

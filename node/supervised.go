@@ -22,9 +22,9 @@ const startPatience = time.Minute
 // stopPatience bounds how long a process may take to stop. It is less than systemd's TimeoutStopSec.
 const stopPatience = 30 * time.Second
 
-// Supervised runs run until ctx ends, and does not wait longer than stopPatience for its end. If systemd started the
-// process, Supervised notifies it when the process is ready and when it begins to stop, and more often than its
-// watchdog requires.
+// Supervised runs run until ctx ends, and waits at most stopPatience for its end. If systemd started the process,
+// Supervised notifies it when the process is ready and when it starts to stop, and more often than its watchdog
+// requires.
 func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) error) error {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return stopInTime(ctx, func() error { return run(func() {}) })
@@ -49,8 +49,8 @@ func Supervised(ctx context.Context, log *slog.Logger, run func(ready func()) er
 	return err
 }
 
-// stopInTime returns when run has returned, or stopPatience after ctx ended: something in the process hangs then, and
-// only the end of the process stops it. Guests, and everything that is stored, survive that as they survive a crash.
+// stopInTime returns when run has returned, or stopPatience after ctx ended: in the latter case something in the
+// process hangs, and only the end of the process stops it. Guests and stored data survive that as they survive a crash.
 func stopInTime(ctx context.Context, run func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- run() }()
@@ -86,7 +86,7 @@ func (s *supervisor) beat(ctx context.Context) error {
 	return nil
 }
 
-// sign sends one sign of life.
+// sign notifies the watchdog of systemd.
 func (s *supervisor) sign(context.Context) {
 	if s.ready.Load() {
 		s.tell(daemon.SdNotifyWatchdog)

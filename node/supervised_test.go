@@ -68,7 +68,7 @@ func TestSystemdIsTold(t *testing.T) {
 	if before := until(next, "EXTEND_TIMEOUT_USEC=60000000"); !slices.Equal(before, []string{"STATUS=starts"}) {
 		t.Errorf("first systemd is told %q", before)
 	}
-	until(next, "EXTEND_TIMEOUT_USEC=") // and again, however long the start takes
+	until(next, "EXTEND_TIMEOUT_USEC=") // and again, for any duration of the start
 	close(becomeReady)
 	if before := until(next, "READY=1\n"); slices.Contains(before, "WATCHDOG=1") {
 		t.Errorf("a sign of life for the watchdog before it was ready: %q", before)

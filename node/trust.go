@@ -14,7 +14,7 @@ import (
 	"croft/trust"
 )
 
-// trustConfig returns which certificates a host keeps.
+// trustConfig returns the configuration of the certificates that a host keeps.
 func trustConfig(s *settings.Settings, v settings.Servers, stateDir string, host croft.HostID,
 	log *slog.Logger) trust.Config {
 	return trust.Config{
@@ -23,8 +23,8 @@ func trustConfig(s *settings.Settings, v settings.Servers, stateDir string, host
 	}
 }
 
-// trustForEtcd returns the credentials that etcd needs in order to listen; nil: it needs none. Certificates name
-// the partition, which is in etcd: at the first start etcd briefly runs on a port that nobody knows.
+// trustForEtcd returns the credentials that etcd needs in order to listen; nil: it needs none. Certificates contain the
+// partition, which is in etcd: at the first start etcd briefly runs on a random port.
 func trustForEtcd(ctx context.Context, s *settings.Settings, v settings.Servers, dir *compute.StateDir,
 	log *slog.Logger) (*trust.Credentials, error) {
 	if !v.OwnsEtcdTrust() {
@@ -40,7 +40,7 @@ func trustForEtcd(ctx context.Context, s *settings.Settings, v settings.Servers,
 	return beginTrust(ctx, s, v, dir, p, log)
 }
 
-// beginTrust opens or creates the authority of the cloud that began on this host, and the certificates that its
+// beginTrust opens or creates the authority of a cloud that was created on this host, and the certificates that its
 // settings require.
 func beginTrust(ctx context.Context, s *settings.Settings, v settings.Servers, dir *compute.StateDir,
 	p croft.PartitionID, log *slog.Logger) (*trust.Credentials, error) {
@@ -72,8 +72,8 @@ func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 	}
 }
 
-// startTrust renews this host's certificates and publishes the authority. own are the credentials that etcd
-// already needed; nil: none.
+// startTrust renews this host's certificates and publishes the authority. own are the credentials that etcd already
+// needed; nil: it needed none.
 func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p *Parts, own *trust.Credentials,
 	dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
 	if own == nil {
@@ -112,8 +112,8 @@ func joinedCredentials(j *trust.Membership, stateDir string, log *slog.Logger) (
 	return j.Credentials(stateDir, id, log)
 }
 
-// CredentialsOnDisk returns the certificates in a state directory, whether croft runs there or not. NotFound:
-// there are none.
+// CredentialsOnDisk returns the certificates in a state directory, whether or not croft runs there. NotFound: there are
+// none.
 func CredentialsOnDisk(s *settings.Settings) (*trust.Credentials, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	j, err := trust.ReadMembership(s.StateDir)

@@ -45,10 +45,10 @@ func Up(ctx context.Context, s settings.Settings, log *slog.Logger, ready func()
 	}
 }
 
-// rest runs this host without its etcd, which failed for a full disk, until there is space again. A host that is
-// the only member returns full.
+// rest runs this host without its etcd, which failed because the disk is full, until there is space again. A host that
+// is the only member returns full.
 func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func(), full error) error {
-	of, err := trust.ReadMembership(s.StateDir) // as written since others serve
+	of, err := trust.ReadMembership(s.StateDir) // as rewritten when other members were added
 	if err != nil || of == nil {
 		return cmp.Or(err, full)
 	}
@@ -74,8 +74,8 @@ func rest(ctx context.Context, s settings.Settings, log *slog.Logger, ready func
 	return err
 }
 
-// serveAll runs etcd, alone or with those of other hosts, Placement, and this host's agent. ErrRemoved: the
-// others removed this member.
+// serveAll runs etcd, alone or with members on other hosts, Placement, and this host's agent. ErrRemoved: the others
+// removed this member.
 func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, log *slog.Logger,
 	ready func()) (err error) {
 	servers := s.Servers(reach.Joined)
@@ -138,8 +138,8 @@ func serveAll(ctx context.Context, s settings.Settings, reach settings.Reach, lo
 	return runHost(ctx, p, h, ready)
 }
 
-// checkPorts finds a port in use before anything is written. It locks an existing state directory first: that
-// this is in use explains more than that a port is.
+// checkPorts finds a port in use before anything is written. It locks an existing state directory first, because a
+// locked directory explains the problem better than a port in use.
 func checkPorts(ctx context.Context, s *settings.Settings, v settings.Servers) error {
 	if _, err := os.Stat(s.StateDir); err == nil {
 		return nil

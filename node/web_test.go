@@ -112,8 +112,8 @@ func TestNamesThatAServerIsCalled(t *testing.T) {
 	}
 }
 
-// A response that nobody reads ends, over either version of HTTP, and so does its request; one that is read
-// slowly or written in pieces does not.
+// A response that the client does not read is aborted together with its request, in either version of HTTP. A response
+// that is read slowly or written in pieces is not aborted.
 func TestAnswersHaveToBeRead(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
 		for _, c := range []struct {
@@ -179,7 +179,8 @@ func TestAnswersHaveToBeRead(t *testing.T) {
 	}
 }
 
-// Metrics have the names of all tenants' instances. A proxy on this machine sends requests of others from loopback.
+// Metrics contain the names of all tenants' instances. A proxy on this machine sends requests of other clients from
+// loopback.
 func TestMetricsAreNotToldThroughAProxyWithoutAToken(t *testing.T) {
 	plain := &Self{metrics: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}
 	secured := &Self{metrics: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler), token: "secret"}

@@ -41,8 +41,7 @@ func lookCloud(stateDir string, r settings.Reach) checks.Check {
 	}}
 }
 
-// lookMetadataServer returns whose croft serves metadata to the guests. Older programs do not say which host's agent
-// they are.
+// lookMetadataServer returns the host whose croft serves metadata to the guests. Older programs do not report the host.
 func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, bridge string, pid int32) (
 	doctor.MetadataServer, error) {
 	server, err := mdserver.Served(ctx, bridge, mdserver.Address)
@@ -58,7 +57,7 @@ func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, 
 	if found.Ours, err = servesCloud(ctx, stateDir, r, server.Partition); err != nil {
 		return found, err
 	}
-	host, _ := os.ReadFile(filepath.Join(stateDir, "host-id")) // there is none before the first start
+	host, _ := os.ReadFile(filepath.Join(stateDir, "host-id")) // missing before the first start
 	if id := strings.TrimSpace(string(host)); id != "" && server.Host != "" && string(server.Host) != id {
 		found.Sibling = string(server.Host)
 	}
@@ -102,7 +101,7 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) checks.Result {
 		problems := store.Cluster.Problems(ctx)
 		unusable := store.Usable(ctx)
 		members := namedMembers(ctx, store)
-		_ = store.Close() // it was only read
+		_ = store.Close() // opened only for reading
 		switch {
 		case unusable != nil:
 			return checks.Result{Level: checks.Fail, Found: unusable.Error()}
@@ -126,7 +125,7 @@ func lookClocks(s direct.EtcdSettings) func(context.Context) checks.Result {
 		if err != nil {
 			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
 		}
-		defer store.Close() // it was only read
+		defer store.Close() // opened only for reading
 		hosts, err := store.Registry.Hosts(ctx)
 		if err != nil {
 			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
@@ -139,11 +138,11 @@ func lookClocks(s direct.EtcdSettings) func(context.Context) checks.Result {
 	}
 }
 
-// namedMembers names in a clause the hosts that serve etcd, if there are several.
+// namedMembers returns a clause with the hosts that serve etcd, if there are several.
 func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 	all, err := store.Cluster.EtcdMembers(ctx)
 	if err != nil || len(all) < 2 {
-		return "" // what is wrong with etcd is reported elsewhere
+		return "" // another check reports the problem of etcd
 	}
 	var names []string
 	for _, m := range all {
@@ -152,8 +151,8 @@ func namedMembers(ctx context.Context, store *etcdstore.Store) string {
 	return "; its members are " + strings.Join(names, ", ")
 }
 
-// anybodyAt reports whether there may be an etcd at these endpoints: something listens there, or they are on
-// other machines, where etcd is expected.
+// anybodyAt reports whether there may be an etcd at these endpoints: a server listens there, or they are on other
+// machines, where etcd is expected.
 func anybodyAt(ctx context.Context, endpoints []string) bool {
 	for _, member := range endpoints {
 		u, err := url.Parse(member)

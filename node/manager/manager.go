@@ -34,7 +34,7 @@ func newRunner(s *settings.Settings, store *etcdstore.Store, dir string) (*shell
 	return shell.New(shell.Config{Dir: logs, Mark: string(store.Partition())})
 }
 
-// newManager joins the manager to its store, its commands and its cloud.
+// newManager connects the manager to its store, its commands and its cloud.
 func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.Store, registry schedule.Registry,
 	hooks *shell.Runner, l net.Listener) (*pool.Manager, error) {
 	me, err := self(&c.Settings, l)

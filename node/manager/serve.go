@@ -1,5 +1,6 @@
 // Package manager runs a manager of pools as a process: it checks the settings, opens the manager's state, connects it
-// to the cloud of this machine, and serves it until its context ends. By then everything that it began has ended.
+// to the cloud of this machine, and serves it until its context ends. When it returns, everything that it started has
+// ended.
 package manager
 
 import (
@@ -28,7 +29,7 @@ type Config struct {
 	RPC  server.RPC // a second protocol for tickets; nil: none is configured
 	Log  *slog.Logger
 
-	// See pool.Config; zero for the pools of croft's own file.
+	// See pool.Config; zero with croft's own file of pools.
 	Lenient bool
 	Pace    time.Duration
 	Began   time.Time
@@ -128,7 +129,7 @@ func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *poo
 	return node.CalledAt(names, s.Pool.Listen, mux), nil
 }
 
-// closed closes a listener; it is no error if it was closed before.
+// closed closes a listener. It ignores that the listener was already closed.
 func closed(l net.Listener) error {
 	if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 		return err

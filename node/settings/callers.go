@@ -8,7 +8,7 @@ import (
 	"croft/access/oidc"
 )
 
-// OIDC are the settings of an OpenID Connect issuer whose tokens the API believes.
+// OIDC are the settings of an OpenID Connect issuer whose tokens the API accepts.
 type OIDC struct {
 	Issuer      string   `yaml:"issuer"`
 	Audience    string   `yaml:"audience"`
@@ -37,7 +37,7 @@ func (s OIDC) Config(p croft.PartitionID) (oidc.Config, error) {
 	return c, nil
 }
 
-// Tenants are the settings of a Keystone whose tokens the API believes.
+// Tenants are the settings of a Keystone whose tokens the API accepts.
 type Tenants struct {
 	Cloud     string   `yaml:"cloud"`
 	Projects  []string `yaml:"projects"`
@@ -45,7 +45,7 @@ type Tenants struct {
 	Operators []string `yaml:"operators"`
 }
 
-// Config returns the configuration without what asks the Keystone. Invalid.
+// Config returns the configuration without the client that queries the Keystone. Invalid.
 func (s Tenants) Config(p croft.PartitionID) (access.KeystoneConfig, error) {
 	c := access.KeystoneConfig{Partition: p, Projects: map[string]croft.Project{}, Roles: map[string]access.Role{},
 		Operators: s.Operators}
@@ -66,7 +66,7 @@ func (s Tenants) Config(p croft.PartitionID) (access.KeystoneConfig, error) {
 	return c, nil
 }
 
-// GrantedProjects returns the projects that users of other identity providers get rights in. Invalid.
+// GrantedProjects returns the projects in which users of other identity providers get rights. Invalid.
 func GrantedProjects(issuer OIDC, keystone Tenants) ([]croft.Project, error) {
 	var all []croft.Project
 	groups, err := issuer.Config("")
@@ -83,7 +83,7 @@ func GrantedProjects(issuer OIDC, keystone Tenants) ([]croft.Project, error) {
 	return all, err
 }
 
-// cutLast is strings.Cut at the last separator: groups and roles of others may hold one.
+// cutLast is strings.Cut at the last separator: groups and roles of other systems may contain one.
 func cutLast(s, separator string) (before, after string, found bool) {
 	i := strings.LastIndex(s, separator)
 	if i < 0 {

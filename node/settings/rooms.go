@@ -12,8 +12,8 @@ import (
 	"croft/placement"
 )
 
-// Configurations of the packages that run on hosts. The caller adds what it learns at the start: logger, store,
-// directory.
+// Configurations of the packages that run on hosts. The caller adds values that it has only at the start: logger,
+// store, directory.
 
 // ForAgent returns the configuration of the host's agent.
 func (s *Settings) ForAgent() compute.Config {
@@ -42,7 +42,7 @@ func (s *Settings) NetworkProjects() map[string][]croft.Project {
 	return projects
 }
 
-// ForProvider returns which of its resources the host offers.
+// ForProvider returns the configuration of the resources that the host offers.
 func (s *Settings) ForProvider() compute.Offer {
 	o := compute.Offer{
 		VCPURatio: s.Offer.VCPURatio, MemoryRatio: s.Offer.MemoryRatio, DiskRatio: s.Offer.DiskRatio,
@@ -87,7 +87,7 @@ func (s *Settings) ForImages() (image.Config, error) {
 	}, err
 }
 
-// ForSeeds returns the configuration of metadata disks, with or without a metadata server beside them.
+// ForSeeds returns the configuration of metadata disks, with or without a metadata server in addition.
 func (s *Settings) ForSeeds() mdserver.Seeds {
 	return mdserver.Seeds{Zone: s.Host.Location, NICs: len(s.ForAgent().NICs), Disk: s.Metadata.Disk}
 }

@@ -49,7 +49,7 @@ func (s *Settings) Servers(j *trust.Membership) Servers {
 	return v
 }
 
-// towards moves an address from the default interface to another one.
+// towards changes an address on the default interface to one on another interface.
 func towards(listen *string, byDefault string, here netip.Addr) {
 	if *listen == byDefault {
 		_, port, _ := net.SplitHostPort(byDefault)
@@ -57,14 +57,14 @@ func towards(listen *string, byDefault string, here netip.Addr) {
 	}
 }
 
-// WithoutAuthority returns the same for a process that has no authority of its own: on loopback it serves in plain
+// WithoutAuthority returns the addresses for a process that has no authority of its own: on loopback it serves in plain
 // text.
 func (v Servers) WithoutAuthority() Servers {
 	v.plain = true
 	return v
 }
 
-// Socket is the path where the operators of this machine reach the API of the cloud; empty: there is none.
+// Socket returns the path of the socket of the API for the operators of this machine; empty: there is none.
 func (v Servers) Socket() string {
 	if v.set.CloudAPI.Socket == "" && v.set.StateDir == direct.MachineDir && os.Geteuid() == 0 {
 		return direct.MachineSocket
@@ -72,13 +72,13 @@ func (v Servers) Socket() string {
 	return v.set.CloudAPI.Socket
 }
 
-// Secured reports whether etcd or Placement at an address asks for certificates. On loopback it does so because of the
-// other users of the machine.
+// Secured reports whether etcd or Placement at an address requires certificates. It requires them also on loopback,
+// because of other users of the machine.
 func (v Servers) Secured(address string) bool {
 	return !v.insecure && !(v.plain && endpoint.IsLoopback(address))
 }
 
-// OwnsEtcdTrust reports whether the embedded etcd asks for certificates of the cloud's own authority.
+// OwnsEtcdTrust reports whether the embedded etcd requires certificates of the cloud's own authority.
 func (v Servers) OwnsEtcdTrust() bool {
 	set := v.set.Etcd
 	return v.Secured(v.Etcd) && set.ListenCert == "" && set.ListenKey == "" && set.ListenClientCA == ""
@@ -89,7 +89,7 @@ func (v Servers) Beyond(address string) bool {
 	return !endpoint.IsLoopback(address) && !v.insecure
 }
 
-// Join is the address of the join server; empty: there is none.
+// Join returns the address of the join server; empty: there is none.
 func (v Servers) Join() string {
 	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() || endpoint.IsLoopback(v.Etcd) {
 		return v.set.Join.Listen
@@ -98,7 +98,7 @@ func (v Servers) Join() string {
 	return net.JoinHostPort(host, joinPort)
 }
 
-// Authorities lists the authorities that the servers need certificates of.
+// Authorities lists the authorities whose certificates the servers need.
 func (v Servers) Authorities() []pki.Authority {
 	var all []pki.Authority
 	if v.OwnsEtcdTrust() {
@@ -162,7 +162,7 @@ func (v Servers) ownEtcdCertificates() bool {
 	return v.set.Etcd.ListenCert != "" && v.set.Etcd.ListenClientCA != ""
 }
 
-// PeerURL is the address of the embedded etcd for other members; empty: it can have none.
+// PeerURL returns the address of the embedded etcd for other members; empty: it can have none.
 func (v Servers) PeerURL() string {
 	switch {
 	case v.Peer() == "":
@@ -173,8 +173,8 @@ func (v Servers) PeerURL() string {
 	return "http://" + endpoint.Outside(v.Peer())
 }
 
-// Peer is where the embedded etcd listens for other members: the setting, else the port after that for clients if
-// other machines reach it; empty: it can have no other members.
+// Peer returns the address where the embedded etcd listens for other members: the setting, else the port after that for
+// clients if other machines reach it; empty: it can have no other members.
 func (v Servers) Peer() string {
 	if v.set.Etcd.PeerListen != "" || endpoint.IsLoopback(v.Etcd) {
 		return v.set.Etcd.PeerListen
@@ -202,8 +202,7 @@ func (s *Settings) NeedsHypervisor() error {
 	return nil
 }
 
-// ServedNames lists the names of this machine's servers: its own, those in the settings, and that of the
-// Placement that it reaches.
+// ServedNames lists the names of this machine's servers: its own, those in the settings, and the name of its Placement.
 func (s *Settings) ServedNames(placement string) []string {
 	names := slices.Clone(s.ServerNames)
 	if name, err := os.Hostname(); err == nil {
@@ -237,23 +236,23 @@ func (s Keystone) validate() error {
 	return nil
 }
 
-// Reach is how a process reaches its cloud: as configured, as the host learned when it joined, or at its own
-// address for what it serves itself.
+// Reach describes how a process reaches its cloud: with configured addresses, with those learned when the host joined,
+// or with its own address for services that it runs itself.
 type Reach struct {
 	Joined    *trust.Membership // nil: the host did not join, or is configured to use another cloud
 	Etcd      direct.EtcdSettings
 	Placement direct.PlacementSettings
 }
 
-// FindReach returns how to reach the cloud of this host: the one that it joined, or else the one that began here,
-// wherever that listens.
+// FindReach returns how to reach the cloud of this host: the one that it joined, or else the one that was created here,
+// at the address where that listens.
 func (s *Settings) FindReach() (Reach, error) {
 	of, err := trust.ReadMembership(s.StateDir)
 	r := s.Reach(of)
 	if err == nil && of == nil {
 		err = direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement)
 	}
-	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile // which may have changed since the note was written
+	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile // which may have changed since the file was written
 	return r, err
 }
 

@@ -330,9 +330,9 @@ const FileName = "compute.yaml"
 // renamed maps setting names of the previous version to their new names; this version still reads both.
 var renamed = map[string]string{"control": "join"}
 
-// Load reads the settings: the environment overrides the file, flags (given, by the paths of settings) override
-// both, and defaults are for what remains. If file is empty, it is searched for. Load returns the name of the
-// file and warnings about former names. Invalid.
+// Load reads the settings: flags (given, by the paths of settings) override the environment, which overrides the file,
+// which overrides the defaults. If file is empty, Load searches for it. Load returns the name of the file and warnings
+// about former names. Invalid.
 func Load(defaults Settings, file string, given map[string]string) (s Settings, from string, warnings []string,
 	err error) {
 	s, from, err = settings.Load(defaults, settings.Source{
