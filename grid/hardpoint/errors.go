@@ -2,7 +2,7 @@ package hardpoint
 
 import "errors"
 
-// located is an error with the file and line at fault.
+// located is an error with the file and line that caused it.
 type located struct {
 	at  string
 	err error
@@ -11,7 +11,7 @@ type located struct {
 func (l *located) Error() string { return l.at + ": " + l.err.Error() }
 func (l *located) Unwrap() error { return l.err }
 
-// located tells whether an error names its line already.
+// located reports whether an error already names its file and line.
 func (*Point) located(err error) bool {
 	_, ok := errors.AsType[*located](err)
 	return ok

@@ -1,11 +1,10 @@
-// Package hardpoint runs the programs by which the grid does what differs from machine to machine: a hard point is a
-// name, such as the runtime podman, and a verb of it is a program with arguments.
+// Package hardpoint runs the programs for tasks that differ from machine to machine. A hard point has a kind and a
+// name, such as the runtime podman; each of its verbs is a program with arguments.
 //
-// A hard point is a YAML file: hardpoints/KIND/NAME.yaml of the repository, else the one of that name that croft
-// brings.
-// Arguments are a list that no shell reads; values stand in it as ${name}. Where a verb says shell: true, values reach
-// the script as variables, so that no value can become a part of the script. A secret value may be input of a program,
-// and is never an argument.
+// A hard point is defined in a YAML file: hardpoints/KIND/NAME.yaml of the repository, else the file of that name
+// shipped with croft. Arguments are a list that no shell interprets; ${name} in them is replaced by a value. In a verb
+// with shell: true, values are passed to the script as variables, so that no value can become code. A secret value may
+// be input of a program, and is never an argument.
 package hardpoint
 
 import (
@@ -18,25 +17,25 @@ import (
 	"time"
 )
 
-// A Point is one hard point: its verbs, and what they share.
+// A Point is one hard point: its verbs, and the variables and functions that they share.
 type Point struct {
 	Kind  string // runtime, vcs, secret, ...
 	Name  string
-	About string // one line for people
-	From  string // the file that it was read from, for messages
+	About string // a description in one line
+	From  string // the file that defines it, for messages
 
-	// Cannot has the features that it lacks, each with the reason, for whoever asks before running a verb.
+	// Cannot maps the features that the hard point lacks to the reasons. Callers check it before they run a verb.
 	Cannot map[string]string
 
 	variables map[string]variable
-	functions string // shell text before each script
+	functions string // shell code inserted before each script
 	verbs     map[string]*Verb
-	changes   []map[string]string // of each file of the repository, the most special first: as document.keys
+	changes   []map[string]string // document.keys of each file of the repository; extending files precede extended ones
 }
 
-// Digest is the SHA-256, in hexadecimal, of what the repository's files define, except some of their keys; "" if they
-// define nothing else. Comments, order and layout do not count, and neither does what croft ships: an upgrade of croft
-// changes no digest.
+// Digest returns the SHA-256, in hexadecimal, of the definitions in the repository's files without the keys in except,
+// or "" if nothing remains. Comments, order and layout do not affect it, and neither do the files shipped with croft:
+// an upgrade of croft changes no digest.
 func (p *Point) Digest(except ...string) string {
 	var counted []map[string]string
 	for _, keys := range p.changes {
@@ -56,13 +55,13 @@ func (p *Point) Digest(except ...string) string {
 	}
 	text, err := json.Marshal(counted)
 	if err != nil {
-		panic(err) // texts have a form
+		panic(err) // strings can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// A Verb is one thing that a hard point does.
+// A Verb is one operation of a hard point.
 type Verb struct {
 	argv    []argument
 	script  string // instead of argv
@@ -81,13 +80,13 @@ const (
 	maxTimeout     = 24 * time.Hour
 )
 
-// Has tells whether the hard point has the verb.
+// Has reports whether the hard point has the verb.
 func (p *Point) Has(verb string) bool { return p.verbs[verb] != nil }
 
 // Verbs lists the verbs, sorted.
 func (p *Point) Verbs() []string { return slices.Sorted(maps.Keys(p.verbs)) }
 
-// Timeout is how long the verb may take; 0: it has no such verb.
+// Timeout returns the time limit of a verb, or 0 if the hard point does not have the verb.
 func (p *Point) Timeout(verb string) time.Duration {
 	if v := p.verbs[verb]; v != nil {
 		return v.timeout
@@ -95,20 +94,20 @@ func (p *Point) Timeout(verb string) time.Duration {
 	return 0
 }
 
-// A variable is what a file defines under variables: a text, or a list of arguments.
+// A variable is an entry of a file's variables: a text, or a list of arguments.
 type variable struct {
 	text template
 	list []argument
 	many bool
 }
 
-// An argument is a text, or arguments that depend on a value.
+// An argument is a text, or a list of arguments that depends on a value.
 type argument struct {
 	text       template
-	each       string // once for each of the list of this name, with ${item}
-	when       string // if NAME or NAME=TEXT holds
+	each       string // the name of a list; then is repeated for each item, with ${item}
+	when       string // a condition: NAME or NAME=TEXT
 	unless     string
-	then       []argument // of each, when and unless
+	then       []argument // the arguments of each, when and unless
 	structured bool
 	at         string
 }

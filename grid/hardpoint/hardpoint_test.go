@@ -200,7 +200,8 @@ list: {argv: [/no/such/program]}
 	}
 }
 
-// TestNoValueBecomesAPartOfAScript has values in every place of a script where text could be read as more than text.
+// TestNoValueBecomesAPartOfAScript puts values in every position of a script where a shell could interpret them as
+// code.
 func TestNoValueBecomesAPartOfAScript(t *testing.T) {
 	const script = `start:
   shell: true

@@ -12,20 +12,20 @@ import (
 	"croft/internal/nearest"
 )
 
-// A Library finds the hard points of one kind.
+// A Library loads the hard points of one kind.
 type Library struct {
 	Kind    string   // runtime, vcs, secret, ...
-	Verbs   []string // that hard points of this kind may have
-	Shipped fs.FS    // NAME.yaml, as croft brings them
+	Verbs   []string // the verbs that hard points of this kind may have
+	Shipped fs.FS    // the files NAME.yaml that are shipped with croft
 
-	// Repository is the cluster's directory; hardpoints/KIND/NAME.yaml there counts before what is shipped. nil: there
-	// is none.
+	// Repository is the cluster's directory; its hardpoints/KIND/NAME.yaml takes precedence over a shipped file. nil:
+	// only shipped files are used.
 	Repository fs.FS
 }
 
 func (l Library) dir() string { return path.Join("hardpoints", l.Kind) }
 
-// Names lists the hard points, sorted. A directory of the repository that cannot be read is an error.
+// Names lists the names of all hard points, sorted. It returns an error if a directory exists and cannot be read.
 func (l Library) Names() ([]string, error) {
 	names := map[string]bool{}
 	for _, from := range []struct {
@@ -48,12 +48,12 @@ func (l Library) Names() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// Load reads a hard point and what it extends. NotFound: there is none of this name. Invalid: a file is wrong, and the
-// error begins with file:line.
+// Load reads a hard point and those that it extends. Errors: NotFound if no hard point has this name; Invalid if a file
+// is not valid: the error begins with file:line.
 func (l Library) Load(name string) (*Point, error) {
 	p := &Point{Kind: l.Kind, Name: name, Cannot: map[string]string{}, variables: map[string]variable{},
 		verbs: map[string]*Verb{}}
-	var chain []*document // the most special first
+	var chain []*document // extending documents precede extended ones
 	for at, shipped := name, false; at != ""; {
 		d, file, fromShipped, err := l.document(at, shipped)
 		if err != nil {
@@ -69,7 +69,7 @@ func (l Library) Load(name string) (*Point, error) {
 		if len(chain) > maxDepth {
 			return nil, croft.Errorf(croft.Invalid, "%s: it extends itself, or more than %d others", p.From, maxDepth)
 		}
-		// A file that extends its own name changes the one that croft brings.
+		// A file of the repository that extends its own name modifies the shipped file.
 		shipped = fromShipped || d.extends == at
 		at = d.extends
 	}
@@ -82,7 +82,7 @@ func (l Library) Load(name string) (*Point, error) {
 	return p, nil
 }
 
-// take adds what a document says to what the one that it extends said.
+// take merges a document into the hard point; the document overrides the documents that it extends.
 func (p *Point) take(d *document) {
 	if d.about != "" {
 		p.About = d.about
@@ -103,7 +103,7 @@ func (p *Point) take(d *document) {
 	}
 }
 
-// document reads one file. shipped: only what croft brings counts.
+// document reads one file. If shipped is set, it reads only shipped files.
 func (l Library) document(name string, shipped bool) (d *document, file string, fromShipped bool, err error) {
 	if !nameForm.MatchString(name) {
 		return nil, "", false, croft.Errorf(croft.Invalid, "%s %q: a name is lower-case letters, digits, dots, - and _",

@@ -20,10 +20,10 @@ import (
 	"croft/internal/wording"
 )
 
-// maxFile is the size of the largest hard point file that is read.
+// maxFile is the maximum size of a hard point file in bytes.
 const maxFile = 1 << 20
 
-// A document is one file: a hard point, or the parts of one that it changes in another.
+// A document is one file: a complete hard point, or the changes to the hard point that it extends.
 type document struct {
 	extends string
 	about   string
@@ -31,10 +31,10 @@ type document struct {
 	vars    map[string]variable
 	funcs   *string
 	verbs   map[string]*Verb
-	keys    map[string]string // the file's keys with their values in one canonical form
+	keys    map[string]string // the file's keys, with their values in canonical form
 }
 
-// parse reads a file. known are the verbs of the kind. Invalid: the error begins with the file and the line.
+// parse parses a file. known are the verbs of the kind. Errors: Invalid, which begins with the file and the line.
 func parse(file string, text []byte, known []string) (*document, error) {
 	if len(text) > maxFile {
 		return nil, croft.Errorf(croft.Invalid, "%s: it has %d bytes: a hard point may have %d", file, len(text),
@@ -84,7 +84,7 @@ func parse(file string, text []byte, known []string) (*document, error) {
 	return d, r.mapping(root.Content[0], keys)
 }
 
-// canonical writes a value of a file without its comments, order of keys and layout.
+// canonical encodes a value of a file without its comments, order of keys and layout.
 func canonical(n *yaml.Node) string {
 	var parts []string
 	switch n.Kind {
@@ -103,7 +103,7 @@ func canonical(n *yaml.Node) string {
 	return strconv.Quote(n.Value)
 }
 
-// reader reads nodes of one file.
+// reader decodes the YAML nodes of one file.
 type reader struct{ file string }
 
 func (r *reader) at(n *yaml.Node) string { return r.file + ":" + strconv.Itoa(n.Line) }
@@ -212,7 +212,7 @@ func (r *reader) arguments(n *yaml.Node) ([]argument, error) {
 	return list, nil
 }
 
-// structured reads {each: LIST, argv: [...]}, and the same with if and unless.
+// structured decodes {each: LIST, argv: [...]}, and the same with if or unless in place of each.
 func (r *reader) structured(n *yaml.Node, a *argument) error {
 	a.structured = true
 	err := r.mapping(n, map[string]func(*yaml.Node) error{

@@ -15,19 +15,18 @@ import (
 	"croft/internal/wording"
 )
 
-// A Result is what a verb's program answered.
+// A Result is the result of a verb's program.
 type Result struct {
-	Code    int    // its exit code
-	Text    string // its standard output
-	Absent  bool   // the code is one of absent: what was asked about does not exist
-	No      bool   // the code is one of no
-	Unknown bool   // the code is one of unknown
+	Code    int    // the exit code
+	Text    string // the standard output
+	Absent  bool   // the exit code is listed in absent: the object in question does not exist
+	No      bool   // the exit code is listed in no
+	Unknown bool   // the exit code is listed in unknown
 }
 
-// Run runs a verb on a machine. stdin is the program's input where the verb defines none. Invalid: the verb is missing
-// or
-// wrong. Unavailable: the program ended with a code that the verb does not list, or not within the verb's timeout.
-// Errors of the machine are returned as they are.
+// Run runs a verb on a machine. stdin is the program's input if the verb defines none. Errors: Invalid if the verb is
+// missing or not valid; Unavailable if the program ends with an exit code that the verb does not list, or exceeds the
+// verb's timeout. Errors of the machine are returned unchanged.
 func (p *Point) Run(ctx context.Context, m machine.Machine, verb string, v Values, stdin io.Reader) (Result, error) {
 	argv, input, err := p.Command(verb, v)
 	if err != nil {
@@ -67,7 +66,7 @@ func (v *Verb) judge(what, text string, err error, limited, ctx context.Context)
 	return r, croft.Errorf(croft.Unavailable, "%s: %w", what, exit)
 }
 
-// Command renders a verb: the program with its arguments, and its input. Invalid.
+// Command returns the program of a verb with its arguments, and its input. Errors: Invalid.
 func (p *Point) Command(verb string, v Values) (argv []string, stdin string, err error) {
 	what := p.verbs[verb]
 	if what == nil {
@@ -107,11 +106,10 @@ func (p *Point) at(v *Verb, verb string, err error) error {
 	return fmt.Errorf("%s %s: %w", p.Name, verb, err)
 }
 
-// script expands a shell script: each value that it refers to becomes a variable that is set before it, so that what
-// the value contains is never read as a part of the script. A list becomes a function that runs it as a command, with
-// further arguments after it.
+// script expands a shell script. Each referenced value becomes a variable that is set before the script, so that no
+// value is interpreted as code. A list becomes a function that runs the list as a command with further arguments.
 func (s scope) script(v *Verb) (string, error) {
-	names := map[string]string{} // what is set, by name
+	names := map[string]string{} // assignments that precede the script
 	var body strings.Builder
 	for _, text := range []string{s.point.functions, v.script} {
 		t, err := parseTemplate(text)
@@ -135,7 +133,7 @@ func (s scope) script(v *Verb) (string, error) {
 	return strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n" + body.String(), nil
 }
 
-// shellWord returns what stands for a reference in a script, and the line before it that sets this.
+// shellWord returns the text that replaces a reference in a script, and the line before the script that defines it.
 func (s scope) shellWord(p part) (word, set string, err error) {
 	id := strings.NewReplacer(".", "_", "-", "_", ":", "_").Replace(p.name)
 	if _, list, many, known, err := s.look(p.name); err != nil || many {

@@ -9,18 +9,18 @@ import (
 	"croft/grid/machine"
 )
 
-// Marks around the name of a shell variable in a value: what the machine alone knows, such as the home directory there.
+// Marks around the name of a shell variable in a value: the value is known only on the machine, such as the home
+// directory there.
 const (
 	deferredBegin = "\uE000"
 	deferredEnd   = "\uE001"
 )
 
-// Deferred is a value that a shell variable of this name has when the verb runs. It works in what Shell returns, and
-// may
-// be a part of a text. What the variable holds must be plain: letters, digits and /._-
+// Deferred returns a placeholder for the value that a shell variable has when the verb runs. It works in the result of
+// Shell, and may be a part of a text. The variable's value may contain only letters, digits and /._-
 func Deferred(variable string) string { return deferredBegin + variable + deferredEnd }
 
-// Quote is machine.Quote, in which deferred values are expanded by the shell.
+// Quote is like machine.Quote, but the shell expands deferred values.
 func Quote(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -42,7 +42,7 @@ func Quote(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Plain refuses values that would be taken for deferred ones, or that no program can get. Invalid.
+// Plain rejects texts that contain a deferred value's marks or a zero byte. Errors: Invalid.
 func Plain(texts ...string) error {
 	for _, t := range texts {
 		if strings.ContainsAny(t, deferredBegin+deferredEnd+"\x00") {
@@ -52,14 +52,15 @@ func Plain(texts ...string) error {
 	return nil
 }
 
-// Exit codes of what Shell returns, for the codes that a verb lists as absent and no.
+// Exit codes of the result of Shell, in place of the codes that a verb lists as absent and no.
 const (
 	CodeAbsent = 111
 	CodeNo     = 112
 )
 
-// Shell renders a verb as the body of a shell function. It returns the program's exit code, or 0 where that is one of
-// ok, or CodeAbsent or CodeNo. Its input is what the verb defines, else what it inherits. Invalid.
+// Shell returns a verb as the body of a shell function. The function returns 0 for a code listed in ok, CodeAbsent or
+// CodeNo for one listed in absent or no, and otherwise the program's exit code, or 1 if that is 0. Its input is the
+// input that the verb defines, else the inherited one. Errors: Invalid.
 func (p *Point) Shell(verb string, v Values) (string, error) {
 	what := p.verbs[verb]
 	if what == nil {
@@ -93,7 +94,7 @@ func (p *Point) Shell(verb string, v Values) (string, error) {
 		"0) return 1 ;;\n*) return $? ;;\nesac\n", nil
 }
 
-// when is the line of a case that returns code for each of the list.
+// when returns the line of a case statement that returns code for each code in list.
 func when(list []int, code int) string {
 	texts := make([]string, len(list))
 	for i, c := range list {
@@ -105,9 +106,8 @@ func when(list []int, code int) string {
 	return fmt.Sprintf("%s) return %d ;;\n", strings.Join(texts, "|"), code)
 }
 
-// Print is a shell command that writes a text to standard output. It is done by the shell itself, so that the text is
-// no
-// argument of a program.
+// Print returns a shell command that writes a text to standard output. It uses a shell builtin, so that the text is not
+// an argument of a program.
 func Print(text string) string {
 	if !strings.ContainsRune(text, 0) {
 		return "printf %s " + Quote(text)
@@ -116,7 +116,7 @@ func Print(text string) string {
 	return "printf %b " + Quote(text)
 }
 
-// List renders the variable of this name, a list; none if the file has no such variable. Invalid.
+// List returns the expanded list variable of this name; an empty list if the file does not define it. Errors: Invalid.
 func (p *Point) List(variable string, v Values) ([]string, error) {
 	_, list, many, known, err := scope{values: v, point: p}.lookVariable("var."+variable, variable)
 	if err == nil && known && !many {

@@ -8,7 +8,8 @@ import (
 	"croft/grid/machine"
 )
 
-// A list as one text: ${sh:NAME} is quoted for a shell, ${lines:NAME} has one on each line.
+// Forms in which a reference converts a list to one text: ${sh:NAME} quotes it for a shell, ${lines:NAME} puts each
+// item on its own line.
 const (
 	asShell = "sh:"
 	asLines = "lines:"
@@ -16,23 +17,23 @@ const (
 
 func asText(form string, list []string) string {
 	if form == asShell {
-		return machine.Quote(list...) // deferred values stay as they are
+		return machine.Quote(list...) // quoting does not change deferred values
 	}
 	return strings.Join(list, "\n")
 }
 
-// A template is text with values: parts alternate between literal text and references.
+// A template is a text with references: its parts are literal text or references to values.
 type template []part
 
 type part struct {
-	text string // literal
-	name string // of the value, if this is a reference
+	text string // literal text
+	name string // the name of the value, if this part is a reference
 	or   template
-	isOr bool // it has a default
+	isOr bool // or is a default
 }
 
-// parseTemplate reads ${name}, ${name:-default} and $$, which stands for $. Anything else is text; a $ before anything
-// else is too, so that a script keeps its own $x and $(...).
+// parseTemplate parses ${name}, ${name:-default}, and $$ for a literal $. All else is literal text, including other
+// uses of $, so that scripts keep their $x and $(...).
 func parseTemplate(s string) (template, error) {
 	t, rest, err := parseParts(s, false)
 	if err == nil && rest != "" {
@@ -118,7 +119,7 @@ func isNameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
 }
 
-// alone is the name of the value that the template is, if it is nothing but one reference without a default.
+// alone returns the name of the value if the template is a single reference without a default.
 func (t template) alone() (string, bool) {
 	if len(t) == 1 && t[0].name != "" && !t[0].isOr {
 		return t[0].name, true
@@ -126,14 +127,14 @@ func (t template) alone() (string, bool) {
 	return "", false
 }
 
-// Values are what templates refer to, by name: a string, a Secret, a bool, an int, a float64, a []string, or a []Values
-// for each. Of another type is a mistake of the program.
+// Values maps names to the values of references: a string, a Secret, a bool, an int, an int64, a float64, a []string,
+// or a []Values for each. Any other type panics.
 type Values map[string]any
 
-// A Secret is a value that is never an argument.
+// A Secret is a value that may not be used in an argument.
 type Secret string
 
-// scope finds values: those given, and the variables of the hard point, which may refer to either.
+// scope looks up values: the given values, and the variables of the hard point, which may refer to both.
 type scope struct {
 	values Values
 	point  *Point
@@ -155,7 +156,7 @@ func (s scope) with(item Values) scope {
 	return s
 }
 
-// look returns a value as a list or a text. known: there is such a name.
+// look returns a value as a list or a text. known reports whether the name is defined.
 func (s scope) look(name string) (text string, list []string, many, known bool, err error) {
 	if form, of, ok := strings.Cut(name, ":"); ok {
 		_, list, many, known, err := s.look(of)
@@ -169,7 +170,7 @@ func (s scope) look(name string) (text string, list []string, many, known bool, 
 	}
 	value, ok := s.values[name]
 	if !ok {
-		// Options are of the runtime's own: one that nobody set is empty.
+		// Options are specific to a runtime; an option that is not set is empty.
 		return "", nil, false, strings.HasPrefix(name, "option."), nil
 	}
 	switch v := value.(type) {
@@ -188,7 +189,7 @@ func (s scope) look(name string) (text string, list []string, many, known bool, 
 	}
 }
 
-// lookVariable returns a variable: one that was given, such as a node's own, or else that of the hard point.
+// lookVariable returns a variable: a given value, such as a node's own, overrides the variable of the hard point.
 func (s scope) lookVariable(name, variable string) (text string, list []string, many, known bool, err error) {
 	if given, ok := s.values[name].(string); ok {
 		return given, nil, false, true, nil
@@ -233,7 +234,7 @@ func unknown(name string) error {
 		name)
 }
 
-// text expands a template that has to be one text.
+// text expands a template to one text.
 func (s scope) text(t template) (string, error) {
 	var b strings.Builder
 	for _, p := range t {
@@ -259,7 +260,7 @@ func (s scope) text(t template) (string, error) {
 	return b.String(), nil
 }
 
-// arguments expands a list: an argument that is a list by itself becomes that list.
+// arguments expands a list of arguments: an argument that is only a reference to a list becomes the items of that list.
 func (s scope) arguments(list []argument) ([]string, error) {
 	var all []string
 	for _, a := range list {
@@ -337,13 +338,13 @@ func (s scope) each(a argument) ([]string, error) {
 	return all, nil
 }
 
-// holds judges NAME, which holds for everything but empty, and NAME=TEXT.
+// holds evaluates a condition: NAME holds unless the value is empty, and NAME=TEXT if the value equals TEXT.
 func (s scope) holds(condition string) (bool, error) {
 	name, want, compare := strings.Cut(condition, "=")
 	if v, ok := s.values[name].([]Values); ok && !compare {
 		return len(v) > 0, nil
 	}
-	s.secret = true // whether there is one tells nothing
+	s.secret = true // a condition does not reveal the secret
 	text, list, many, known, err := s.look(name)
 	switch {
 	case err != nil:
