@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// Cause says why a node is not as the files say.
+// Cause is the reason why a node differs from the files.
 type Cause string
 
-// The causes. Drift is what somebody, or something, changed on the node: the files have not changed there.
+// The causes. Drift is a change on the node itself: the files of the node have not changed.
 const (
 	Drift   Cause = "drift"
-	Pending Cause = "pending" // the files changed, and that was not applied yet
+	Pending Cause = "pending" // the files changed and have not been applied yet
 	Unseen  Cause = "unseen"  // the node does not answer
-	// Unconfirmed is a change that nobody confirmed, and that the node does not take back by itself, as it restarted.
+	// Unconfirmed is a change that was not confirmed, and that the node no longer reverts itself because it restarted.
 	Unconfirmed Cause = "unconfirmed"
 )
 
-// A Difference is one thing that a node has otherwise than the files say.
+// A Difference is one difference between a node and the files.
 type Difference struct {
 	Node  string `json:"node"`
-	Name  string `json:"name,omitempty"` // of the unit
+	Name  string `json:"name,omitempty"` // the name of the unit
 	Cause Cause  `json:"cause"`
-	Op    Op     `json:"op,omitempty"` // what apply would do
+	Op    Op     `json:"op,omitempty"` // the operation that apply would do
 	Text  string `json:"text"`
 }
 
-// Audit compares what was found with what should be, without any lock: what it says may be of an apply that runs.
+// Audit compares the observed state with the desired one. It holds no locks, so its result may include changes of an
+// apply in progress.
 func Audit(want Desired, found []Observed, options Options) ([]Difference, error) {
 	list := []Difference{}
 	at := map[string]Observed{}
@@ -43,7 +44,7 @@ func Audit(want Desired, found []Observed, options Options) ([]Difference, error
 	}
 	p, err := Compute(want, found, options)
 	if err != nil && len(p.Steps) == 0 {
-		return list, nil // the nodes that nobody saw are what is wrong
+		return list, nil // the unobserved nodes are already in the list
 	}
 	for _, s := range p.Steps {
 		list = append(list, Difference{Node: s.Node, Name: s.Name, Op: s.Op, Cause: cause(s, at[s.Node]),
@@ -57,7 +58,8 @@ func unconfirmed(title string) string {
 	return title + ": the node restarted before anybody confirmed it, and the next apply has it taken back"
 }
 
-// cause judges a step by what was applied: a node on which that is what should be was changed by hand.
+// cause determines the cause of a step from the applied state: if that equals the desired state, the node itself was
+// changed.
 func cause(s Step, o Observed) Cause {
 	switch {
 	case !o.whole():
@@ -78,7 +80,7 @@ func cause(s Step, o Observed) Cause {
 	return Pending
 }
 
-// Metrics writes differences and nodes in the text format of Prometheus.
+// Metrics returns the nodes and differences in the text format of Prometheus.
 func Metrics(want Desired, found []Observed, differences []Difference) string {
 	var b strings.Builder
 	head := func(name, help string) {

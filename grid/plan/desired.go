@@ -9,24 +9,24 @@ import (
 	"croft/grid/unit"
 )
 
-// A Desired is what one revision says.
+// A Desired is the desired state in one revision.
 type Desired struct {
-	Cluster  string         // its id
-	Revision string         // as of revlock.VCS
-	Nodes    []unit.Node    // every node of the cluster, whatever its state
+	Cluster  string         // the cluster's id
+	Revision string         // as in revlock.VCS
+	Nodes    []unit.Node    // all nodes of the cluster, in any state
 	Jobs     map[string]Job // by path below jobs/
 }
 
-// A Job says how the units of a job are changed.
+// A Job defines how the units of a job are changed.
 type Job struct {
 	Want, Min      int        // replicas; Min 0: Want - MaxUnavailable
-	MaxUnavailable int        // units of the job that may be away at once; 0: 1
-	Canary         int        // units that are changed first and alone; 0: none
-	Gate           unit.Check // asked after each batch
+	MaxUnavailable int        // units of the job that may be unavailable at once; 0: 1
+	Canary         int        // units that are changed in a first batch of their own; 0: none
+	Gate           unit.Check // the check after each batch
 }
 
-// Floor is how many units of a job must be running at any time of a change. A job of one replica may be away while it
-// is replaced.
+// Floor returns how many units of a job must be running at any time during a change. The only unit of a job with one
+// replica may be unavailable while it is replaced.
 func (j Job) Floor() int {
 	floor := j.Want - max(1, j.MaxUnavailable)
 	if j.MaxUnavailable == 0 && j.Min > 0 && j.Min < j.Want {
@@ -35,10 +35,11 @@ func (j Job) Floor() int {
 	return max(0, floor)
 }
 
-// Batch is how many units may be replaced at once.
+// Batch returns how many units may be replaced at once.
 func (j Job) Batch() int { return max(1, j.Want-j.Floor()) }
 
-// Document is what a node stores once a change is done: what it runs, without the contents of secrets.
+// Document returns the record that a node stores when a change is done: the node with its units, without the contents
+// of secrets.
 func Document(n unit.Node) []byte {
 	n.Units = slices.Clone(n.Units)
 	for i := range n.Units {
@@ -52,34 +53,34 @@ func Document(n unit.Node) []byte {
 	}
 	text, err := json.Marshal(n)
 	if err != nil {
-		panic(err) // every field has a form
+		panic(err) // every field can be encoded
 	}
 	return text
 }
 
-// An Observed is what was found on a node.
+// An Observed is the observed state of a node.
 type Observed struct {
 	Node     string     `json:"node"`
-	Error    string     `json:"error,omitempty"` // why nothing was found: the node does not answer, say
+	Error    string     `json:"error,omitempty"` // why the node was not observed, such as a failed connection
 	Revision string     `json:"revision,omitempty"`
 	Epoch    int64      `json:"epoch"`
-	Phase    string     `json:"phase,omitempty"` // as revlock.Phase
+	Phase    string     `json:"phase,omitempty"` // as in revlock.Phase
 	With     []string   `json:"with,omitempty"`  // the nodes of an interrupted change
-	Applied  *unit.Node `json:"-"`               // its stored Document; nil: none
-	Firewall string     `json:"-"`               // the listing of its table
+	Applied  *unit.Node `json:"-"`               // the stored Document; nil: none
+	Firewall string     `json:"-"`               // the listing of the node's table
 	Units    []Actual   `json:"units"`           // sorted by name
 	Holders  []string   `json:"holders,omitempty"`
 	Boot     string     `json:"boot,omitempty"`
-	// Unwatched are changes that nobody confirmed and the node does not take back by itself any more: it restarted.
+	// Unwatched lists changes that were not confirmed, and that the node no longer reverts itself because it restarted.
 	Unwatched []string `json:"unwatched,omitempty"`
 }
 
-// Digest says whether two observations would lead to the same change.
+// Digest returns a hash that is equal for two observations if both lead to the same change.
 func (o Observed) Digest() string {
 	o.Holders, o.Boot = nil, ""
 	o.Units = slices.Clone(o.Units)
 	for i := range o.Units {
-		o.Units[i].Status = "" // a runtime may say since when
+		o.Units[i].Status = "" // may contain a time, such as "up 3 hours"
 	}
 	h := sha256.New()
 	e := json.NewEncoder(h)
@@ -89,7 +90,7 @@ func (o Observed) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// whole says that the last change of the node ended as it should.
+// whole reports whether the last change of the node was completed.
 func (o Observed) whole() bool { return o.Phase == "done" }
 
 func (o Observed) unit(name string) *Actual {
@@ -101,7 +102,7 @@ func (o Observed) unit(name string) *Actual {
 	return nil
 }
 
-// applied is the unit as it was applied; nil: not known.
+// applied returns the unit as it was applied; nil if that is not known.
 func (o Observed) applied(name string) *unit.Unit {
 	if o.Applied != nil {
 		for i := range o.Applied.Units {

@@ -10,13 +10,13 @@ import (
 	"croft/grid/unit"
 )
 
-// Bounds of what is shown of one difference.
+// Limits of a displayed difference: lines of output, and bytes of both texts.
 const (
 	maxDiffLines = 400
 	maxDiffText  = 256 << 10
 )
 
-// reason says in a few words why a unit has to be replaced.
+// reason returns a short reason why a unit must be replaced.
 func reason(was, want *unit.Unit, a *Actual) string {
 	switch {
 	case a.Runtime != want.Runtime:
@@ -42,7 +42,7 @@ func reason(was, want *unit.Unit, a *Actual) string {
 	return "changed: " + strings.Join(names, ", ")
 }
 
-// fields is a unit as JSON keys and values, without its files.
+// fields returns a unit as JSON keys and values, without its files and its cluster.
 func fields(u *unit.Unit) map[string]string {
 	all := map[string]string{}
 	if u == nil {
@@ -56,7 +56,7 @@ func fields(u *unit.Unit) map[string]string {
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(text, &values); err != nil {
-		panic(err) // it was just written
+		panic(err) // the text was just encoded
 	}
 	for key, value := range values {
 		all[key] = string(value)
@@ -92,7 +92,7 @@ func filesOf(u *unit.Unit) map[string]unit.File {
 	return all
 }
 
-// changedFiles maps the paths of files that differ to both.
+// changedFiles maps the path of each file that differs to the old and the new file.
 func changedFiles(was, want *unit.Unit) map[string][2]unit.File {
 	a, b := filesOf(was), filesOf(want)
 	changed := map[string][2]unit.File{}
@@ -105,8 +105,8 @@ func changedFiles(was, want *unit.Unit) map[string][2]unit.File {
 	return changed
 }
 
-// diffUnit shows how a unit changes: its values, and the lines of its files. Secrets are named, never shown. A unit
-// that was nothing shows no contents.
+// diffUnit returns the differences of a unit: its values, and the lines of its files. Secrets are named, and their
+// contents are never shown. For a new unit it returns nil.
 func diffUnit(was, want *unit.Unit) []string {
 	var lines []string
 	if was == nil {
@@ -147,7 +147,7 @@ func diffUnit(was, want *unit.Unit) []string {
 	return lines[:min(len(lines), maxDiffLines)]
 }
 
-// diffText shows the lines that two texts do not share, after a line with the name; nil if they are the same.
+// diffText returns the differing lines of two texts, after a line with the name; nil if the texts are equal.
 func diffText(name, old, new string) []string {
 	if old == new {
 		return nil
@@ -157,13 +157,13 @@ func diffText(name, old, new string) []string {
 		return append(lines, fmt.Sprintf("  (%d bytes, were %d: too long to show)", len(new), len(old)))
 	}
 	a, b := splitLines(old), splitLines(new)
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] { // the common begin and end cost nothing
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] { // skip the common prefix and suffix
 		a, b = a[1:], b[1:]
 	}
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	if len(a)*len(b) > 1<<20 { // both are shown whole rather than compared line by line
+	if len(a)*len(b) > 1<<20 { // too expensive to compare line by line: show both texts completely
 		for _, l := range a {
 			lines = append(lines, "- "+l)
 		}
@@ -183,7 +183,7 @@ func splitLines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// subsequence shows two lists by their longest common subsequence, without what they share.
+// subsequence returns the differing lines of two lists, by their longest common subsequence.
 func subsequence(a, b []string) []string {
 	length := make([][]int32, len(a)+1)
 	for i := range length {

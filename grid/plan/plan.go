@@ -13,21 +13,21 @@ import (
 	"croft/grid/unit"
 )
 
-// Op is what a step does.
+// Op is the operation of a step.
 type Op string
 
-// The steps, by what they do to the node.
+// The operations of steps on a node.
 const (
-	Create   Op = "create"   // make a unit and start it
-	Replace  Op = "replace"  // stop and remove a unit, and make it anew
-	Start    Op = "start"    // start a unit that is there and does not run
+	Create   Op = "create"   // create a unit and start it
+	Replace  Op = "replace"  // stop and remove a unit, and create it again
+	Start    Op = "start"    // start an existing unit that is not running
 	Await    Op = "await"    // wait until a unit is ready that an interrupted change may have started
 	Stop     Op = "stop"     // stop a unit and remove it
 	Firewall Op = "firewall" // replace the node's table
-	Finish   Op = "finish"   // store that nothing is left to do
+	Finish   Op = "finish"   // record that the change is complete
 )
 
-// Sign is the sign of an operation in a listing.
+// Sign returns the symbol of an operation in a listing.
 func (op Op) Sign() string {
 	switch op {
 	case Create:
@@ -44,20 +44,20 @@ func (op Op) Sign() string {
 type Step struct {
 	Op      Op       `json:"op"`
 	Node    string   `json:"node"`
-	Name    string   `json:"name,omitempty"` // of the unit on its node
+	Name    string   `json:"name,omitempty"` // the name of the unit on its node
 	Job     string   `json:"job,omitempty"`
 	Slot    int      `json:"slot"`
 	Runtime string   `json:"runtime,omitempty"`
-	From    string   `json:"from,omitempty"` // the runtime that has the unit now, if Replace changes it
+	From    string   `json:"from,omitempty"` // the unit's current runtime, if Replace changes it
 	Reason  string   `json:"reason"`
 	Diff    []string `json:"diff,omitempty"` // lines that begin with + and -
 
-	Unit *unit.Unit `json:"-"` // what should run; nil for Stop
-	Was  *unit.Unit `json:"-"` // what was applied, with files whose secrets are lost; nil: not known
-	Lost bool       `json:"-"` // Was cannot be made again: its image or the definition of its runtime has changed
+	Unit *unit.Unit `json:"-"` // the desired unit; nil for Stop
+	Was  *unit.Unit `json:"-"` // the applied unit, without the contents of its secret files; nil: not known
+	Lost bool       `json:"-"` // Was cannot be created again: its image or the definition of its runtime has changed
 }
 
-// String is the step for people, without its differences.
+// String describes the step in one line, without its differences.
 func (s Step) String() string {
 	if s.Name == "" {
 		return fmt.Sprintf("%s %s %s: %s", s.Op.Sign(), s.Op, s.Node, s.Reason)
@@ -65,29 +65,29 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s %s %s on %s: %s", s.Op.Sign(), s.Op, s.Name, s.Node, s.Reason)
 }
 
-// A Plan is all that has to change.
+// A Plan is the list of all necessary changes.
 type Plan struct {
 	Format   int               `json:"format"`
 	Cluster  string            `json:"cluster"`
 	Revision string            `json:"revision"`
 	Limit    []string          `json:"limit,omitempty"`
 	Steps    []Step            `json:"steps"`
-	Reads    []string          `json:"reads,omitempty"`    // nodes that are counted on and not changed, sorted
-	Observed map[string]string `json:"observed"`           // the digest of every node that is changed or counted on
+	Reads    []string          `json:"reads,omitempty"`    // nodes that the plan depends on and does not change, sorted
+	Observed map[string]string `json:"observed"`           // the digests of the nodes that are changed or depended on
 	Warnings []string          `json:"warnings,omitempty"` // sentences
-	// Unseen are the nodes that were not looked at, though something may have to change there, by id.
+	// Unseen lists, by id, the nodes that were not observed although they may need changes.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// Format is the version of a stored plan.
+// Format is the version of the stored form of a plan.
 const Format = 1
 
-// ID identifies the plan: two plans with one ID do the same to the same.
+// ID identifies the plan: two plans with the same ID make the same changes to the same observed state.
 func (p Plan) ID() string {
 	p.Warnings, p.Unseen = nil, nil
 	p.Steps = slices.Clone(p.Steps)
 	for i := range p.Steps {
-		p.Steps[i].Reason = "" // words, which may name the time
+		p.Steps[i].Reason = "" // texts, which may contain times
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p Plan) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Empty says that nothing has to change.
+// Empty reports whether nothing must change.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
 // Writes lists the nodes that the plan changes, sorted.
@@ -110,7 +110,7 @@ func (p Plan) Writes() []string {
 	return slices.Compact(nodes)
 }
 
-// Parse reads a stored plan. Invalid.
+// Parse parses a stored plan. Errors: Invalid.
 func Parse(text []byte) (Plan, error) {
 	var p Plan
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -123,27 +123,28 @@ func Parse(text []byte) (Plan, error) {
 	return p, nil
 }
 
-// Options bound a plan.
+// Options limit a plan.
 type Options struct {
-	Limit  []string // only these nodes are changed; nil: all
-	Fenced []string // nodes that are off for certain, so that nothing runs there
+	Limit  []string // the only nodes to change; nil: all
+	Fenced []string // nodes that are certainly off, so that no unit runs there
 }
 
-// left is the state of a node whose file was removed. Everything of the cluster is stopped there.
+// left is the state of a node whose file was removed. All units of the cluster on it are stopped.
 const left = "left"
 
-// state is what Compute knows.
+// state is the state of Compute.
 type state struct {
 	want     Desired
 	options  Options
 	observed map[string]Observed
-	holders  map[string][]string // of a unit's name: nodes where it should be
-	seen     map[string][]string // and where it was found
+	holders  map[string][]string // the desired nodes of each unit, by unit name
+	seen     map[string][]string // the observed nodes of each unit, by unit name
 	plan     Plan
 }
 
-// Compute makes the plan that leads from what was found to what should be. Invalid: a limit that names no node;
-// Unavailable: a node that the plan depends on was not observed; the plan has its steps then, and must not be applied.
+// Compute returns the plan that leads from the observed to the desired state. Errors: Invalid if an option names an
+// unknown node; Unavailable if a node that the plan depends on was not observed, and Conflict if an exclusive unit
+// would run twice: then the plan has its steps, but must not be applied.
 func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	s := &state{want: want, options: options, observed: map[string]Observed{}, holders: map[string][]string{},
 		seen: map[string][]string{},
@@ -177,7 +178,7 @@ func Compute(want Desired, found []Observed, options Options) (Plan, error) {
 	return s.plan, s.dependencies(nodes)
 }
 
-// addresses warns of addresses of pools that a unit gets while a node that was not looked at may have them.
+// addresses warns if a unit gets a pooled address that an unobserved node may still have.
 func (s *state) addresses(nodes []unit.Node) {
 	for _, step := range s.plan.Steps {
 		if step.Unit == nil || !step.Unit.Pooled || step.Op != Create && step.Op != Start {
@@ -202,7 +203,7 @@ func (s *state) warn(format string, args ...any) {
 	s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf(format, args...))
 }
 
-// node plans one node.
+// node adds the steps of one node.
 func (s *state) node(n *unit.Node) {
 	o, known := s.observed[n.Name]
 	switch {
@@ -254,7 +255,7 @@ func (s *state) node(n *unit.Node) {
 	}
 }
 
-// renamed reports whether a node without a file is a machine that has another file now.
+// renamed reports whether a node without a file is the same machine as a node with a file.
 func (s *state) renamed(n *unit.Node, o Observed) bool {
 	return slices.ContainsFunc(s.want.Nodes, func(other unit.Node) bool {
 		seen := s.observed[other.Name]
@@ -263,7 +264,7 @@ func (s *state) renamed(n *unit.Node, o Observed) bool {
 	})
 }
 
-// unit plans a unit that should run.
+// unit returns the step for a desired unit. It returns false if the unit needs none.
 func (s *state) unit(n *unit.Node, u *unit.Unit, o Observed) (Step, bool) {
 	step := Step{Node: n.Name, Name: u.Name(), Job: u.Job, Slot: u.Slot, Runtime: u.Runtime, Unit: u,
 		Was: o.applied(u.Name())}
@@ -294,7 +295,7 @@ func (s *state) unit(n *unit.Node, u *unit.Unit, o Observed) (Step, bool) {
 	return step, true
 }
 
-// elsewhere names the node that a unit runs on and should leave.
+// elsewhere returns another node that has the unit and should not have it, or "".
 func (s *state) elsewhere(name, here string) string {
 	for _, node := range s.seen[name] {
 		if node != here && !slices.Contains(s.holders[name], node) {
@@ -304,7 +305,7 @@ func (s *state) elsewhere(name, here string) string {
 	return ""
 }
 
-// stop plans the end of a unit that should not be there.
+// stop returns the step for a unit that should not exist.
 func (s *state) stop(n *unit.Node, a Actual, o Observed) Step {
 	step := Step{Op: Stop, Node: n.Name, Name: a.Name, Job: a.Job, Slot: a.Slot, Runtime: a.Runtime,
 		Was: o.applied(a.Name), Reason: "no file asks for it any more"}
@@ -339,7 +340,7 @@ func firewall(n *unit.Node, o Observed) (Step, bool) {
 	return step, true
 }
 
-// dependencies finds the nodes that the plan counts on, and refuses a plan that counts on what nobody saw.
+// dependencies finds the nodes that the plan depends on, and rejects a plan that depends on an unobserved node.
 func (s *state) dependencies(nodes []unit.Node) error {
 	jobs, exclusive := map[string]bool{}, ""
 	addresses := []string{}
@@ -366,7 +367,7 @@ func (s *state) dependencies(nodes []unit.Node) error {
 	reads := map[string]bool{}
 	for i := range nodes {
 		n := &nodes[i]
-		// A unit that may run once may be anywhere: it may have moved between two looks.
+		// An exclusive unit may be on any node: it may have moved between two observations.
 		if changed[n.Name] || exclusive != "" || s.counts(n, s.observed[n.Name], jobs, addresses) {
 			reads[n.Name] = true
 		}
@@ -384,7 +385,8 @@ func (s *state) dependencies(nodes []unit.Node) error {
 	return nil
 }
 
-// interrupted adds the nodes of interrupted changes: the client of one may have lost a node, and go on with others.
+// interrupted adds the other nodes of interrupted changes: their client may have lost one node and still be changing
+// the others.
 func (s *state) interrupted(reads map[string]bool) {
 	for grown := true; grown; {
 		grown = false
@@ -397,7 +399,8 @@ func (s *state) interrupted(reads map[string]bool) {
 	}
 }
 
-// countOn adds a node to those that are locked.
+// countOn adds a node to the nodes that are locked. Unavailable if it was not observed, unless its state is out,
+// maintenance or left.
 func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
 	o := s.observed[n.Name]
 	if o.Error != "" || o.Node == "" {
@@ -414,8 +417,8 @@ func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
 	return nil
 }
 
-// onceOnly refuses to start a unit that may run once where nobody knows whether it runs elsewhere. Unavailable, and
-// Conflict where it does and is not stopped by this plan.
+// onceOnly refuses to start an exclusive unit that may run elsewhere. Errors: Unavailable if a node was not observed;
+// Conflict if the unit is on another node and this plan does not stop it there.
 func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
 	for _, n := range nodes {
 		o := s.observed[n.Name]
@@ -448,8 +451,8 @@ func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
 	return nil
 }
 
-// counts says whether a change depends on what a node runs: a unit of a job that is changed, or a firewall that names
-// an address which is.
+// counts reports whether the plan depends on what a node runs: on a unit of a changed job, or on an address that a
+// changed firewall names or on a firewall that names a changed unit's address.
 func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses []string) bool {
 	for _, u := range n.Units {
 		if jobs[u.Job] {

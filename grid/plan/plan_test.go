@@ -13,7 +13,7 @@ import (
 
 const cluster = "0123456789abcdef0123456789abcdef"
 
-// web is a unit that runs as a version.
+// web returns a unit with a version.
 func web(slot int, version string) unit.Unit {
 	return unit.Unit{Cluster: cluster, Job: "web", Slot: slot, Runtime: "process", Command: []string{version}}
 }
@@ -27,7 +27,7 @@ func node(id int, units ...unit.Unit) unit.Node {
 	return unit.Node{Name: fmt.Sprintf("n%d", id), ID: id, State: "up", Units: units}
 }
 
-// has is a node on which units run that were applied.
+// has returns the observation of a node on which units were applied and are running.
 func has(id int, units ...unit.Unit) Observed {
 	n := node(id, units...)
 	o := Observed{Node: n.Name, Epoch: 1, Phase: "done", Revision: "git:1", Applied: &n}
@@ -38,7 +38,7 @@ func has(id int, units ...unit.Unit) Observed {
 	return o
 }
 
-// gone is a node whose file was removed.
+// gone returns a node whose file was removed.
 func gone(id int) unit.Node {
 	n := node(id)
 	n.State = left
@@ -168,7 +168,7 @@ func TestCompute(t *testing.T) {
 			if !slices.Equal(steps, c.steps) || !slices.Equal(p.Reads, c.reads) {
 				t.Errorf("steps %q, reads %q; want %q and %q", steps, p.Reads, c.steps, c.reads)
 			}
-			for i, o := range c.found { // the same, seen later
+			for i, o := range c.found { // the same state, observed later
 				c.found[i].Units = slices.Clone(o.Units)
 				for k := range o.Units {
 					c.found[i].Units[k].Status = "since a while"
@@ -182,7 +182,7 @@ func TestCompute(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatMayBeElsewhereIsWarnedOf: its node may be cut off, and not dead.
+// TestAnAddressThatMayBeElsewhereIsWarnedOf: the unobserved node may be cut off and still be running.
 func TestAnAddressThatMayBeElsewhereIsWarnedOf(t *testing.T) {
 	u := web(0, "a")
 	u.Address, u.Pooled = "10.0.0.7", true
@@ -244,7 +244,7 @@ func TestDifferencesOfFiles(t *testing.T) {
 	}
 }
 
-// FuzzDifferences: from the first text and the lines that are shown, the second can be told.
+// FuzzDifferences checks that the second text can be restored from the first text and the displayed lines.
 func FuzzDifferences(f *testing.F) {
 	f.Add("a\nb\nc\n", "a\nc\nd\n")
 	f.Add("", "x")
@@ -298,7 +298,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAMovedImageIsDriftAndAChangedDefinitionIsPending: the first changed on the node, the second in the files.
+// TestAMovedImageIsDriftAndAChangedDefinitionIsPending: the image changed on the node, the definition in the files.
 func TestAMovedImageIsDriftAndAChangedDefinitionIsPending(t *testing.T) {
 	u := web(0, "a")
 	u.Image.Registry = "example.org/web:1"
