@@ -31,7 +31,7 @@ type Config struct {
 	Runtimes func(name string, n unit.Node) (Runtime, error)
 	Here     machine.Machine // the operator's machine, on which checks with Here run; nil: machine.Local
 
-	FirewallConfirm time.Duration // for a node to wait before it restores its old firewall; 0: 60 s
+	FirewallConfirm time.Duration // time until a node reverts an unconfirmed firewall; 0: 60 s
 
 	Parallel int                // number of nodes to work on concurrently; 0: 8
 	Say      func(words string) // one line of progress; nil: no reports
