@@ -12,8 +12,8 @@ import (
 	"croft/internal/nearest"
 )
 
-// K0sctl writes the cluster file of k0sctl: every node that is up, the named ones as controllers. Invalid or NotFound:
-// the controllers.
+// K0sctl returns the cluster file of k0sctl with every node that is up; the nodes in controllers become controllers.
+// Errors: Invalid or NotFound if controllers is empty or contains an unsuitable or unknown node.
 func K0sctl(s *state.State, name string, controllers []string) (Object, []Unsaid, error) {
 	nodes, unsaid, err := members(s, controllers)
 	if err != nil {
@@ -48,7 +48,7 @@ func K0sctl(s *state.State, name string, controllers []string) (Object, []Unsaid
 		"spec": Object{"hosts": hosts}}, unsaid, nil
 }
 
-// K3s writes the inventory with which k3s-ansible makes a cluster. Invalid or NotFound: the controllers.
+// K3s returns the inventory with which k3s-ansible creates a cluster. Errors: Invalid or NotFound, as K0sctl.
 func K3s(s *state.State, controllers []string) (Object, []Unsaid, error) {
 	nodes, unsaid, err := members(s, controllers)
 	if err != nil {
@@ -82,7 +82,7 @@ func K3s(s *state.State, controllers []string) (Object, []Unsaid, error) {
 	}}, unsaid, nil
 }
 
-// members returns the nodes that are up, by name.
+// members returns the nodes that are up, in the order of s.Leaves, and checks controllers.
 func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid []Unsaid, err error) {
 	if len(controllers) == 0 {
 		return nil, nil, croft.Errorf(croft.Invalid,
@@ -122,7 +122,7 @@ func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid 
 	return nodes, unsaid, nil
 }
 
-// reached returns the address and the port of a node; 0: the default.
+// reached returns the address and the SSH port of a node; port 0 is the default port.
 func reached(n *state.Node) (address string, port int) {
 	if n.Local {
 		return "127.0.0.1", 0

@@ -1,7 +1,8 @@
-// Package export writes a cluster's jobs and nodes as others read them: manifests for Kubernetes, the cluster file of
-// k0sctl, the inventory of k3s-ansible. What those cannot say is listed, not dropped.
+// Package export converts a cluster's jobs and nodes to the formats of other systems: manifests for Kubernetes, the
+// cluster file of k0sctl, the inventory of k3s-ansible. Properties that these formats cannot express are listed, not
+// silently dropped.
 //
-// It is pure but for reading the cluster's files; nothing of a secret's content is written.
+// It only reads the cluster's files and has no other side effects. It writes no contents of secrets.
 package export
 
 import (
@@ -18,45 +19,45 @@ import (
 	"croft/grid/unit"
 )
 
-// Object is one object of an API, as YAML has it.
+// Object is one object of an API, as a YAML map.
 type Object map[string]any
 
 // A File is one file of an export.
 type File struct {
-	Name    string // without a directory
+	Name    string // the file name, without a directory
 	Objects []Object
 }
 
-// Unsaid is something that the other system has no words for, or that only its operators can give.
+// Unsaid is a property that the other system cannot express, or a value that its operators must supply.
 type Unsaid struct {
-	About string `json:"about"` // the job, or the node
+	About string `json:"about"` // the job or the node
 	What  string `json:"what"`
 }
 
-// Options of an export for Kubernetes.
+// Options configures an export for Kubernetes.
 type Options struct {
-	Namespace string   // of all objects that have one; empty: none is written
-	Access    []Access // who may reach whom
+	Namespace string   // the namespace of all namespaced objects; empty: none is written
+	Access    []Access // the access rules
 }
 
-// Access is a rule that lets some addresses reach the jobs that it names.
+// Access is a rule that allows some addresses and jobs to reach jobs.
 type Access struct {
-	Name     string   // of the file
+	Name     string   // the name of the rule's file
 	From     []string // prefixes
 	FromJobs []string // names of jobs
 	To       []string // names of jobs
 	Proto    string   // tcp, udp, icmp, or empty: any
-	Ports    []Ports  // none: all
+	Ports    []Ports  // empty: all ports
 }
 
-// Ports are the ports from the first to the last.
+// Ports is a range of ports, including both ends.
 type Ports struct{ First, Last int }
 
-// Group of the labels that are croft's own.
+// group is the prefix of croft's own labels.
 const group = "grid.croft"
 
-// Kubernetes writes a file for each job, one for the nodes, and one for each rule of access. Invalid: an option, or
-// what a file of the cluster says.
+// Kubernetes returns one file for each job, one for the nodes, one for each access rule, and one for the priorities.
+// Errors: Invalid if an option or a file of the cluster is not valid.
 func Kubernetes(ctx context.Context, s *state.State, o Options) ([]File, []Unsaid, error) {
 	if o.Namespace != "" && label(o.Namespace) != o.Namespace {
 		return nil, nil, croft.Errorf(croft.Invalid, "export: %q is no namespace: use a to z, 0 to 9 and dashes, 63 "+
@@ -88,7 +89,7 @@ func Kubernetes(ctx context.Context, s *state.State, o Options) ([]File, []Unsai
 	return files, k.unsaid, nil
 }
 
-// kubernetes is one export.
+// kubernetes is the state of one export.
 type kubernetes struct {
 	state      *state.State
 	options    Options
@@ -100,7 +101,7 @@ func (k *kubernetes) cannot(about, format string, args ...any) {
 	k.unsaid = append(k.unsaid, Unsaid{about, fmt.Sprintf(format, args...)})
 }
 
-// object begins an object.
+// object returns an object without a spec; spaced means that its kind is namespaced.
 func (k *kubernetes) object(version, kind, name string, labels map[string]string, spaced bool) Object {
 	meta := Object{"name": name}
 	if len(labels) > 0 {
@@ -120,7 +121,8 @@ func texts(m map[string]string) Object {
 	return o
 }
 
-// sample returns what the first slot of a job runs, and how the other slots differ.
+// sample returns the unit of a job's first slot and the number of slots with a node, and records how the units of other
+// slots differ. For a job without slots, it returns the unit that slot 0 would have on the first node.
 func (k *kubernetes) sample(ctx context.Context, j *state.Job) (u unit.Unit, slots int, err error) {
 	first := true
 	for _, slot := range j.Slots {
@@ -150,7 +152,8 @@ func (k *kubernetes) sample(ctx context.Context, j *state.Job) (u unit.Unit, slo
 	return u, 0, err
 }
 
-// k8sName makes a name of Kubernetes, at most 52 characters as those of a StatefulSet's pods need, of a job's.
+// k8sName converts a job's name to a Kubernetes name of at most 52 characters, the limit for a StatefulSet with pods.
+// Names that Kubernetes does not accept unchanged get a hash, so that the results stay distinct.
 func k8sName(job string) string {
 	name := label(job)
 	if len(name) <= 52 && name != "" && plain(job) {
@@ -160,10 +163,10 @@ func k8sName(job string) string {
 	return strings.Trim(fmt.Sprintf("%.44s", cmp.Or(name, "job")), "-") + "-" + hex.EncodeToString(sum[:3])
 }
 
-// plain reports whether Kubernetes takes a name as it is. Of others, several may come to the same.
+// plain reports whether Kubernetes accepts a name unchanged. Several other names may convert to the same label.
 func plain(job string) bool { return label(job) == job }
 
-// label makes a label of the DNS: small letters, digits and dashes in between, at most 63.
+// label converts s to a DNS label: at most 63 lower-case letters, digits and inner dashes.
 func label(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -177,7 +180,7 @@ func label(s string) string {
 	return strings.Trim(s[:min(len(s), 63)], "-")
 }
 
-// value makes the value of a label, at most 63 letters, digits, dashes, underscores and dots.
+// value converts s to a label value: at most 63 letters, digits, dashes, underscores and dots.
 func value(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {

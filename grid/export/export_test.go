@@ -20,7 +20,7 @@ import (
 	"croft/grid/state"
 )
 
-type files map[string]string // links begin with ->
+type files map[string]string // file contents by name; contents that start with -> are symbolic links
 
 func (f files) load(t *testing.T) *state.State {
 	t.Helper()
@@ -46,7 +46,7 @@ func (f files) load(t *testing.T) *state.State {
 	return s
 }
 
-// cluster has two sites with a rack and two nodes each, and jobs of every kind.
+// cluster returns a cluster of two sites with one rack and two nodes each, and with jobs of every kind.
 func cluster() files {
 	f := files{
 		"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\nruntime: podman\n",
@@ -106,7 +106,7 @@ uses: {disks: 1}
 	return f
 }
 
-// kinds are the types that objects are read into, strictly.
+// kinds maps each kind of object to the Kubernetes type that it is strictly decoded into.
 var kinds = map[string]func() any{
 	"apps/v1 Deployment":  func() any { return &appsv1.Deployment{} },
 	"apps/v1 DaemonSet":   func() any { return &appsv1.DaemonSet{} },
@@ -117,7 +117,7 @@ var kinds = map[string]func() any{
 	"networking.k8s.io/v1 NetworkPolicy": func() any { return &networkingv1.NetworkPolicy{} },
 }
 
-// decoded reads every object as Kubernetes does, by kind and name.
+// decoded decodes every object as Kubernetes does. The result is keyed by kind and name.
 func decoded(t *testing.T, all []File) map[string]any {
 	t.Helper()
 	found := map[string]any{}

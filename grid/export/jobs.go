@@ -15,7 +15,7 @@ import (
 	"croft/grid/unit"
 )
 
-// differ names the fields in which two units differ.
+// differ returns the names of the fields in which two units differ.
 func differ(a, b unit.Unit) []string {
 	var names []string
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
@@ -27,8 +27,8 @@ func differ(a, b unit.Unit) []string {
 	return names
 }
 
-// job writes the objects of a job: a Deployment, a StatefulSet for an instance of a template, or a DaemonSet for one on
-// each node; with what they need.
+// job returns the objects of a job: a DaemonSet for a job that runs on every node, a StatefulSet for an instance of a
+// template, else a Deployment; and the objects that it needs.
 func (k *kubernetes) job(ctx context.Context, j *state.Job) ([]Object, error) {
 	u, slots, err := k.sample(ctx, j)
 	if err != nil {
@@ -92,7 +92,7 @@ func (k *kubernetes) job(ctx context.Context, j *state.Job) ([]Object, error) {
 	return objects, nil
 }
 
-// strategy says how a change is rolled out.
+// strategy sets how changes are rolled out.
 func (k *kubernetes) strategy(j *state.Job, kind string, spec Object) {
 	rolling := Object{}
 	if j.MaxUnavailable > 0 {
@@ -113,7 +113,7 @@ func (k *kubernetes) strategy(j *state.Job, kind string, spec Object) {
 	}
 }
 
-// pod writes what runs, and the objects that it mounts.
+// pod returns the pod spec, and the objects that the pod mounts.
 func (k *kubernetes) pod(j *state.Job, u unit.Unit, name string) (Object, []Object) {
 	container := Object{"name": "main", "image": k.image(j, u, name)}
 	if len(u.Command) > 0 {
@@ -160,7 +160,7 @@ func (k *kubernetes) pod(j *state.Job, u unit.Unit, name string) (Object, []Obje
 	return pod, needs
 }
 
-// image returns the reference of the image that a pod fetches.
+// image returns the reference of the image that a pod pulls: a placeholder if the job's image is not in a registry.
 func (k *kubernetes) image(j *state.Job, u unit.Unit, name string) string {
 	if u.Image.Registry != "" {
 		return u.Image.Registry
@@ -228,7 +228,7 @@ func (k *kubernetes) user(j *state.Job, u unit.Unit, container Object) {
 	}
 }
 
-// ready writes a probe where the check is one of a port of the unit.
+// ready sets a readiness probe if the check is an HTTP request to a port of the unit.
 func (k *kubernetes) ready(j *state.Job, u unit.Unit, container Object) {
 	c := u.Ready
 	switch {
@@ -253,7 +253,7 @@ func (k *kubernetes) ready(j *state.Job, u unit.Unit, container Object) {
 	}
 }
 
-// unitPort is the port of the unit that a URL reaches; 0: none.
+// unitPort returns the port of the unit that a URL reaches, or 0.
 func unitPort(u unit.Unit, at *url.URL) int {
 	port, err := strconv.Atoi(at.Port())
 	if err != nil {
@@ -267,7 +267,7 @@ func unitPort(u unit.Unit, at *url.URL) int {
 	return 0
 }
 
-// volumes writes a ConfigMap with the files, and mounts those and directories of the node.
+// volumes returns a ConfigMap with the files, and mounts the files, secrets and directories of the node.
 func (k *kubernetes) volumes(j *state.Job, u unit.Unit, name string, pod, container Object) (needs []Object) {
 	var volumes, mounts []any
 	data, items, secrets := Object{}, []any{}, []any{}
@@ -309,7 +309,7 @@ func (k *kubernetes) volumes(j *state.Job, u unit.Unit, name string, pod, contai
 	return needs
 }
 
-// service writes how other pods reach the job by its name.
+// service returns the Service under which other pods reach the job, or nil if the job needs none.
 func (k *kubernetes) service(j *state.Job, u unit.Unit, name string, own map[string]string) Object {
 	var ports []any
 	for _, p := range u.Ports {
@@ -323,7 +323,7 @@ func (k *kubernetes) service(j *state.Job, u unit.Unit, name string, own map[str
 	spec := Object{"selector": texts(own)}
 	put(spec, "ports", ports)
 	if len(ports) == 0 || j.Instance != "" {
-		spec["clusterIP"] = "None" // as a StatefulSet's service is
+		spec["clusterIP"] = "None" // a StatefulSet needs a headless service
 	}
 	o["spec"] = spec
 	return o

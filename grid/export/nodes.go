@@ -9,15 +9,15 @@ import (
 	"croft/grid/state"
 )
 
-// Labels that Kubernetes itself defines.
+// Labels that Kubernetes defines.
 const (
 	regionLabel = "topology.kubernetes.io/region"
 	zoneLabel   = "topology.kubernetes.io/zone"
 	hostLabel   = "kubernetes.io/hostname"
 )
 
-// typeLabel is the label that says in which bucket of a type a node is: the region is the directory below nodes/, the
-// zone the one that holds the node, if that is another.
+// typeLabel returns the label key for a type of bucket. A node's label with this key names the bucket of that type that
+// contains the node. For the type of the nodes themselves it is the host name label.
 func (k *kubernetes) typeLabel(kind string) string {
 	types := k.state.Cluster.Types
 	if len(types) > 0 && kind == types[0] {
@@ -26,7 +26,7 @@ func (k *kubernetes) typeLabel(kind string) string {
 	return group + "/" + kind
 }
 
-// nodes writes the labels of every node: where it is, and its facts.
+// nodes returns an object with the labels of each node: its buckets and its facts.
 func (k *kubernetes) nodes() []Object {
 	var all []Object
 	for _, n := range k.state.Leaves {
@@ -42,6 +42,8 @@ func (k *kubernetes) nodes() []Object {
 	return all
 }
 
+// labelsOf returns the labels of a node: its buckets, its facts, its region, which is the directory directly below
+// nodes/, and its zone, which is the directory that contains the node, if that is not the region.
 func (k *kubernetes) labelsOf(n *state.Node) map[string]string {
 	labels := map[string]string{}
 	var path []*state.Bucket // from the node upwards, without the root
@@ -73,7 +75,8 @@ func (k *kubernetes) labelsOf(n *state.Node) map[string]string {
 
 func factLabel(fact string) string { return group + "/fact-" + value(fact) }
 
-// demand is a condition for a node's labels; a fact is NAME, or NAME=VALUE. Facts that are false have no label.
+// demand returns a match expression for a node's labels; a fact is NAME or NAME=VALUE. A fact with the value false has
+// no label.
 func (k *kubernetes) demand(job, fact string, has bool) Object {
 	name, v, given := strings.Cut(fact, "=")
 	if given && v == "false" {
@@ -95,7 +98,7 @@ func (k *kubernetes) demand(job, fact string, has bool) Object {
 	return o
 }
 
-// classes writes the priorities that jobs have.
+// classes returns a PriorityClass for each priority in use.
 func (k *kubernetes) classes() []Object {
 	var all []Object
 	for _, p := range slices.Sorted(maps.Keys(k.priorities)) {

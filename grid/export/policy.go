@@ -9,8 +9,8 @@ import (
 	"croft/grid/state"
 )
 
-// policy writes where pods may go: on nodes with the facts, spread over what the policy selects, and never two on one
-// node.
+// policy sets where pods may run: on nodes with the required facts, spread as the job's policy selects, and never two
+// on one node.
 func (k *kubernetes) policy(j *state.Job, pod Object, own map[string]string) error {
 	var demands []any
 	for _, fact := range j.Require {
@@ -47,8 +47,9 @@ func (k *kubernetes) policy(j *state.Job, pod Object, own map[string]string) err
 	return nil
 }
 
-// instructions says in Kubernetes' words what those of a policy do. A policy in several parts, each up to an emit,
-// has none: its first part is written.
+// instructions converts the instructions of a policy to Kubernetes constraints: within restricts the nodes, spread
+// spreads the pods. Kubernetes cannot express a policy with several parts, each ending in an emit: only the first part
+// is converted.
 func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]string) (within, spread []any) {
 	lowest := ""
 	if len(k.state.Cluster.Types) > 0 {
@@ -65,7 +66,7 @@ func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]
 				"values": []any{value(b.Name)}})
 		case policy.Select:
 			if in.Name == lowest {
-				continue // never two on a node, in any case
+				continue // the anti-affinity already keeps two pods off one node
 			}
 			c := Object{"maxSkew": 1, "topologyKey": k.typeLabel(in.Name), "whenUnsatisfiable": "DoNotSchedule",
 				"labelSelector": Object{"matchLabels": texts(own)}}
@@ -96,7 +97,7 @@ func (k *kubernetes) bucket(name string) *state.Bucket {
 	return nil
 }
 
-// access writes who reaches the pods of jobs.
+// access returns a NetworkPolicy for each job that a rule lets others reach.
 func (k *kubernetes) access(a Access) []Object {
 	if a.Proto != "" && a.Proto != "tcp" && a.Proto != "udp" {
 		k.cannot("net/access/"+a.Name, "the protocol %s: a NetworkPolicy knows TCP, UDP and SCTP", a.Proto)

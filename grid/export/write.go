@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Write writes objects as documents of YAML.
+// Write writes objects as YAML documents.
 func Write(w io.Writer, objects ...Object) error {
 	for _, o := range objects {
 		text, err := yaml.Marshal(map[string]any(o))
