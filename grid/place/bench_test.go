@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkDecide places 9,000 jobs of a slot each on 1,000 nodes: from nothing, and when all have theirs.
+// BenchmarkDecide places 9,000 jobs of one slot each on 1,000 nodes: first with no slot placed, then with all slots
+// placed.
 func BenchmarkDecide(b *testing.B) {
 	dir, f := b.TempDir(), cluster(slices.Repeat([]int{20}, 50)...)
 	for i := range 9000 {

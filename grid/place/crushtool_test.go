@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestCrushtoolComputesTheSame compiles what Export writes with Ceph's crushtool and compares its mappings.
+// TestCrushtoolComputesTheSame compiles the result of Export with Ceph's crushtool and compares the mappings.
 func TestCrushtoolComputesTheSame(t *testing.T) {
 	if _, err := exec.LookPath("crushtool"); err != nil {
 		t.Skip("crushtool is not installed (Debian: ceph-base)")
@@ -65,7 +65,7 @@ func TestCrushtoolComputesTheSame(t *testing.T) {
 			ids := trial.Place(uint32(x), j.Want, true, true, nil)
 			ours := fmt.Sprintf("CRUSH rule 0 x %d %s", x, strings.ReplaceAll(fmt.Sprint(ids), " ", ","))
 			if ours != strings.TrimSpace(line) {
-				if differ++; differ > 1 { // Ceph's tables differ from its formula in one of some thousand mappings
+				if differ++; differ > 1 { // Ceph's tables deviate from its formula in 1 of some 1,000 mappings
 					t.Errorf("%s: %s, crushtool has %s", name, ours, line)
 				}
 			}

@@ -10,11 +10,11 @@ import (
 
 const (
 	maxPasses = 16
-	// drawn sets the inputs of further candidates apart from those of further passes.
+	// drawn is added to the number of a further candidate, so that its input differs from the inputs of further passes.
 	drawn = 1 << 16
 )
 
-// everywhere gives the job each node that may have it.
+// everywhere assigns each usable node to the job.
 func (d *deciding) everywhere(p *placing, had map[int]*state.Node) {
 	var nodes []*state.Node
 	on := map[*state.Node]bool{}
@@ -31,7 +31,7 @@ func (d *deciding) everywhere(p *placing, had map[int]*state.Node) {
 	p.want = len(p.has)
 }
 
-// pinned gives the job its one node.
+// pinned assigns the job's pinned node to it.
 func (d *deciding) pinned(p *placing) {
 	if n := d.s.Node(p.rule.Pin); p.want > 0 && len(p.has) == 0 && d.usable(p, n) {
 		p.has[0] = n
@@ -39,19 +39,19 @@ func (d *deciding) pinned(p *placing) {
 	}
 }
 
-// filling is the job that is being filled: who sits already, and who has been added.
+// filling is the state of filling one job: the nodes that have a seat already, and the added nodes.
 type filling struct {
 	*placing
 	d     *deciding
 	taken map[*state.Node]bool
 	added []*state.Node
-	x     uint32 // of this pass
-	kept  []int  // slots whose node has found no seat in a pass so far
-	seats int    // that are taken
+	x     uint32 // the input of this pass
+	kept  []int  // slots whose node has not found a seat in any pass so far
+	seats int    // number of taken seats
 }
 
-// fill seats a job's nodes in its rule, pass by pass, and fills the seats that are left. What finds no seat in a pass
-// before enough others do is given up.
+// fill assigns the job's current nodes to seats of its rule, pass by pass, and fills the free seats with other nodes.
+// When enough seats are taken, slots whose node found no seat lose their node.
 func (d *deciding) fill(p *placing, had map[int]*state.Node, afresh bool) {
 	f := &filling{placing: p, d: d, taken: map[*state.Node]bool{}, x: p.x, kept: sorted(p.has)}
 	for _, n := range p.has {
@@ -88,7 +88,7 @@ func (d *deciding) fill(p *placing, had map[int]*state.Node, afresh bool) {
 	p.give(f.added, had)
 }
 
-// seat seats what the job has.
+// seat assigns the job's current nodes to seats of the blocks.
 func (f *filling) seat(blocks []*block) {
 	var left []int
 	for _, slot := range f.kept {
@@ -102,8 +102,8 @@ func (f *filling) seat(blocks []*block) {
 	f.kept = left
 }
 
-// fillBlock fills the seats of a block: with what the rule draws, and, where it draws too few, with the best of the
-// nodes that fit.
+// fillBlock fills the seats of a block with the nodes that the rule draws, and, if these are too few, with the
+// best-ranked nodes that fit.
 func (f *filling) fillBlock(b *block) {
 	if f.job.Balance > 1 {
 		for f.wanted(b) && f.balanced(b) {
@@ -122,7 +122,7 @@ func (f *filling) fillBlock(b *block) {
 
 func (f *filling) wanted(b *block) bool { return b.seats > 0 && f.seats < f.want }
 
-// free reports whether a node could take a seat of the block.
+// free reports whether a node can take a seat of the block.
 func (f *filling) free(b *block, n *state.Node) bool {
 	return n != nil && !f.taken[n] && f.d.usable(f.placing, n) && b.fits(n, false)
 }
@@ -138,7 +138,7 @@ func (f *filling) take(b *block, n *state.Node) bool {
 	return true
 }
 
-// run draws by the rule of a block.
+// run returns the nodes that the rule of a block draws for the input x.
 func (f *filling) run(b *block, x uint32) []crush.ID {
 	m := f.tree.mapper
 	m.Refuse(func(id crush.ID) bool { return !f.free(b, f.tree.nodes[id]) })
@@ -146,8 +146,8 @@ func (f *filling) run(b *block, x uint32) []crush.ID {
 	return m.Run(b.taking.Steps, x, f.want, nil, nil)
 }
 
-// balanced draws as many candidates as the job says and takes the least loaded, the first one among equals. It reports
-// whether there was any.
+// balanced draws as many candidates as the job's Balance and takes the least loaded, the first one if several are
+// equal. It returns false if no candidate was found.
 func (f *filling) balanced(b *block) bool {
 	var best *state.Node
 	for k := range uint32(f.job.Balance) {
@@ -169,8 +169,8 @@ func (f *filling) balanced(b *block) bool {
 	return best != nil && f.take(b, best)
 }
 
-// less reports whether a node has less to do than another: by the scarcest of what its slots use and the job needs,
-// then by the number of slots for its weight.
+// less reports whether node a is less loaded than b: first by the scarcest resource that the job needs, then by the
+// number of slots relative to the weight.
 func (d *deciding) less(p *placing, a, b *state.Node) bool {
 	share := func(n *state.Node) (most float64) {
 		for key, need := range p.job.Uses {
@@ -186,7 +186,8 @@ func (d *deciding) less(p *placing, a, b *state.Node) bool {
 	return uint64(d.used[a].slots+1)*uint64(b.Weight) < uint64(d.used[b].slots+1)*uint64(a.Weight)
 }
 
-// ranked are the nodes that fit in a block, the best first: each draws as an item of one bucket with all of them.
+// ranked returns the free nodes that fit in a block, best first: each gets the draw that it would have as an item of
+// one bucket with all nodes.
 func (f *filling) ranked(b *block) []*state.Node {
 	type ranking struct {
 		n    *state.Node

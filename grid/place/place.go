@@ -1,9 +1,9 @@
-// Package place decides which nodes a cluster's jobs have, and writes that down as links. Decide is pure: from the same
-// state comes the same result, whatever the order of the files, and where everything is placed already, none is moved.
+// Package place decides which nodes run a cluster's jobs, and stores the decision as symbolic links. Decide is pure:
+// the same state gives the same result, whatever the order of the files. If all slots are placed already, none moves.
 //
-// What a job has it keeps, unless the node is gone, out, full or of other facts than the job wants, or the job's rule
-// forbids it beside the other slots. Missing slots are filled by the rule, as CRUSH has it, jobs of greater priority
-// first.
+// A job keeps its nodes, except a node that is gone, out or draining, full, or without the facts that the job requires,
+// and a node that the job's rule forbids in combination with the other slots. Missing slots are filled by the rule as
+// in CRUSH, jobs of higher priority first.
 package place
 
 import (
@@ -19,38 +19,38 @@ import (
 	"croft/grid/unit"
 )
 
-// Options are how to place.
+// Options configures Decide.
 type Options struct {
-	Rebalance bool     // keep nothing that the rules would place elsewhere
-	Without   []string // nodes that are taken for out
+	Rebalance bool     // move every slot that the rules would place elsewhere
+	Without   []string // nodes to treat as out
 }
 
-// Result is what is to change. Nothing has been written.
+// Result contains the changes that Decide decided. They are not written yet.
 type Result struct {
 	Changes  []Change
-	Slots    int        // that there are afterwards
-	Moves    int        // changes that take a slot from one node to another
-	Warnings []string   // jobs that have fewer slots than they want, and those of Check
-	IDs      *state.IDs // to be written; nil: as they were
-	Roster   string     // the file roster.yaml; "": as it was
+	Slots    int        // number of slots after the changes
+	Moves    int        // number of changes that move a slot from one node to another
+	Warnings []string   // jobs with fewer slots than they want, and the warnings of Check
+	IDs      *state.IDs // ids to write; nil: unchanged
+	Roster   string     // content of the file roster.yaml; "": unchanged
 }
 
-// Change is a slot that gets a node, another one, or none any more.
+// Change is a slot that gets a node, gets another node, or is removed.
 type Change struct {
 	Job    string `json:"job"`
 	Slot   int    `json:"slot"`
-	From   string `json:"from,omitempty"` // the node; empty: it had none, or one that is gone
-	To     string `json:"to,omitempty"`   // empty: the slot is removed
+	From   string `json:"from,omitempty"` // the former node; empty: the slot had none, or the node is gone
+	To     string `json:"to,omitempty"`   // the new node; empty: the slot is removed
 	Reason string `json:"reason"`
 
 	link, target string
 }
 
-// maxRounds are enough for what a slot's move leaves to others.
+// maxRounds is enough rounds for moves that become possible through other moves.
 const maxRounds = 8
 
-// Decide places everything. NoCapacity, several joined: a job would have fewer slots than it needs. Invalid or
-// NotFound: a rule is wrong.
+// Decide places all jobs. Errors: NoCapacity, joined, for each job that would have fewer slots than its minimum;
+// Invalid or NotFound if a rule or an option is not valid.
 func Decide(s *state.State, o Options) (*Result, error) {
 	d := &deciding{s: s, o: o, trees: map[string]*tree{}, ids: s.IDs.Clone(), without: map[*state.Node]bool{}}
 	for _, name := range o.Without {
@@ -90,27 +90,27 @@ func same(before []map[int]*state.Node, jobs []*placing) bool {
 	return true
 }
 
-// deciding is one decision.
+// deciding is the state of one decision.
 type deciding struct {
 	s       *state.State
 	o       Options
-	jobs    []*placing // by priority and name
+	jobs    []*placing // highest priority first, then by name
 	trees   map[string]*tree
 	ids     state.IDs
 	without map[*state.Node]bool
 	used    map[*state.Node]*load
 
-	warnings []state.Problem // of policies
+	warnings []state.Problem // warnings about policies
 }
 
-// load is what the slots of a node use.
+// load is the resource usage of a node's slots.
 type load struct {
 	slots int
 	uses  state.Amounts
 	ports ports
 }
 
-// placing is a job that is being placed.
+// placing is the state of placing one job.
 type placing struct {
 	job  *state.Job
 	rule Rule
@@ -119,11 +119,11 @@ type placing struct {
 	x    uint32
 	want int
 	has  map[int]*state.Node
-	kept map[int]*state.Node // whose ports are counted already
-	why  map[int]string      // slots that lost their node, and the reason
+	kept map[int]*state.Node // slots whose ports are already counted
+	why  map[int]string      // the reason, for each slot that lost its node
 
-	ports     func(slot int, n *state.Node) []unit.Port // of the node, that a slot takes
-	portsVary bool                                      // by slot or node
+	ports     func(slot int, n *state.Node) []unit.Port // the node's ports that a slot takes
+	portsVary bool                                      // the ports depend on the slot or the node
 }
 
 func (d *deciding) prepare() error {
@@ -159,8 +159,8 @@ func (d *deciding) prepare() error {
 	return errors.Join(errs...)
 }
 
-// sharedHost returns a directory that its author may take for a host: the job itself says host in its policy, no
-// directory is one, and this one has several nodes. nil: there is none.
+// sharedHost returns a directory that the author of the job's policy may consider a host: the policy contains host, no
+// directory is of type host, and this directory has several nodes. It returns nil if no such directory exists.
 func (d *deciding) sharedHost(p *placing) *state.Bucket {
 	if !strings.Contains(p.job.Policy, "host") || !withoutHosts(p.tree.m) ||
 		!slices.ContainsFunc(p.rule.Policy, selectsHost) {
@@ -198,7 +198,7 @@ func (d *deciding) resolve(p *placing) (err error) {
 	return nil
 }
 
-// round places all jobs once: first each keeps what it may, then what is missing is filled.
+// round places all jobs once: first each job keeps the nodes that it may keep, then missing slots are filled.
 func (d *deciding) round(afresh bool) {
 	d.used = map[*state.Node]*load{}
 	for _, n := range d.s.Leaves {
@@ -230,7 +230,7 @@ func (d *deciding) round(afresh bool) {
 	}
 }
 
-// keep drops what a job may not keep, whatever its rule says, and counts the rest.
+// keep removes the nodes that a job may not keep under any rule, and counts the others.
 func (d *deciding) keep(p *placing) {
 	had := p.has
 	p.has = map[int]*state.Node{}
@@ -262,7 +262,7 @@ func (d *deciding) keep(p *placing) {
 	p.kept = maps.Clone(p.has)
 }
 
-// forbids says why a job may not keep a node; empty: it may.
+// forbids returns the reason why a job may not keep a node, or "".
 func (d *deciding) forbids(p *placing, n *state.Node) string {
 	switch {
 	case d.without[n]:
@@ -285,7 +285,7 @@ func (d *deciding) forbids(p *placing, n *state.Node) string {
 	return ""
 }
 
-// full returns what a node has not enough of for a slot of the job; empty: it has enough.
+// full returns the resource of which a node has too little for another slot of the job, or "".
 func (d *deciding) full(p *placing, n *state.Node) string {
 	short := ""
 	for key, need := range p.job.Uses {
@@ -319,7 +319,7 @@ func sorted(has map[int]*state.Node) []int {
 	return slots
 }
 
-// give puts nodes into the lowest free slots; those that the job had before, into their own.
+// give assigns nodes to the lowest free slots; nodes that the job had before return to their own slots.
 func (p *placing) give(nodes []*state.Node, had map[int]*state.Node) {
 	of := map[*state.Node]int{}
 	for slot, n := range had {

@@ -18,7 +18,7 @@ import (
 	"croft/grid/unit"
 )
 
-// files is a cluster's directory by names.
+// files maps names of files in a cluster's directory to their contents.
 type files map[string]string
 
 func (f files) write(t testing.TB, dir string) {
@@ -34,7 +34,8 @@ func (f files) write(t testing.TB, dir string) {
 	}
 }
 
-// cluster has racks with so many nodes each, r0 and so on, each with a capacity of 10 cpu.
+// cluster returns a cluster with racks r0, r1 and so on, with the given numbers of nodes. Each node has a capacity of
+// 10 cpu.
 func cluster(racks ...int) files {
 	f := files{"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\nruntime: process\n",
 		"nodes/_.yaml":   "id: -1\ncapacity: {cpu: 10}\n",
@@ -59,7 +60,7 @@ func loadAt(t testing.TB, dir string) *state.State {
 	return s
 }
 
-// placed places what is in a directory, and writes it.
+// placed runs Decide on a directory and writes the result.
 func placed(t testing.TB, dir string, o Options) *Result {
 	t.Helper()
 	r, err := Decide(loadAt(t, dir), o)
@@ -72,8 +73,8 @@ func placed(t testing.TB, dir string, o Options) *Result {
 	return r
 }
 
-// TestLinksSurviveACrashOfTheMachine: the directories of links are flushed once the links are there, and those above,
-// which may be new, after them.
+// TestLinksSurviveACrashOfTheMachine expects that the directories of links are flushed after the links are created, and
+// then the directories above, which may be new.
 func TestLinksSurviveACrashOfTheMachine(t *testing.T) {
 	dir, f := t.TempDir(), cluster(1)
 	f["jobs/shop/front.yaml"] = "replicas: 1\n"
@@ -129,7 +130,7 @@ func racksOf(t testing.TB, dir, job string) (racks []string) {
 	return racks
 }
 
-// TestAFreshJobIsWhereItsRuleSays: with nothing placed, the result is what the policy alone computes.
+// TestAFreshJobIsWhereItsRuleSays: if nothing is placed, the result is equal to that of the policy alone.
 func TestAFreshJobIsWhereItsRuleSays(t *testing.T) {
 	for _, text := range []string{"spread(rack)", "spread(host)", "across(rack, 2, 2)", "take 0",
 		"use r0; select 1 host; take 1; emit; use r1; select -1 host; take 1", "local-first(r2, 1, s)"} {
@@ -196,7 +197,7 @@ func TestWhatMayStayStays(t *testing.T) {
 		name   string
 		change files
 		remove []string
-		moves  func(before map[string]string, slot string) bool // that may move, and must
+		moves  func(before map[string]string, slot string) bool // whether a slot must move; all others must not
 	}{
 		{"a node that is out loses its slots, and no other does",
 			files{"nodes/s/r0/n1.yaml": "id: 1\nstate: out\n"}, nil,
@@ -272,7 +273,8 @@ func TestANodeThatMovesBetweenRacksStaysItself(t *testing.T) {
 	}
 }
 
-// TestAJobInThePlaceOfAnother: the directory of one job's slots is a slot of the next, and the other way round.
+// TestAJobInThePlaceOfAnother: the directory with one job's slots has the path of a slot of the next job, and vice
+// versa.
 func TestAJobInThePlaceOfAnother(t *testing.T) {
 	dir, f := t.TempDir(), cluster(2, 2)
 	for _, name := range []string{"jobs/a/0.yaml", "jobs/a.yaml", "jobs/a/0.yaml"} {
@@ -288,7 +290,7 @@ func TestAJobInThePlaceOfAnother(t *testing.T) {
 	}
 }
 
-// TestTheRulesDomainsHold: what a node's move brings into one rack is spread again.
+// TestTheRulesDomainsHold: slots that come into one rack because a node moves are spread again.
 func TestTheRulesDomainsHold(t *testing.T) {
 	dir, f := t.TempDir(), cluster(2, 2, 2)
 	f["jobs/a.yaml"] = "replicas: 3\npolicy: spread(rack)\n"
@@ -355,7 +357,8 @@ func TestTooFewNodes(t *testing.T) {
 	}
 }
 
-// TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf: types go by depth, so a directory may be meant as a host.
+// TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf: types depend on depth, so the author may consider a directory
+// a host.
 func TestAPolicyThatSaysHostWhereNoDirectoryIsOneIsWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		name, job, nodes string
@@ -451,8 +454,8 @@ func TestFilteredTreesKeepTheirIDs(t *testing.T) {
 	}
 }
 
-// TestRandomClusters checks what always holds: a second run and another order of the files change nothing, no job has
-// two slots on a node, no node more than it can, only slots of nodes that are out move.
+// TestRandomClusters checks invariants: a second run and another order of the files change nothing; no job has two
+// slots on one node; no node exceeds its capacity; only slots of nodes that are out move.
 func TestRandomClusters(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -500,7 +503,7 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// turn changes the state of a random node, or moves it into another rack.
+// turn changes the state of a random node, or moves the node to another rack.
 func turn(t *testing.T, random *rand.Rand, dir string) {
 	s := loadAt(t, dir)
 	n := s.Leaves[random.IntN(len(s.Leaves))]
@@ -602,7 +605,7 @@ func TestANodeWhoseFileIsRemovedStaysInTheRoster(t *testing.T) {
 	}
 }
 
-// A cluster that was placed by a program without a roster.
+// TestALinkToARemovedNodeIsARecordOfIt: a program without a roster placed the cluster.
 func TestALinkToARemovedNodeIsARecordOfIt(t *testing.T) {
 	s := &state.State{Orphans: []state.Slot{{Job: "db", Target: "nodes/r1/web1.yaml"}}}
 	if text := s.RosterText(nil); !strings.Contains(text, "\n\"web1\": {id: 0}\n") {

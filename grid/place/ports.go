@@ -7,7 +7,7 @@ import (
 	"croft/grid/unit"
 )
 
-// ports are those that the slots of a node take: of each the owner.
+// ports maps each port that the slots of a node take to its owners.
 type ports map[portNumber][]portOwner
 
 type portNumber struct {
@@ -20,8 +20,8 @@ type portOwner struct {
 	of *placing
 }
 
-// taken returns a port of a node that a slot of the job wants and another job has; empty: none. Two slots of one job
-// are never on one node.
+// taken returns a port of a node that a slot of the job needs and another job has, or "". Two slots of one job are
+// never on one node.
 func (d *deciding) taken(p *placing, slot int, n *state.Node) string {
 	for _, want := range p.ports(slot, n) {
 		for _, had := range d.used[n].ports[portNumber{want.Node, want.Protocol}] {
@@ -33,7 +33,8 @@ func (d *deciding) taken(p *placing, slot int, n *state.Node) string {
 	return ""
 }
 
-// takenForAny is taken for whatever slot a job may get on a node: nodes are chosen before slots, so all have to fit.
+// takenForAny is like taken, for every slot that the job may get on the node. Nodes are chosen before slots, so all
+// slots must fit.
 func (d *deciding) takenForAny(p *placing, n *state.Node) string {
 	if len(d.used[n].ports) == 0 {
 		return ""
@@ -53,7 +54,7 @@ func (d *deciding) takenForAny(p *placing, n *state.Node) string {
 	return ""
 }
 
-// claim counts the ports of a slot that has its node now.
+// claim counts the ports of a slot on its node.
 func (d *deciding) claim(p *placing, slot int, n *state.Node) {
 	for _, port := range p.ports(slot, n) {
 		at, on := portNumber{port.Node, port.Protocol}, d.used[n]
@@ -64,7 +65,7 @@ func (d *deciding) claim(p *placing, slot int, n *state.Node) {
 	}
 }
 
-// unclaim is the opposite of claim.
+// unclaim reverts claim.
 func (d *deciding) unclaim(p *placing, slot int, n *state.Node) {
 	for _, port := range p.ports(slot, n) {
 		at := portNumber{port.Node, port.Protocol}

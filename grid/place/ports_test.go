@@ -15,7 +15,7 @@ func TestPortsOfANodeAreGivenOnce(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		jobs files
-		want string // of what Decide says; empty: it places all
+		want string // part of Decide's error; empty: it places all
 	}{
 		{"two jobs fit beside each other", files{"a": "ports: ['80:80']\n", "b": "ports: ['80:80']\n"}, ""},
 		{"more jobs than nodes do not", files{"a": "ports: ['80:80']\nreplicas: 3\n", "b": "ports: ['80:80']\n",
@@ -64,8 +64,8 @@ func TestPortsOfANodeAreGivenOnce(t *testing.T) {
 	}
 }
 
-// TestASlotLeavesAPortThatIsTaken: of two slots on one node with one port, as a merge may bring them, the job that is
-// placed first keeps its node.
+// TestASlotLeavesAPortThatIsTaken: if two slots on one node have the same port, for example after a merge, the job that
+// is placed first keeps its node.
 func TestASlotLeavesAPortThatIsTaken(t *testing.T) {
 	dir, f := t.TempDir(), cluster(1, 1)
 	f["jobs/a.yaml"], f["jobs/b.yaml"] = "ports: ['80:80']\n", "ports: ['80:80']\npriority: 1\n"

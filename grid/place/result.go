@@ -13,7 +13,7 @@ import (
 	"croft/grid/state"
 )
 
-// result compares what is decided with what there is.
+// result compares the decision with the current links.
 func (d *deciding) result() (*Result, error) {
 	r := &Result{}
 	for _, w := range d.warnings {
@@ -74,7 +74,7 @@ func nameOf(s state.Slot) string {
 	return strings.TrimSuffix(path.Base(s.Target), ".yaml")
 }
 
-// changes adds what changes for a job.
+// changes adds the changes of one job to r.
 func (d *deciding) changes(r *Result, p *placing) {
 	had := map[int]state.Slot{}
 	for _, slot := range p.job.Slots {
@@ -114,7 +114,7 @@ func (d *deciding) changes(r *Result, p *placing) {
 	}
 }
 
-// explain counts why nodes are not taken for a job.
+// explain describes why other nodes cannot be used for a job, with the number of nodes for each reason.
 func (d *deciding) explain(p *placing) string {
 	counts := map[string]int{}
 	on := map[*state.Node]bool{}

@@ -14,11 +14,11 @@ import (
 	"croft/internal/nearest"
 )
 
-// DefaultPolicy is that of jobs that give none.
+// DefaultPolicy is the policy of jobs that do not specify one.
 const DefaultPolicy = "spread(host)"
 
-// Presets are the policies that every cluster has, as files in policies/ are written: a line with the parameters, then
-// the instructions. A parameter may have a default, as in T=site. A file of the same name replaces a preset.
+// Presets are the policies that every cluster has, in the format of files in policies/: a line with the parameters,
+// then the instructions. A parameter may have a default, as in T=site. A file of the same name replaces a preset.
 var Presets = map[string]string{
 	"single":      "take 1",
 	"spread":      "params T\nselect 0 ${T}; take 1",
@@ -27,28 +27,28 @@ var Presets = map[string]string{
 	"pair":        "params T=site\nselect 1 ${T}; select 2 host; take 1",
 }
 
-// What presets do that are no list of instructions.
+// Presets that are not lists of instructions.
 const (
-	every = "every" // one on each node that fits
+	every = "every" // one slot on each node that fits
 	pin   = "pin"   // pin(NODE)
 )
 
-// replicasOf are the replicas that a preset is made for.
+// replicasOf is the number of replicas that a preset is designed for.
 var replicasOf = map[string]int{"single": 1, "pair": 2, pin: 1}
 
-// Rule is a policy whose names are still to be found in a tree.
+// Rule is a policy whose names have not been resolved in a tree.
 type Rule struct {
-	Text     string // as written
+	Text     string // the text of the job's policy
 	Policy   policy.Policy
 	Every    bool
-	Pin      string // the node, if it is that of one node
-	Replicas int    // that it is made for; 0: any number
+	Pin      string // the pinned node, if the policy is pin(NODE)
+	Replicas int    // the number of replicas that it is designed for; 0: any number
 }
 
 var call = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]*)\s*(?:\(([^()]*)\))?$`)
 
-// Resolve reads a policy: the name of a file in policies/, or of a preset, with its parameters in parentheses, or the
-// instructions themselves. Invalid or NotFound.
+// Resolve parses a policy: the name of a file in policies/ or of a preset, with its parameters in parentheses, or a
+// list of instructions. Errors: Invalid or NotFound.
 func Resolve(s *state.State, text string) (Rule, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -132,7 +132,7 @@ var (
 	argument  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
 
-// fill puts the parameters of a policy into its text. Lines stay where they are.
+// fill replaces the parameters in the text of a policy by their values. Line numbers do not change.
 func fill(text, source string, given []string) (string, error) {
 	first, rest, more := strings.Cut(source, "\n")
 	var names []string
@@ -167,7 +167,7 @@ func fill(text, source string, given []string) (string, error) {
 		}
 		return values[name]
 	})
-	if strings.Contains(body, "select --") { // -${n} of a negative n
+	if strings.Contains(body, "select --") { // the expansion of -${n} with a negative n
 		return "", fmt.Errorf("%s: give a number from 0", text)
 	}
 	return body, unknown

@@ -61,7 +61,7 @@ func TestTheSamplesOfK3sAreJobs(t *testing.T) {
 	}
 }
 
-// unitOfK3s runs a slot's command with echo in the place of k3s, and returns 1 if that begins a cluster.
+// unitOfK3s runs a slot's command with echo in place of k3s, and returns 1 if the command starts a new cluster.
 func unitOfK3s(t *testing.T, s *state.State, j *state.Job, slot state.Slot) int {
 	t.Helper()
 	u, err := s.Unit(t.Context(), j, slot.Number, slot.Node)

@@ -5,18 +5,18 @@ import (
 	"croft/grid/state"
 )
 
-// block is one take of a pass: the seats that its instructions give, and who sits there.
+// block is one take of a pass: its seats, and the nodes that have taken them.
 type block struct {
 	taking policy.Taking
 	from   *state.Bucket
-	kinds  []string // of the selections
-	counts []int    // how many of each below one of the one before; the last: nodes
-	seats  int      // in all; less, once some are taken
+	kinds  []string // the types of the selections
+	counts []int    // maximum number of each below one of the level above; last: nodes
+	seats  int      // number of free seats
 	seen   map[*state.Bucket]bool
 	below  map[*state.Bucket]int
 }
 
-// blocks are those of one pass for so many replicas.
+// blocks returns the blocks of one pass for a number of replicas.
 func (t *tree) blocks(c *compiled, want int) []*block {
 	var all []*block
 	for _, taking := range c.takes {
@@ -32,7 +32,7 @@ func (t *tree) blocks(c *compiled, want int) []*block {
 	return all
 }
 
-// add adds a level. As in CRUSH, 0 is all that are wanted, and below it so many fewer.
+// add adds a level. As in CRUSH, n = 0 means as many as are wanted, and a negative n means that many fewer.
 func (b *block) add(n, want int) {
 	if n <= 0 {
 		n = max(0, n+want)
@@ -41,7 +41,7 @@ func (b *block) add(n, want int) {
 	b.seats = min(b.seats*n, want)
 }
 
-// fits reports whether the block has a seat for a node, and takes it if so asked.
+// fits reports whether the block has a seat for a node, and takes the seat if take is set.
 func (b *block) fits(n *state.Node, take bool) bool {
 	if b.seats <= 0 || !isBelow(n, b.from) {
 		return false
@@ -74,7 +74,7 @@ func (b *block) fits(n *state.Node, take bool) bool {
 	return true
 }
 
-// contains reports whether a directory is somewhere in another one.
+// contains reports whether the directory b is below outer, at any depth.
 func contains(outer, b *state.Bucket) bool {
 	for b = b.Parent; b != nil && b != outer; b = b.Parent {
 	}

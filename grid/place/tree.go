@@ -13,14 +13,14 @@ import (
 	"croft/grid/state"
 )
 
-// Input returns the number by which a job is placed: the first 31 bits of the SHA-256 of its name.
+// Input returns the CRUSH input by which a job is placed: the first 31 bits of the SHA-256 of its name.
 func Input(job string) uint32 {
 	sum := sha256.Sum256([]byte(job))
 	return binary.BigEndian.Uint32(sum[:4]) >> 1
 }
 
-// Map makes the CRUSH map of a cluster. With a job that requires or avoids facts it has the nodes that those leave, and
-// ids that no other filter has: the ones in ids, where those that are missing are added.
+// Map returns the CRUSH map of a cluster. For a job that requires or avoids facts, the map contains only the matching
+// nodes, and bucket ids that no other filter uses: those in ids, to which Map adds missing ones.
 func Map(s *state.State, j *state.Job, ids *state.IDs) *crush.Map {
 	m := &crush.Map{Tunables: crush.Jewel}
 	for i, name := range s.Cluster.Types {
@@ -36,7 +36,7 @@ func Map(s *state.State, j *state.Job, ids *state.IDs) *crush.Map {
 		}
 		return crush.ID(ids.Shadow(filter, b.ID))
 	}
-	// Ids of the filter are given in the order of the buckets' own ids, whatever the order of the files.
+	// IDs of the filter are assigned in the order of the buckets' own ids, independent of the order of the files.
 	for _, b := range slices.SortedFunc(slices.Values(s.Buckets), func(x, y *state.Bucket) int {
 		return cmp.Compare(y.ID, x.ID)
 	}) {
@@ -67,14 +67,14 @@ func Map(s *state.State, j *state.Job, ids *state.IDs) *crush.Map {
 	return m
 }
 
-// tree is a map that is placed on.
+// tree is a CRUSH map that jobs are placed on.
 type tree struct {
 	m       *crush.Map
 	program *crush.Program
 	mapper  *crush.Mapper
 	buckets map[crush.ID]*state.Bucket
 	nodes   map[crush.ID]*state.Node
-	ranked  []*state.Node // those of the tree, by id
+	ranked  []*state.Node // the nodes of the tree, by id
 	rules   map[string]*compiled
 }
 
@@ -100,7 +100,7 @@ func newTree(s *state.State, j *state.Job, ids *state.IDs) (*tree, error) {
 	return t, nil
 }
 
-// compiled is a rule for one tree.
+// compiled is a rule compiled for one tree.
 type compiled struct {
 	takes []policy.Taking
 	c     *policy.Compiled
@@ -131,7 +131,7 @@ func (t *tree) compile(r Rule) (*compiled, error) {
 	return t.rules[key], nil
 }
 
-// hostless makes a policy that selects hosts fit a tree without directories of that type: there, each node is a host.
+// hostless adapts a policy that selects hosts to a tree without directories of type host: each node counts as a host.
 func hostless(p policy.Policy, m *crush.Map) (policy.Policy, error) {
 	if !withoutHosts(m) {
 		return p, nil
@@ -152,7 +152,7 @@ func hostless(p policy.Policy, m *crush.Map) (policy.Policy, error) {
 	return out, nil
 }
 
-// withoutHosts reports whether the cluster has the type host, and no directory of it.
+// withoutHosts reports whether the cluster has the type host, but no directory of that type.
 func withoutHosts(m *crush.Map) bool {
 	at := slices.IndexFunc(m.Types, func(t crush.TypeName) bool { return t.Name == "host" && t.Type != 0 })
 	return at >= 0 && !slices.ContainsFunc(m.Buckets, func(b crush.Bucket) bool { return b.Type == m.Types[at].Type })
@@ -160,7 +160,7 @@ func withoutHosts(m *crush.Map) bool {
 
 func selectsHost(i policy.Instruction) bool { return i.Op == policy.Select && i.Name == "host" }
 
-// above returns the directory of a type that a node is in; nil: it is in none.
+// above returns the directory of a type that contains a node, or nil.
 func above(n *state.Node, kind string) *state.Bucket {
 	b := n.Parent
 	for b != nil && b.Type != kind {

@@ -13,15 +13,16 @@ import (
 	"croft/grid/state"
 )
 
-// Check finds what is wrong with the policies of all jobs: names that are not there, replicas that do not fit. Invalid
-// and NotFound, several joined, with file and line. It warns of policies that mean something else than they say.
+// Check validates the policies of all jobs, such as unknown names and numbers of replicas that do not fit. Errors:
+// Invalid and NotFound, joined, with file and line. It warns about policies that may not mean what their author
+// intended.
 func Check(s *state.State) (warnings []state.Problem, err error) {
 	d := &deciding{s: s, trees: map[string]*tree{}, ids: s.IDs.Clone()}
 	err = d.prepare()
 	return d.warnings, err
 }
 
-// Trial is a policy on a cluster's tree, to be looked at. It is for one goroutine.
+// Trial applies a policy to a cluster's tree, to examine the results. It is not safe for concurrent use.
 type Trial struct {
 	Map  *crush.Map
 	Rule Rule
@@ -30,8 +31,8 @@ type Trial struct {
 	p    *placing
 }
 
-// NewTrial makes a trial of a policy as a job would have it, or, without one, as a job without facts and uses. An empty
-// text is the job's own policy. Errors are those of Resolve.
+// NewTrial returns a trial of a policy for a job. If j is nil, it uses a job without facts and uses. If text is empty,
+// it uses the job's own policy. Errors are those of Resolve, and Invalid if the policy is not a list of instructions.
 func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 	if j == nil {
 		j = &state.Job{Name: "trial", Want: 1, Min: 1, Balance: 1}
@@ -68,11 +69,11 @@ func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 	return t, nil
 }
 
-// Input is the number by which the job is placed.
+// Input returns the CRUSH input of the job.
 func (t *Trial) Input() uint32 { return t.p.x }
 
-// Place returns where the policy places an input, and tells a watcher, which may be nil, each candidate. Nodes that are
-// out are refused, unless all is set.
+// Place returns the nodes at which the policy places an input, and reports each candidate to watch, which may be nil.
+// It refuses nodes that the job cannot use, unless all is set.
 func (t *Trial) Place(x uint32, want int, ceph, all bool, watch func(crush.Event)) []crush.ID {
 	m := t.p.tree.mapper
 	m.Watch(watch)
@@ -84,7 +85,7 @@ func (t *Trial) Place(x uint32, want int, ceph, all bool, watch func(crush.Event
 	return t.p.c.c.Place(m, r, nil)
 }
 
-// Short names the takes that give fewer nodes of an input than their instructions ask for; empty: none does.
+// Short describes the takes that give fewer nodes for an input than their instructions request, or returns "".
 func (t *Trial) Short(x uint32, want int) string {
 	m := t.p.tree.mapper
 	var short []string
@@ -104,7 +105,7 @@ func (t *Trial) Short(x uint32, want int) string {
 	return strings.Join(short, "; ")
 }
 
-// Why says why a node cannot be taken; empty: it can, as far as other slots of the job allow it.
+// Why returns the reason why a node cannot be used, or "" if it can, apart from limits by other slots of the job.
 func (t *Trial) Why(id crush.ID) string {
 	n := t.p.tree.nodes[id]
 	switch {
@@ -124,7 +125,7 @@ func (t *Trial) Why(id crush.ID) string {
 	return ""
 }
 
-// LeftOut says which nodes the job's facts leave out, and why.
+// LeftOut describes which nodes the job's facts exclude, and why.
 func (t *Trial) LeftOut() (lines []string) {
 	for _, n := range t.s.Leaves {
 		if !t.p.job.Admits(n) {
@@ -134,19 +135,19 @@ func (t *Trial) LeftOut() (lines []string) {
 	return lines
 }
 
-// Code returns the policy in its coded form, for the buckets of this cluster.
+// Code returns the encoded policy for the buckets of this cluster.
 func (t *Trial) Code() ([]byte, error) {
 	code, err := t.Rule.Policy.Encode(t.Map)
 	return code, kinded(err)
 }
 
-// maxSize is the greatest that a rule of Ceph can say; crushtool until 16 wants one to be said.
+// maxSize is the maximum size that a rule of Ceph can state; crushtool up to version 16 requires one.
 const maxSize = 255
 
 var ruleName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// Export makes the CRUSH map of a cluster with the policies of its jobs as rules, for crushtool. With a job it is the
-// map of the nodes that the job's facts leave, and its policy alone.
+// Export returns the CRUSH map of a cluster with the policies of its jobs as rules, for crushtool. With a job, the map
+// contains only the nodes that the job's facts admit, and only the job's policy.
 func Export(s *state.State, j *state.Job) (*crush.Map, error) {
 	jobs := s.Jobs
 	if j != nil {

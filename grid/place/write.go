@@ -15,8 +15,8 @@ import (
 	"croft/internal/durable"
 )
 
-// Write writes a result of Decide into the cluster's directory: first the ids that were given and the roster, then
-// each link, by renaming. A second Decide mends what an error or a crash left undone.
+// Write writes a result of Decide to the cluster's directory: first the assigned ids and the roster, then each link, by
+// renaming. After an error or a crash, another Decide and Write complete the change.
 func (r *Result) Write(dir string) error {
 	if r.IDs != nil {
 		if err := durable.Write(filepath.Join(dir, state.IDsFile), []byte(r.IDs.Text()), 0o644); err != nil {
@@ -31,13 +31,13 @@ func (r *Result) Write(dir string) error {
 	if len(r.Changes) == 0 {
 		return nil
 	}
-	dirs := map[string]bool{} // in which names change
+	dirs := map[string]bool{} // directories in which names change
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("write links: %w", err)
 	}
 	defer root.Close()
-	// What is removed may be in the place of a directory of others.
+	// Remove links first: a removed link may be at the path of a new directory.
 	for _, c := range r.Changes {
 		if c.To != "" {
 			continue
@@ -59,10 +59,12 @@ func (r *Result) Write(dir string) error {
 	return flush(root, dirs)
 }
 
-// syncDir makes the names in a directory survive a crash of the machine. A variable, so that tests can observe it.
+// syncDir flushes a directory, so that its names survive a crash of the machine. It is a variable so that tests can
+// observe it.
 var syncDir = (*os.File).Sync
 
-// flush makes names in directories outlast the power, and those of the directories above, which may be new.
+// flush flushes directories whose names changed, and all directories above them, which may be new, so that the changes
+// survive a power failure.
 func flush(root *os.Root, dirs map[string]bool) error {
 	for _, dir := range slices.Collect(maps.Keys(dirs)) {
 		for ; dir != "."; dir = path.Dir(dir) {
@@ -73,7 +75,7 @@ func flush(root *os.Root, dirs map[string]bool) error {
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
 		d, err := root.Open(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was left empty
+			continue // removed, since it was empty
 		} else if err != nil {
 			return fmt.Errorf("flush the links in %s: %w", dir, err)
 		}
@@ -84,7 +86,7 @@ func flush(root *os.Root, dirs map[string]bool) error {
 	return nil
 }
 
-// link makes or replaces a link to a file, both below the root.
+// link creates or replaces a symbolic link to a file, both below the root.
 func link(root *os.Root, name, target string) error {
 	dir := path.Dir(name)
 	if err := root.MkdirAll(dir, 0o755); err != nil {
@@ -104,14 +106,14 @@ func link(root *os.Root, name, target string) error {
 	return nil
 }
 
-// remove removes a link, and the directories that it leaves empty.
+// remove removes a link, and the directories that become empty.
 func remove(root *os.Root, name string) error {
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for dir := path.Dir(name); dir != "alloc" && dir != "."; dir = path.Dir(dir) {
 		if root.Remove(dir) != nil {
-			break // it is not empty
+			break // the directory is not empty
 		}
 	}
 	return nil
