@@ -111,7 +111,7 @@ func (c *cloud) run(args ...string) []byte {
 }
 
 // BenchmarkRequest reports medians: call-ms from the start of `schedule QUERY` to its end, start-ms of a process that
-// only prints its version, and order-ms from when the scheduler begins to write the order until the agent has read it
+// only prints its version, and order-ms from when the scheduler starts to write the order until the agent has read it
 // and has the (simulated) image: more than the transfer of the order alone.
 func BenchmarkRequest(b *testing.B) {
 	c := newCloud(b)

@@ -17,13 +17,13 @@ import (
 	"croft/etcdstore"
 )
 
-// The callers of the API: so many that none of them asks more often than it may, in a few projects.
+// The callers of the API: enough of them in a few projects that each stays below its rate limit.
 const (
 	tenants  = 512
 	projects = 16
 )
 
-// admitTenants makes a token for each caller.
+// admitTenants creates a token for each caller.
 func (f *fleet) admitTenants(ctx context.Context) (err error) {
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{f.etcd}})
 	if err != nil {
@@ -48,8 +48,8 @@ func (f *fleet) admitTenants(ctx context.Context) (err error) {
 	return f.begin(ctx)
 }
 
-// begin asks for an instance of each project: the first of a project counts all records, which takes long once there
-// are many.
+// begin requests an instance of each project, because the first request of a project counts all records, which takes
+// long when there are many.
 func (f *fleet) begin(ctx context.Context) error {
 	client := f.client(1)
 	defer client.close()
@@ -61,14 +61,14 @@ func (f *fleet) begin(ctx context.Context) error {
 	return nil
 }
 
-// apiClient asks for instances as tenants do.
+// apiClient requests instances as tenants do.
 type apiClient struct {
 	fleet *fleet
 	http  *http.Client
 	next  atomic.Int64
 }
 
-// client returns a client that keeps a connection for each request in flight.
+// client returns a client that keeps one connection per concurrent request.
 func (f *fleet) client(atOnce int) *apiClient {
 	return &apiClient{fleet: f, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce},
 		Timeout: time.Minute}}
@@ -76,7 +76,7 @@ func (f *fleet) client(atOnce int) *apiClient {
 
 func (c *apiClient) close() { c.http.CloseIdleConnections() }
 
-// ask asks for an instance, and returns once it is ordered.
+// ask requests an instance, and returns once it is ordered.
 func (c *apiClient) ask(ctx context.Context, id croft.InstanceID) error {
 	body, err := json.Marshal(api.InstanceRequest{ID: id, Query: wanted, Image: "https://images.example/simulated"})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"croft"
 )
 
-// Ways to ask for instances.
+// Ways to request instances.
 const (
 	viaDirect  = "direct"
 	viaControl = "control"
@@ -54,8 +54,8 @@ func (b *benchmark) flags() *flag.FlagSet {
 	return f
 }
 
-// inMemory is a directory in memory, empty where there is none: three files for each guest would else cost this
-// machine's one file system more than all of croft.
+// inMemory is a directory in memory, empty if there is none: otherwise three files for each guest would cost more on
+// this machine's one file system than all of croft.
 func inMemory() string {
 	const dir = "/dev/shm"
 	if at, err := os.Stat(dir); err != nil || !at.IsDir() {

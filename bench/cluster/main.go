@@ -4,9 +4,8 @@
 // many ran per second, the delays, the usage of each process and the writes of etcd. It leaves only the plot named by
 // -plot.
 //
-// With -via control the requests go to the API of the cloud, as tenants make them, and the control process is croft up
-// without a hypervisor: etcd, Placement and the API in one. With -via both it is measured in both ways, one after the
-// other.
+// With -via control the requests go to the API of the cloud, as tenants send them, and the control process is croft up
+// without a hypervisor: etcd, Placement and the API in one. With -via both it measures both ways, one after the other.
 //
 // Delays are measured from the time a request was due, not from when it was sent, so a cloud that falls behind is
 // noticed.

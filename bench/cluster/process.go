@@ -40,7 +40,7 @@ func tellReady() {
 		return
 	}
 	pipe := os.NewFile(3, "ready")
-	_, _ = pipe.WriteString("ready\n") // without a reader nobody waits
+	_, _ = pipe.WriteString("ready\n") // without a reader, no process waits for it
 	_ = pipe.Close()
 }
 

@@ -27,10 +27,10 @@ type report struct {
 	AskedRate float64 `json:"asked_per_second"` // 0: without a limit
 	Start     float64 `json:"start_seconds"`    // until all hosts took orders
 	measured
-	Control *measured `json:"through_control,omitempty"` // after the other way; nil: only one was measured
+	Control *measured `json:"through_control,omitempty"` // in addition to the other way; nil: only one was measured
 }
 
-// measured is what was measured while requests were made in one way.
+// measured is the result of the requests made in one way.
 type measured struct {
 	Way   string      `json:"way"`
 	Load  load.Result `json:"load"`
@@ -184,7 +184,7 @@ type course struct {
 	memory map[string]*plot.Line
 }
 
-// wanted is what each instance takes.
+// wanted is the resources of each instance.
 const wanted = "VCPU:1,MEMORY_MB:512,DISK_GB:4"
 
 // measure makes the requests.

@@ -1,7 +1,7 @@
-// Command crush measures mappings of croft crush beside crushtool's: the same maps, built by crushtool, the same rule
-// and inputs, in turn: crushtool, croft with one thread, croft with several. With one thread the processor time of the
-// whole command counts, which other load of the machine changes little; with several the time on the clock does, which
-// it changes much. It first compares what both print.
+// Command crush compares mappings of croft crush with those of crushtool: the same maps, built by crushtool, with the
+// same rule and inputs, in turn: crushtool, croft with one thread, croft with several. With one thread it reports the
+// processor time of the whole command, on which other load of the machine has little effect; with several it reports
+// the elapsed time, on which it has much. First it compares the outputs of both.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// maps are those that crushtool builds: buckets of so many, level by level.
+// maps are built by crushtool: the numbers of buckets, level by level.
 var maps = []struct {
 	devices int
 	levels  []string
@@ -113,10 +113,10 @@ func (b *benchmark) measure(ctx context.Context, stdout io.Writer, devices int, 
 	return nil
 }
 
-// compared is how many mappings of both are compared.
+// compared is the number of mappings of both that are compared.
 const compared = 100_000
 
-// compare returns how many lines of both differ.
+// compare returns the number of lines that differ.
 func (b *benchmark) compare(ctx context.Context, theirs, ours []string) (differ int, err error) {
 	last := strconv.Itoa(compared - 1)
 	_, one, err := command(ctx, "crushtool", append(slices.Clone(theirs), last, "--show-mappings")...)
@@ -130,7 +130,7 @@ func (b *benchmark) compare(ctx context.Context, theirs, ours []string) (differ 
 	return differing(bytes.ReplaceAll(one, []byte("CRUSH rule 0 x "), nil), other), nil
 }
 
-// report prints what a map's rounds took, the median of each.
+// report prints the median times of a map's rounds.
 func (b *benchmark) report(stdout io.Writer, devices int, their, one, several []took) {
 	speed := func(t time.Duration) float64 { return float64(b.inputs) / t.Seconds() }
 	t, o := median(their, took.processor), median(one, took.processor)
@@ -142,13 +142,13 @@ func (b *benchmark) report(stdout io.Writer, devices int, their, one, several []
 		c.Seconds()/s.Seconds(), 100*t.Seconds()/c.Seconds(), median(several, took.processor).Seconds()/s.Seconds())
 }
 
-// took is how long a command took.
+// took is the duration of a command.
 type took struct{ user, system, wall time.Duration }
 
 func (t took) processor() time.Duration { return t.user + t.system }
 func (t took) clock() time.Duration     { return t.wall }
 
-// median returns the median of one time of all.
+// median returns the median of one of the times.
 func median(all []took, of func(took) time.Duration) time.Duration {
 	times := make([]time.Duration, len(all))
 	for i, t := range all {
@@ -158,8 +158,8 @@ func median(all []took, of func(took) time.Duration) time.Duration {
 	return times[len(times)/2]
 }
 
-// command runs a command and returns how long it took, and its output. What it says is dropped: crushtool loses lines
-// where both go to one pipe.
+// command runs a command and returns its duration and its stdout. It drops stderr: crushtool loses lines if both go to
+// one pipe.
 func command(ctx context.Context, name string, args ...string) (took, []byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	start := time.Now()
@@ -170,7 +170,7 @@ func command(ctx context.Context, name string, args ...string) (took, []byte, er
 	return took{cmd.ProcessState.UserTime(), cmd.ProcessState.SystemTime(), time.Since(start)}, out, nil
 }
 
-// differing counts the lines that differ; those that one has beyond the other do.
+// differing counts the lines that differ, including those that only one of the texts has.
 func differing(a, b []byte) (n int) {
 	x, y := bytes.Split(a, []byte("\n")), bytes.Split(b, []byte("\n"))
 	for i := range max(len(x), len(y)) {

@@ -20,8 +20,8 @@ import (
 )
 
 // BenchmarkRequest requests instances by a CRUSH policy and by spread in turn, in one cloud: a real etcd, a real
-// Placement over HTTP, and hosts that nobody runs. It reports the mean of each, in which reading the map has its share,
-// and the ratio of the two.
+// Placement over HTTP, and hosts without agents. It reports the mean of each, including the time to read the map, and
+// the ratio of the two.
 func BenchmarkRequest(b *testing.B) {
 	for _, hosts := range []int{1000, 5000} {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) { benchmarkRequest(b, hosts) })
@@ -65,7 +65,7 @@ func benchmarkRequest(b *testing.B, hosts int) {
 	b.ReportMetric(mean(took[0])/mean(took[1]), "crush/spread")
 }
 
-// mean is in milliseconds.
+// mean returns the mean in milliseconds.
 func mean(all []time.Duration) float64 {
 	sum := time.Duration(0)
 	for _, d := range all {
@@ -82,7 +82,7 @@ func named(b *testing.B, name string) *schedule.Policy {
 	return p
 }
 
-// filled returns the scheduler of a cloud of so many hosts in racks of 20.
+// filled returns the scheduler of a cloud with hosts in racks of 20.
 func filled(b *testing.B, hosts int) *schedule.Scheduler {
 	b.Helper()
 	etcd := etcdtest.Server(b)
@@ -96,7 +96,7 @@ func filled(b *testing.B, hosts int) *schedule.Scheduler {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Run(ctx) // requests notice
+		_ = server.Run(ctx) // if it fails, the requests fail
 	}()
 	b.Cleanup(func() { cancel(); <-ended })
 	listener := httptest.NewServer(server.Handler())
@@ -128,7 +128,7 @@ func filled(b *testing.B, hosts int) *schedule.Scheduler {
 	return s
 }
 
-// addHost writes what an agent writes when it starts.
+// addHost writes the records that an agent writes when it starts.
 func addHost(ctx context.Context, etcd string, store *etcdstore.Store, claims *placementclient.Client, n int) error {
 	id := croft.NewHostID()
 	name := fmt.Sprintf("host%d", n)

@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// everybody resolves every address to one guest.
+// everybody maps every address to one guest.
 type everybody struct{ order croft.Order }
 
 func (e everybody) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {

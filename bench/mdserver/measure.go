@@ -45,7 +45,7 @@ func (l load) measure(ctx context.Context, server, address, path, mode string) e
 	return nil
 }
 
-// hang opens n connections that begin a request and never end it, from 32 addresses, and keeps as many open as the
+// hang opens n connections that start a request and never end it, from 32 addresses, and keeps as many open as the
 // server allows.
 func hang(ctx context.Context, address string, n int) (end func(), err error) {
 	var conns []net.Conn

@@ -1,6 +1,6 @@
-// Command movement shows what CRUSH policies do beside spread when a host is lost and when one is added: how many
-// instances move, and how even hosts are filled. Everything is in memory: the policies are those of the cloud, hosts
-// have room for so many instances, and nothing is built.
+// Command movement compares CRUSH policies with spread when a host is lost and when one is added: how many instances
+// move, and how evenly hosts are filled. Everything is in memory: the policies are those of the cloud, hosts have a
+// fixed capacity of instances, and no guests are built.
 package main
 
 import (
@@ -71,7 +71,7 @@ func numbers(text string) (all []int, err error) {
 	return all, nil
 }
 
-// policies are what is measured; without a text it is spread.
+// policies are the measured policies; an empty text is spread.
 var policies = []policy{
 	{"spread", "", true}, {"crush in racks", "select 1 rack; take 1", true}, {"crush, no racks", "take 1", false},
 }
@@ -81,7 +81,7 @@ type policy struct {
 	racks      bool // of 10 hosts; else hosts have no locations
 }
 
-// report places all instances, then loses the host with most of them, then adds one, and writes a line for each.
+// report places all instances, then loses the host with the most of them, then adds one, and writes a line for each.
 func (w *world) report(to io.Writer, policy policy) error {
 	if err := w.place(policy.text); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (w *world) report(to io.Writer, policy policy) error {
 	return nil
 }
 
-// balance returns the least and the greatest number of instances on a host that is in, and the standard deviation.
+// balance returns the least and the greatest number of instances on an active host, and the standard deviation.
 func (w *world) balance() (least, most int, deviation float64) {
 	least = math.MaxInt
 	mean := float64(len(w.at)) / float64(w.in())

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWhatCrushMoves: the host that is lost moves its own alone, and all placed anew moves a few shares with CRUSH and
-// nearly everything with spread.
+// TestWhatCrushMoves: a lost host causes moves only of its own instances. Placing all instances again moves a few
+// shares with CRUSH, and nearly all instances with spread.
 func TestWhatCrushMoves(t *testing.T) {
 	for _, p := range policies {
 		w := newWorld(7, 40, 1000, 3, p.racks)

@@ -14,18 +14,18 @@ import (
 	"croft/schedule/crushmap"
 )
 
-// world is hosts with room for instances of one VCPU each.
+// world is a set of hosts with a capacity for instances of one VCPU each.
 type world struct {
 	crushmap.Source
 	names  []croft.HostID // in the order of their numbers
 	ids    []croft.InstanceID
-	room   int // of a host
+	room   int // capacity of a host
 	used   map[croft.HostID]int
 	at     map[croft.InstanceID]croft.HostID
 	seed   uint64
 	random *rand.Rand
 	racks  bool
-	gone   croft.Host // that was forgotten
+	gone   croft.Host // the forgotten host
 }
 
 func newWorld(seed uint64, hosts, instances int, room float64, racks bool) *world {
@@ -42,7 +42,7 @@ func newWorld(seed uint64, hosts, instances int, room float64, racks bool) *worl
 	return w
 }
 
-// name is a UUID that is the same for the same seed.
+// name returns a UUID that depends only on the seed, kind and n.
 func (w *world) name(kind string, n int) string {
 	return uuid.NewSHA1(uuid.Nil, []byte(fmt.Sprint(kind, w.seed, " ", n))).String()
 }
@@ -65,7 +65,7 @@ func (w *world) add() {
 	}
 }
 
-// in is how many hosts take instances.
+// in returns the number of hosts that take instances.
 func (w *world) in() (n int) {
 	for _, h := range w.Hosts {
 		if h.Alive {
@@ -75,7 +75,7 @@ func (w *world) in() (n int) {
 	return n
 }
 
-// place places all instances anew.
+// place places all instances again, from scratch.
 func (w *world) place(policy string) error {
 	clear(w.at)
 	clear(w.used)
@@ -118,7 +118,7 @@ func (w *world) mend(policy string) error {
 	return nil
 }
 
-// spread chooses as the policy spread does, among as many hosts with room as that reads, at random.
+// spread chooses as the policy spread does, among random hosts with room, as many as that policy reads.
 func (w *world) spread(croft.InstanceID) croft.HostID {
 	var all []croft.Candidate
 	for _, i := range w.random.Perm(len(w.names)) {
@@ -142,10 +142,10 @@ func (w *world) spread(croft.InstanceID) croft.HostID {
 	return ""
 }
 
-// save returns where all instances are.
+// save returns the hosts of all instances.
 func (w *world) save() map[croft.InstanceID]croft.HostID { return maps.Clone(w.at) }
 
-// moved counts the instances that are elsewhere than they were.
+// moved counts the instances whose host has changed.
 func (w *world) moved(before map[croft.InstanceID]croft.HostID) (n int) {
 	for id, host := range w.at {
 		if before[id] != host {
@@ -155,7 +155,7 @@ func (w *world) moved(before map[croft.InstanceID]croft.HostID) (n int) {
 	return n
 }
 
-// busiest returns the host with most instances, of equals the first.
+// busiest returns the host with the most instances, the first of equals.
 func (w *world) busiest() croft.HostID {
 	return slices.MaxFunc(w.names, func(a, b croft.HostID) int { return w.used[a] - w.used[b] })
 }
@@ -170,7 +170,7 @@ func (w *world) on(host croft.HostID) (all []croft.InstanceID) {
 	return all
 }
 
-// out makes a host silent, and takes its instances off it.
+// out makes a host silent, and removes its instances from it.
 func (w *world) out(host croft.HostID) {
 	for _, id := range w.on(host) {
 		delete(w.at, id)
@@ -181,14 +181,14 @@ func (w *world) out(host croft.HostID) {
 	w.Hosts[host] = h
 }
 
-// forget takes a host off the map; its number stays its own.
+// forget removes a host from the map; its number is not reused.
 func (w *world) forget(host croft.HostID) {
 	w.out(host)
 	w.gone = w.Hosts[host]
 	delete(w.Hosts, host)
 }
 
-// restore brings a host back, and every instance to where it was.
+// restore brings a host back, and moves every instance back to its former host.
 func (w *world) restore(before map[croft.InstanceID]croft.HostID, host croft.HostID) {
 	h, there := w.Hosts[host]
 	if !there {

@@ -130,7 +130,7 @@ func median(list []float64) float64 {
 	return (s[len(s)/2-1] + s[len(s)/2]) / 2
 }
 
-// bound says where the time of a request is spent.
+// bound describes where the time of a request is spent.
 func (b *bench) bound(m *measurement, all []result) string {
 	var sum result
 	for _, r := range all {

@@ -10,14 +10,14 @@ import (
 	"croft/etcdstore/etcdserver"
 )
 
-// Goals: maxSlowdown for the search, maxBytes for the memory.
+// Limits that the results must meet: maxSlowdown for the search, maxBytes for the memory.
 const (
 	maxSlowdown = 3.0
 	maxBytes    = 2000
 )
 
-// cost measures the cost of many providers: how much slower candidates with a limit get, and the memory of a server.
-// etcd runs in this process, so that the server's memory is that of the state.
+// cost measures the cost of many providers: the slowdown of candidate searches with a limit, and the memory of a
+// server. etcd runs in this process, so that the server's memory is only its own state.
 func (b *bench) cost(ctx context.Context, few, many int) error {
 	small, err := startCroft(ctx, b.croft, filepath.Join(b.dir, "few"))
 	if err != nil {

@@ -1,6 +1,5 @@
 // Command pool compares croft's manager of pools with resalloc's server, with the same files and the same calls, in
-// turns on one machine, and both with the minimum: two shells per ticket and nothing else. Then it measures croft's
-// with many tickets.
+// turns on one machine, and both with the minimum: two shells per ticket. Then it measures croft's with many tickets.
 package main
 
 import (

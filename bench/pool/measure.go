@@ -106,7 +106,7 @@ func (w busy) run(ctx context.Context, until time.Time, r *results) error {
 	return ctx.Err()
 }
 
-// shells is the cost of two commands per ticket alone.
+// shells measures the cost of the two commands per ticket alone.
 type shells struct{ clients int }
 
 func (w shells) run(ctx context.Context, until time.Time, r *results) error {

@@ -99,7 +99,8 @@ func (s server) await(ctx context.Context) error {
 	}
 }
 
-// settle waits for the first stock, as far as it is visible: until a ticket is served at once, a while later.
+// settle waits for the first stock, as far as it is visible: until a ticket that is opened a moment later is served at
+// once.
 func (s server) settle(ctx context.Context) error {
 	if _, err := s.ticket(ctx, ""); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (s server) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// ticket opens a ticket, waits for its resource and closes it. ready is the time until the resource was there.
+// ticket opens a ticket, waits for its resource and closes it. ready is the time until the ticket had its resource.
 func (s server) ticket(ctx context.Context, sandbox string) (ready time.Duration, err error) {
 	params := tags("bench")
 	if sandbox != "" {

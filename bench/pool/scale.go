@@ -26,7 +26,7 @@ var poolStock = fmt.Sprintf(
 	`stock: {cmd_new: "echo ok", cmd_delete: "true", max: %d, max_starting: 100, max_prealloc: %[1]d, tags: [stock]}`+
 		"\n", manyResources)
 
-// crowded measures ours beside tickets that wait for missing resources, and resources that nobody wants, and reports
+// crowded measures our server with many tickets that wait for missing resources and many unused resources, and reports
 // how long the server's rounds take meanwhile.
 func (p plan) crowded(ctx context.Context) error {
 	const never = `never: {cmd_new: "false", cmd_delete: "true", max: 1, tags: [rare]}` + "\n"
@@ -110,7 +110,7 @@ func (s server) greatRound(ctx context.Context, clients int) (time.Duration, err
 	var group errgroup.Group
 	for i := range clients {
 		group.Go(func() error {
-			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // those who wait first, else they are served
+			for n := len(open.Tickets) - 1 - i; n >= 0; n -= clients { // tickets that wait first, or they are served
 				if _, err := c.Close(ctx, open.Tickets[n].ID); err != nil {
 					return err
 				}
@@ -177,7 +177,7 @@ func (p plan) wearOut(ctx context.Context) error {
 // sample is the state of our server at one moment.
 type sample struct {
 	rounds, seconds float64
-	within          map[float64]float64 // rounds that took at most so many seconds
+	within          map[float64]float64 // the number of rounds that took at most this many seconds
 	memory, disk    float64             // bytes
 }
 
@@ -214,7 +214,7 @@ func (s sample) meanRound(before sample) time.Duration {
 	return time.Duration((s.seconds - before.seconds) / (s.rounds - before.rounds) * float64(time.Second))
 }
 
-// boundRound returns the smallest bound within which a share of the rounds is known to have been.
+// boundRound returns the smallest histogram bound that at least a share of the rounds did not exceed.
 func (s sample) boundRound(before sample, share float64) time.Duration {
 	best := math.Inf(1)
 	for bound, n := range s.within {

@@ -14,11 +14,11 @@ import (
 	"croft/etcdstore"
 )
 
-// nobody is the user without rights of every Linux.
+// nobody is the user without rights on every Linux system.
 const nobody = 65534
 
-// The cloud of one machine belongs to root there: without a certificate nobody reaches its etcd and its Placement, and
-// nobody else reads the certificates.
+// The cloud of one machine belongs to root there: without a certificate no user reaches its etcd and its Placement, and
+// only root reads the certificates.
 func TestAnotherUserOfTheMachineGetsNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := aloneSettings(t, dir)

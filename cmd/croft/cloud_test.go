@@ -14,14 +14,14 @@ import (
 	"croft/test/simcloud"
 )
 
-// testCloud is a whole cloud in the test's process, whose hosts report on themselves as those of croft up do.
+// testCloud is a whole cloud in the test's process, whose hosts report their own state as those of croft up do.
 type testCloud struct{ *simcloud.Cloud }
 
 func newTestCloud(ctx context.Context, dir string) (*testCloud, error) {
 	return newTestCloudOf(ctx, dir, etcdserver.Config{})
 }
 
-// newTestCloudOf is newTestCloud with an etcd of this kind.
+// newTestCloudOf is newTestCloud with this configuration of etcd.
 func newTestCloudOf(ctx context.Context, dir string, kind etcdserver.Config) (*testCloud, error) {
 	c, err := simcloud.New(ctx, dir, kind)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"croft/etcdstore/etcdtest"
 )
 
-// An etcd with an exhausted quota is reported wherever an operator would look.
+// An etcd with an exhausted quota is reported in all places that an operator would check.
 func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context()) // the cloud ends with close
 	c, err := newTestCloudOf(ctx, t.TempDir(), etcdserver.Config{MaxBytes: 4 << 20})

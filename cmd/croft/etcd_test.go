@@ -43,9 +43,9 @@ func instanceStates(t *testing.T) []string {
 	return names
 }
 
-// A cloud with a lost etcd continues from a snapshot, by the documented commands: instances from before the
-// snapshot are there, those destroyed or stopped since are recreated or started, and those created since are
-// named and left alone.
+// A cloud with a lost etcd continues from a snapshot, by the documented commands: instances from before the snapshot
+// exist, those destroyed or stopped since are recreated or started, and those created since are reported and not
+// changed.
 func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := aloneSettings(t, dir)

@@ -11,7 +11,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// The hook is told of each end once, whatever restarts in between.
+// The hook runs once per expiry, in spite of restarts.
 func TestAHookIsRunBeforeAnInstanceExpires(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "told")

@@ -34,7 +34,8 @@ func startStrict(t *testing.T, change ...func(*settings.Settings)) *securedCloud
 	})
 }
 
-// beStrict makes these the settings of the control process, with its etcd and its Placement at these addresses.
+// beStrict changes settings to those of a control process in strict mode, with its etcd and its Placement at these
+// addresses.
 func beStrict(s *settings.Settings, at []string) {
 	s.Trust = trust.Strict
 	s.Etcd.Listen, s.Placement.Listen, s.Placement.Token = at[0], at[1], placementToken
@@ -56,7 +57,7 @@ func TestAHostThatIsNotTrustedWithEtcdWorksAsAnyOther(t *testing.T) {
 	if strings.Count(hosts, "ready") != 2 {
 		t.Errorf("want two hosts that are ready:\n%s", hosts)
 	}
-	command(t, croft.ExitOK, "host", "drain", "first") // so that everything goes to the new host
+	command(t, croft.ExitOK, "host", "drain", "first") // so that all instances go to the new host
 	request(t, "one")
 	command(t, croft.ExitOK, "schedule", "stop", "--wait", "one")
 	command(t, croft.ExitOK, "schedule", "start", "--wait", "one")
@@ -196,7 +197,7 @@ func TestAHostBehindTheGateOutlivesItsCertificates(t *testing.T) {
 	}
 }
 
-// Three hosts serve etcd, which agents do not reach: when the first one, where the agents joined, goes, they
+// Three hosts serve etcd, which agents do not reach. When the first one, through which the agents joined, stops, they
 // continue with the others.
 func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	address := reachable(t)
@@ -225,7 +226,7 @@ func TestAgentsOfAStrictCloudOutliveItsFirstHost(t *testing.T) {
 	t.Setenv("CROFT_STATE_DIR", second.StateDir)
 	awaitRoles(t, "agent ready ", "first silent silent", "second ready member", "third ready member")
 	command(t, croft.ExitOK, "schedule", "destroy", "--wait", "one")
-	stopAgent() // it starts while the first one is away
+	stopAgent() // it starts while the first host is away
 	startHost(t, agent)
 	command(t, croft.ExitOK, "schedule", "--wait", "--name", "two", there, "tiny")
 }

@@ -25,7 +25,7 @@ func withGrid(p cli.Program) cli.Program {
 	return p
 }
 
-// cloudForGrid reads the instances of the cloud that settings, a login or flags name.
+// cloudForGrid reads the instances of the cloud in the settings, a login or flags.
 var cloudForGrid = gridcli.Cloud{
 	AddFlags: func(flags *pflag.FlagSet) {
 		flags.String("settings", "", "read the cloud's settings from this `file` instead of searching schedule.yaml")

@@ -14,14 +14,14 @@ import (
 	"croft/internal/filelock"
 )
 
-// A oneAtATime is a job that says where it runs, and whether another one of it does.
+// A oneAtATime is a job that records where it runs, and whether another instance of it runs.
 type oneAtATime struct {
 	*watching
 	dir string
 }
 
-// job is the job's file. The kernel is the witness: whoever has the lock runs, frozen or not. It waits for a lock that
-// the test has, so it does nothing, and ends with the test whatever happens.
+// job returns the job's file. The kernel is the witness: the process that has the lock runs, frozen or not. The job
+// then waits for a lock that the test holds, so it does nothing, and ends with the test in any case.
 func (o *oneAtATime) job() string {
 	return fmt.Sprintf("exclusive: true\nnetwork: host\ncommand: [/bin/sh, -c, %q]\n", fmt.Sprintf(
 		"exec 9>>%[1]s/one; flock -n 9 || echo ${node.name} >>%[1]s/twice; echo ${node.name} >>%[1]s/runs; "+
@@ -48,7 +48,7 @@ func (o *oneAtATime) write(name, text string) {
 	}
 }
 
-// where waits until the job has begun so many times, and returns the number of its last node.
+// where waits until the job has started the given number of times, and returns the number of its last node.
 func (o *oneAtATime) where(times int) int {
 	o.Helper()
 	var runs []string
@@ -63,8 +63,8 @@ func (o *oneAtATime) where(times int) int {
 	return i
 }
 
-// freeze stops everything that runs on a machine, its sshd and its job: whoever dials it is taken up by the kernel and
-// hears nothing.
+// freeze stops all processes on a machine, its sshd and its job: the kernel accepts connections to it, but no process
+// answers.
 func (o *oneAtATime) freeze(i int) {
 	o.beats[i]()
 	o.signal(i, syscall.SIGSTOP)
@@ -96,7 +96,7 @@ func (o *oneAtATime) signal(i int, s syscall.Signal) {
 	}
 }
 
-// state is the line of a node's state upstream.
+// state returns the line with a node's state upstream.
 func (o *oneAtATime) state(i int) string {
 	for line := range strings.Lines(o.git(o.bare, "show", fmt.Sprintf("main:nodes/s%d/n%d.yaml", i/3, i))) {
 		if strings.HasPrefix(line, "state: ") {
@@ -106,7 +106,7 @@ func (o *oneAtATime) state(i int) string {
 	return "up"
 }
 
-// lease replaces the beats of a node by the script that ends the job when no controller answers.
+// lease replaces the heartbeats of a node by the script that ends the job when no controller answers.
 func (o *oneAtATime) lease(i int) {
 	o.beats[i]()
 	o.write("ctl", fmt.Sprintf("#!/bin/sh\n[ ! -e %s/cut ] || exit 255\n"+
@@ -122,7 +122,7 @@ func (o *oneAtATime) lease(i int) {
 	})
 }
 
-// newOneAtATime is a cluster that runs the job, and is watched; said is what the watch says.
+// newOneAtATime returns a cluster that runs the job and is watched; said is the output of the watch.
 func newOneAtATime(t *testing.T) (o *oneAtATime, said *spoken) {
 	t.Helper()
 	if testing.Short() {
@@ -142,7 +142,8 @@ func newOneAtATime(t *testing.T) (o *oneAtATime, said *spoken) {
 	if err := filelock.Take(alive); err != nil {
 		t.Fatal(err)
 	}
-	// off ends what runs on a machine. The fence asks the file answer first: 0 is yes, 1 no, 3 that it does not know.
+	// off ends the processes on a machine. The fence reads its result from the file answer first: 0 is yes, 1 no, 3
+	// unknown.
 	o.write("off", "#!/bin/sh\nfor f in \"$1\"/units/*/pid; do\n\t[ -e \"$f\" ] || continue\n\tread -r pid _ <\"$f\"\n"+
 		"\tkill -9 -\"$pid\" 2>/dev/null\n\twhile kill -0 -\"$pid\" 2>/dev/null; do sleep 0.05; done\ndone\nexit 0\n")
 	o.write("answer", "3")
@@ -174,21 +175,23 @@ func (o *oneAtATime) moved(first int) {
 	}
 }
 
-// TestAnExclusiveJobNeverRunsTwice: its node is cut off, and the fence cannot tell, so the node's own lease ends the
-// job. It starts elsewhere, and only then.
+// TestAnExclusiveJobNeverRunsTwice: the job's node is cut off, and the fence cannot tell whether it is off, so the
+// node's own lease ends the job. Only then the job starts elsewhere.
 func TestAnExclusiveJobNeverRunsTwice(t *testing.T) {
 	o, _ := newOneAtATime(t)
 	first := o.where(1)
 	o.lease(first)
 
-	// Cut off: it hears no controller, and nobody can dial it. The job runs on there until the lease ends.
+	// The node is cut off: it reaches no controller, and no client reaches it. The job runs on there until the lease
+	// ends.
 	o.write("cut", "")
 	o.grid.Nodes[first].Suspend()
 	o.moved(first)
 }
 
-// TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence: the node has no lease, and may go on at any time. Nothing moves
-// until its fence says that it is off, and nothing is written about it: it has no other slots that could leave it.
+// TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence: the node has no lease, and may continue at any time. The job does
+// not move until the node's fence confirms that the node is off, and nothing is written about the node, because it has
+// no other slots that could leave it.
 func TestAnExclusiveJobOfAFrozenNodeWaitsForTheFence(t *testing.T) {
 	o, said := newOneAtATime(t)
 	first := o.where(1)

@@ -26,10 +26,10 @@ type watching struct {
 	*testing.T
 	grid     *sshtest.Grid
 	bare, op string
-	beats    map[int]func() // end those of a node
+	beats    map[int]func() // ends the beats of a node
 }
 
-// spoken is what a process has said so far.
+// spoken is the output of a process so far.
 type spoken struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -65,7 +65,7 @@ func (w *watching) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a process that ends with the test, and with the test's process if that is killed.
+// start starts a process that ends with the test, and also when the test's process is killed.
 func (w *watching) start(cmd *exec.Cmd) (*exec.Cmd, *spoken) {
 	w.Helper()
 	said := &spoken{}
@@ -98,7 +98,7 @@ func (w *watching) watcher(name string) (*exec.Cmd, *spoken) {
 	return w.start(w.command("croft", "grid", "watch", "-C", w.op, "--state", w.store(name), "--name", name))
 }
 
-// out tells whether the upstream has a node as out.
+// out reports whether the upstream has a node as out.
 func (w *watching) out(i int) bool {
 	return strings.Contains(w.git(w.bare, "show", fmt.Sprintf("main:nodes/s%d/n%d.yaml", i/3, i)),
 		"state: out  # watch ")
@@ -109,7 +109,7 @@ func (w *watching) kill(i int) {
 	w.grid.Nodes[i].Kill()
 }
 
-// beat sends the beats of a node to both controllers until it is told to end.
+// beat sends the beats of a node to both controllers until its function in beats is called.
 func (w *watching) beat(i int) {
 	w.Helper()
 	settings, err := watch.ReadSettings(w.op)
@@ -153,8 +153,8 @@ func (w *watching) beat(i int) {
 	w.Cleanup(w.beats[i])
 }
 
-// newWatching makes nodes in sites of three, placed and pushed, whose beats go to two controllers. more are files
-// that replace, or add to, those of the cluster.
+// newWatching creates nodes in sites of three, placed and pushed, whose beats go to two controllers. more are files
+// that replace, or are added to, those of the cluster.
 func newWatching(t *testing.T, nodes int, more map[string]string) *watching {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -201,12 +201,13 @@ func newWatching(t *testing.T, nodes int, more map[string]string) *watching {
 	return w
 }
 
-// TestWatchesAreFrozenAndKilled: two watches of one cluster; its machines die, and so do the watches.
+// TestWatchesAreFrozenAndKilled: two watches of one cluster; machines of the cluster are killed, and so are the
+// watches.
 func TestWatchesAreFrozenAndKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	// Its slots run at once where they are put: the nodes that were put out just before count only for ten graces.
+	// Its slots run immediately on their nodes: the nodes that were put out just before count only for ten graces.
 	w := newWatching(t, 9, map[string]string{"jobs/web.yaml": "replicas: 6\nimage: {rootfs: /}\n" +
 		"command: [/bin/sleep, '600']\n"})
 	a, saidA := w.watcher("a")

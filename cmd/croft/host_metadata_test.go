@@ -80,7 +80,7 @@ func TestWhoseAnAddressIs(t *testing.T) {
 			len(got.MACs) == 0 || got.MACs[0].String() != inst.ID.MAC(0).String() {
 			t.Fatalf("%s is %+v's, %v; want %s", addr, got, err, inst.ID)
 		}
-		host1.Stop() // it would restart what ended
+		host1.Stop() // it would restart a guest that ended
 		switch name {
 		case "killed":
 			err = host1.Hypervisor.Crash(inst.ID)

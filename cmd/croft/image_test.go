@@ -24,7 +24,7 @@ func run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	return out.String(), words.String()
 }
 
-// cachedDisk downloads a small raw disk into the cache of a state directory, as used long ago, and returns its
+// cachedDisk downloads a small raw disk into the cache of a state directory, with an old time of use, and returns its
 // path and its source.
 func cachedDisk(t *testing.T, state string, seed byte) (path, source string) {
 	t.Helper()

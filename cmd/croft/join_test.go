@@ -121,8 +121,8 @@ func (c *testCloud) awaitNamed(t *testing.T, name string, alive bool) croft.Host
 	}
 }
 
-// A host joins with one command, runs what does not fit on others, comes back without a token, and leaves with
-// one command.
+// A host joins with one command, runs instances for which other hosts have no room, comes back without a token, and
+// leaves with one command.
 func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	c := cloudFor(t, 1)
 	t.Setenv("CROFT_HOST_NAME", "joiner")
@@ -258,7 +258,7 @@ func filesIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// A token for other machines never names an address by which they would reach themselves.
+// A token for other machines never contains an address by which they would reach themselves.
 func TestATokenNeedsAddressesThatOthersReach(t *testing.T) {
 	c := cloudFor(t, 1)
 	t.Setenv("CROFT_ETCD_ENDPOINTS", c.Etcd.Endpoint())

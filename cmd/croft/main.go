@@ -2,7 +2,7 @@
 // compute or mdserver, it is that subcommand, and as fission, itabot or lockpick the subcommand grid, ip or sshca; as
 // resalloc, resalloc-maint or resalloc-server it is that program of resalloc, for croft's pools.
 //
-// Results go to stdout and words to stderr; the exit code depends on the kind of the error.
+// Results go to stdout and messages to stderr; the exit code depends on the kind of the error.
 package main
 
 import (

@@ -22,7 +22,7 @@ func soakOnly(t *testing.T) {
 	}
 }
 
-// serveToo makes a host join, serving etcd and Placement too, and starts it.
+// serveToo makes a host join that will also serve etcd and Placement, and starts it.
 func serveToo(t *testing.T, s settings.Settings, token string) (stop func() (int, string)) {
 	t.Helper()
 	return joinAs(t, s, token, true)
@@ -49,7 +49,7 @@ func TestHostsOfAStrictCloudServeEtcdWhereTheTokenSaysSo(t *testing.T) {
 	}
 	serveToo(t, second, token)
 	stopThird := serveToo(t, third, token)
-	joinWith(t, fourth, token) // which permits hosts to serve but does not make them
+	joinWith(t, fourth, token) // the token permits hosts to serve but does not require it
 	if trust.Certificate(fourth.StateDir, pki.Etcd).Exists() {
 		t.Error("a host that does not serve etcd has a certificate of it")
 	}

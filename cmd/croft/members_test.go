@@ -39,7 +39,7 @@ func serverSettings(t *testing.T, name, address string) settings.Settings {
 	return s
 }
 
-// roles are the roles of the hosts' etcd, by name.
+// roles returns the roles of the hosts' etcd, by name.
 func roles(t *testing.T) []string {
 	t.Helper()
 	text, _ := command(t, -1, "host", "list", "-o", "json")
@@ -71,8 +71,8 @@ func awaitRoles(t *testing.T, want ...string) {
 	}
 }
 
-// Three hosts serve, with certificates of the cloud's authority; the first one stops and everything continues; it
-// comes back; another one is forgotten, and nothing of it remains.
+// Three hosts serve, with certificates of the cloud's authority. When the first one stops, everything continues; it
+// comes back; another one is forgotten and leaves nothing behind.
 func TestHostsServeEtcdTogether(t *testing.T) {
 	address := reachable(t)
 	first := serverSettings(t, "first", address)
@@ -163,7 +163,7 @@ func TestAJoinThatIsKilledAnywhereIsTakenUp(t *testing.T) {
 		}
 		process.kill()
 	}
-	// It is one voter of two now: without it there is no quorum until it is back.
+	// It is now one of two voters: without it there is no quorum until it is back.
 	startServing(t, second, "--join", token, "--etcd-member")
 	awaitRoles(t, "first ready member", "second ready member")
 }

@@ -47,13 +47,13 @@ var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/
 
 const docs = "../../docs/"
 
-// metricDesc is what is known of a metric before it has a value.
+// metricDesc describes a metric before it has a value.
 type metricDesc struct {
 	name, help string
 	labels     []string
 }
 
-// kind derives the type from the name, as conventions require.
+// kind derives the type from the name, by the naming conventions.
 func (m metricDesc) kind() string {
 	switch {
 	case strings.HasSuffix(m.name, "_total"):
@@ -295,7 +295,7 @@ func (c *tracedCloud) metrics(t *testing.T) map[string]*dto.MetricFamily {
 
 var looksLikeOne = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-|^[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+|^web$`)
 
-// The metrics of a cloud with a guest have the values that their names say, and none is per instance unless it
+// The metrics of a cloud with a guest have values consistent with their names, and none is per instance unless it
 // should be.
 func TestWhatARunningCloudTells(t *testing.T) {
 	c := startTracedCloud(t, "")
@@ -350,7 +350,7 @@ func TestWhatARunningCloudTells(t *testing.T) {
 	}
 }
 
-// promtool checks Prometheus' own rules.
+// promtool checks a rule file with Prometheus' own rules.
 func TestPromtoolHasNothingToSay(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("there is no promtool: install Debian's prometheus")

@@ -26,7 +26,7 @@ type placementProcess struct {
 	log     bytes.Buffer
 }
 
-// startPlacementProcess starts one on a free port. It ends with the test.
+// startPlacementProcess starts one on a free port, until the end of the test.
 func startPlacementProcess(t *testing.T, args ...string) *placementProcess {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -59,7 +59,7 @@ func (p *placementProcess) start() {
 	}
 }
 
-// kill ends it as a crash of the machine does.
+// kill kills it without warning, as a crash of the machine would.
 func (p *placementProcess) kill() {
 	p.cmd.Process.Kill() // it may have ended
 	p.cmd.Wait()
@@ -85,8 +85,8 @@ func (p *placementProcess) await() {
 	p.t.Fatalf("%s never was ready", p.address)
 }
 
-// Servers killed during writes of 64 clients and restarted have all acknowledged writes, and nothing that a
-// single server that never dies would not have.
+// Servers killed during writes of 64 clients and restarted have all acknowledged writes, and only writes that a single
+// server without crashes would have.
 func TestKilledPlacement(t *testing.T) {
 	tests := []struct {
 		name    string

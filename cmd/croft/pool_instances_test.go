@@ -60,8 +60,8 @@ func poolOfInstances(t *testing.T, file string) (*testCloud, *pool.Manager) {
 	return cloud, m
 }
 
-// What fails on a busy host at the first attempt succeeds at its agent's next: the instance is not replaced. A
-// permanent failure is reported, and the pool still shows it when a later start succeeds.
+// A start that fails at first on a busy host succeeds when its agent retries: the instance is not replaced. A permanent
+// failure is reported, and the pool still shows it when a later start succeeds.
 func TestAStartOutlastsWhatItsHostTriesAgain(t *testing.T) {
 	_, m := poolOfInstances(t, strings.NewReplacer("tiny", "busy", "max: 3", "max: 1", "max_prealloc: 2",
 		"max_prealloc: 1").Replace(instancePool))

@@ -26,9 +26,9 @@ func freePort(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], port)
 }
 
-// ask STATUS METHOD URL [REGEXP] sends a request with $TOKEN, or the token admin, and $BEARER, once a server
-// listens there and is ready, and requires that status. The body is in the file answer. With REGEXP it repeats
-// the request until that matches, for what appears shortly after a server is ready.
+// ask STATUS METHOD URL [REGEXP] sends a request with $TOKEN, or the token admin, and $BEARER, once a server listens
+// there and is ready, and requires that status. The body is in the file answer. With REGEXP it repeats the request
+// until the body matches, for results that appear shortly after a server is ready.
 func ask(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -14,9 +14,9 @@ type issuerKey struct{}
 // scriptIssuer is the script's OpenID Connect issuer, if it has one.
 type scriptIssuer struct{ *oidctest.Issuer }
 
-// issuer start LIFE runs an OpenID Connect issuer whose tokens count for so long; $ISSUER is its URL. issuer approve
-// NAME [GROUP...] does what the user NAME does in the browser, as soon as a command waits for that; issuer deny refuses
-// it. issuer forget ends all refresh tokens.
+// issuer start LIFE runs an OpenID Connect issuer whose tokens are valid for that time; $ISSUER is its URL. issuer
+// approve NAME [GROUP...] logs the user NAME in, as in the browser, as soon as a command waits for that; issuer deny
+// refuses it. issuer forget ends all refresh tokens.
 func issuer(ts *testscript.TestScript, _ bool, args []string) {
 	i := ts.Value(issuerKey{}).(*scriptIssuer)
 	switch args[0] {
@@ -38,7 +38,7 @@ func issuer(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// waitingCode is the code of the one login under way.
+// waitingCode returns the code of the one login in progress.
 func waitingCode(ts *testscript.TestScript, i *scriptIssuer) string {
 	for deadline := time.Now().Add(patient.Longest); ; <-time.After(20 * time.Millisecond) {
 		if codes := i.Codes(); len(codes) == 1 {

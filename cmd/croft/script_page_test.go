@@ -16,20 +16,21 @@ import (
 // A block is a fenced block of a page.
 type block struct {
 	lang, text string
-	file       string // of a file's text: the last name in the paragraphs before it that ends in .yaml
+	file       string // name of the file: the last one in the paragraphs before that ends in .yaml
 }
 
 var (
 	stepForm = regexp.MustCompile(`(?m)^\*\*([0-9]+)\. `)
 	fileForm = regexp.MustCompile("`([a-z/]+\\.yaml)`")
-	// What is different each time: the cluster's id, and revisions.
+	// Parts that differ in each run: the cluster's ID, and revisions.
 	idForm       = regexp.MustCompile(`\bf-[0-9a-f]{8}-`)
 	revisionForm = regexp.MustCompile(`git:[0-9a-f]+`)
 )
 
-// runPage types what a page says, and compares what is printed: `page FILE FROM TO` takes the blocks of the steps with
-// these numbers. In a block with lines that begin with $, the others are what the command before them prints, where ...
-// stands for anything; in a block without, all lines are commands. A block of YAML is a file.
+// runPage runs the commands of a page of documentation, and compares their output: `page FILE FROM TO` takes the blocks
+// of the steps with these numbers. In a block with lines that start with $, the other lines are the output of the
+// command before them, where ... matches anything; in a block without, all lines are commands. A block of YAML is a
+// file.
 func runPage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: page FILE FROM TO")
@@ -93,8 +94,8 @@ func (b block) run(ts *testscript.TestScript) {
 	}
 }
 
-// typeCommand runs a line in the shell, as in a terminal: a directory that it changes to stays. croft grid plan ends
-// with 2 where something is to be changed.
+// typeCommand runs a line in the shell, as in a terminal: a change of directory persists. croft grid plan exits with 2
+// if changes are needed.
 func typeCommand(ts *testscript.TestScript, line string) {
 	place := ts.MkAbs("../.page-directory")
 	err := ts.Exec("bash", "-c", line+"\ncode=$?; pwd > "+place+"; exit $code")
@@ -106,7 +107,8 @@ func typeCommand(ts *testscript.TestScript, line string) {
 	ts.Check(ts.Chdir(strings.TrimSpace(string(dir))))
 }
 
-// printed compares lines in any order, since nodes are worked on at once, and words whatever is between them.
+// printed compares lines in any order, since nodes are processed concurrently, and words regardless of the space
+// between them.
 func printed(got, want string) bool {
 	lines := func(text string) (all []string) {
 		text = revisionForm.ReplaceAllString(idForm.ReplaceAllString(text, "f-ID-"), "git:REVISION")
@@ -132,7 +134,7 @@ type machinesKey struct{}
 
 func machinesOf(ts *testscript.TestScript) *machines { return ts.Value(machinesKey{}).(*machines) }
 
-// changeMachine cuts a machine off, or ends that: `machine 1 lost`, `machine 1 back`.
+// changeMachine disconnects or reconnects a machine: `machine 1 lost`, `machine 1 back`.
 func changeMachine(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: machine NUMBER lost|back")

@@ -11,17 +11,18 @@ import (
 	"croft/grid/ssh/sshtest"
 )
 
-// haveSshd reports whether OpenSSH is here, both sides of it.
+// haveSshd reports whether OpenSSH is installed, both client and server.
 func haveSshd() bool {
 	_, client := exec.LookPath("ssh")
 	_, server := os.Stat(sshtest.Program)
 	return client == nil && server == nil
 }
 
-// sshd LINE... starts an sshd with these lines in its configuration. SSHD_HOST, SSHD_PORT and SSHD_USER say how it is
-// reached, SSHD_HOME has the user's .ssh, SSHD_KEY the host key, and who may log in is in SSHD_AUTHORIZED.
+// sshd LINE... starts an sshd with these lines in its configuration. SSHD_HOST, SSHD_PORT and SSHD_USER are its address
+// and user, SSHD_HOME has the user's .ssh, SSHD_KEY is the host key, and the file SSHD_AUTHORIZED has the keys that may
+// log in.
 func startSshd(ts *testscript.TestScript, _ bool, lines []string) {
-	dir, err := os.MkdirTemp("", "sshd-") // a socket's path is short
+	dir, err := os.MkdirTemp("", "sshd-") // the path of a socket must be short
 	ts.Check(err)
 	ts.Defer(func() { _ = os.RemoveAll(dir) })
 	g, stop, err := sshtest.New(dir, sshtest.Options{Sshd: lines, Env: map[string]string{"PATH": ts.Getenv("PATH")}})

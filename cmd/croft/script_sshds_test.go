@@ -11,8 +11,8 @@ import (
 	"croft/grid/ssh/sshtest"
 )
 
-// startSshds starts some nodes with a real sshd each: `sshds 2`. HOME becomes that of a user who may log in to all, and
-// N1, N1_STATE and so on are their addresses and state directories.
+// startSshds starts a number of nodes with a real sshd each: `sshds 2`. HOME becomes that of a user who may log in to
+// all, and N1, N1_STATE and so on are their addresses and state directories.
 func startSshds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: sshds NUMBER")

@@ -97,7 +97,7 @@ func TestScripts(t *testing.T) {
 			env.Values[machinesKey{}] = &machines{}
 			env.Setenv("DOCS", docs)
 			env.Values[issuerKey{}] = &scriptIssuer{}
-			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run beside each other
+			env.Setenv("CROFT_CLOUD_API_LISTEN", "127.0.0.1:0") // scripts run in parallel
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("APPLIANCES", appliances) // the directory of their texts
 			env.Setenv("XDG_CONFIG_HOME", env.WorkDir+"/.config")
@@ -107,7 +107,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// named is the test of all scripts, which says of which script an error is.
+// named is the test of all scripts; its errors name the script.
 type named struct {
 	testing.TB
 	script string
@@ -142,7 +142,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// exits-soon CODE COMMAND... runs the command until it ends with the code, less and less often.
+// exits-soon CODE COMMAND... repeats the command at growing intervals until it ends with the code.
 func exitsSoon(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -230,7 +230,7 @@ func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// guest-says NAME STATE [ERROR] makes the guest of that name report how its set-up ended, as soon as the guest
+// guest-says NAME STATE [ERROR] makes the guest of that name report the result of its cloud-init, as soon as the guest
 // exists.
 func guestSays(ts *testscript.TestScript, _ bool, args []string) {
 	report := croft.CloudInit{State: croft.CloudInitState(args[1]), At: time.Now().UTC(),

@@ -49,9 +49,9 @@ func startProcess(t *testing.T, name, stdin string, args ...string) *runningCrof
 	return p
 }
 
-// TestSecretsStayWhereTheyAre starts a cloud and a host that joins it, with secrets of every kind at the most
-// verbose log level, and searches everything that others can read: command lines, logs, and files that others
-// than their owner may read.
+// TestSecretsStayWhereTheyAre starts a cloud and a host that joins it, with secrets of every kind at the most verbose
+// log level, and searches everything that other users can read: command lines, logs, and files that not only their
+// owner may read.
 func TestSecretsStayWhereTheyAre(t *testing.T) {
 	at := net.JoinHostPort(reachable(t), "0")
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	if err != nil || !bytes.Contains(text, []byte("/tokens/lab/")) {
 		t.Errorf("a snapshot of etcd does not hold the record of an access token: %v", err)
 	}
-	for what, secret := range secrets { // those of agents are not yet among them
+	for what, secret := range secrets { // secrets of agents are not among them yet
 		if bytes.Contains(text, []byte(secret)) {
 			t.Errorf("%s is in a snapshot of etcd", what)
 		}
@@ -116,7 +116,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// secretsBelow are the keys and tokens in the files of a directory.
+// secretsBelow returns the keys and tokens in the files of a directory.
 func secretsBelow(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{}
@@ -133,7 +133,7 @@ func secretsBelow(t *testing.T, dir string) map[string]string {
 	return secrets
 }
 
-// openFiles are the files below a directory that others than their owner may read, with their contents.
+// openFiles returns the files below a directory that not only their owner may read, with their contents.
 func openFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	open := map[string]string{}
@@ -181,7 +181,7 @@ func eachFile(t *testing.T, dir string, do func(path string, info fs.FileInfo, t
 	}
 }
 
-// agentTokens are the tokens of the agents' APIs, which are stored only in etcd.
+// agentTokens returns the tokens of the agents' APIs, which are stored only in etcd.
 func agentTokens(t *testing.T) map[string]string {
 	t.Helper()
 	s := direct.Defaults()

@@ -26,7 +26,7 @@ func TestTopFollowsTheCloudOnATerminal(t *testing.T) {
 		t.Fatal(more.String())
 	}
 	term.Await(t, "instances: 1 (1 running)")
-	term.Await(t, "MiB") // the agent has reported its guest's use
+	term.Await(t, "MiB") // the agent has reported its guest's usage
 	term.Await(t, "1/2") // and Placement the claims
 	term.Resize(t, 10, 30)
 	term.Await(t, "q quit  Tab other list  s sort"+top.ClearLine) // cut at 30
@@ -59,7 +59,7 @@ func TestTopEndsWithItsInterrupt(t *testing.T) {
 	}
 }
 
-// A key is handled at once, and a change shown soon, however many hosts there are.
+// A key is handled at once, and a change is shown soon, with any number of hosts.
 func TestTopOfAThousandHostsStaysResponsive(t *testing.T) {
 	c, term := cloudFor(t, 1), pty.New(t)
 	var writes errgroup.Group

@@ -77,8 +77,8 @@ func (c *collector) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trace returns the spans of the trace whose root has this name, by their paths from it: the names with slashes
-// between.
+// trace returns the spans of the trace whose root has this name, by their paths from the root: the names joined with
+// slashes.
 func (c *collector) trace(root string) map[string]recorded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -264,7 +264,7 @@ func TestARequestJoinsTheTraceOfItsCaller(t *testing.T) {
 	}
 }
 
-// Whatever the collector does, requests behave as without one, and processes end in time.
+// With a slow or missing collector, requests behave as without one, and processes end in time.
 func TestACollectorThatIsAwayOrHangsHoldsNobodyUp(t *testing.T) {
 	release := make(chan struct{})
 	hanging := startCollector(t, release)

@@ -31,7 +31,7 @@ import (
 	"croft/trust/pki"
 )
 
-// reachable is an address of this machine that other machines reach.
+// reachable returns an address of this machine that other machines reach.
 func reachable(t *testing.T) string {
 	t.Helper()
 	own := endpoint.OwnAddresses()
@@ -122,7 +122,7 @@ func joinWith(t *testing.T, s settings.Settings, token string) (stop func() (int
 	return joinAs(t, s, token, false)
 }
 
-// joinAs is joinWith for a host that serves etcd and Placement too, or does not.
+// joinAs is joinWith for a host that also serves etcd and Placement if member is set.
 func joinAs(t *testing.T, s settings.Settings, token string, member bool) (stop func() (int, string)) {
 	t.Helper()
 	if err := node.Join(t.Context(), s, token, member, &bytes.Buffer{}); err != nil {
@@ -158,7 +158,7 @@ func TestAHostJoinsOverTLS(t *testing.T) {
 	}
 }
 
-// access is what was noted for commands on the host.
+// access returns the access that was written for commands on the host.
 func (c *securedCloud) access(t *testing.T) direct.Settings {
 	t.Helper()
 	s := direct.Defaults()
@@ -238,8 +238,8 @@ func TestNobodyIsServedWithoutACertificate(t *testing.T) {
 // anyone accepts every identity.
 func anyone(pki.Identity) error { return nil }
 
-// TestAnotherJoinServerIsToldNothing plays an attacker between a new host and the join server, whose certificate
-// has the same names.
+// TestAnotherJoinServerIsToldNothing: an attacker between a new host and the join server, with a certificate for the
+// same names, gets no data.
 func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	p := croft.NewPartitionID()
 	real, err := pki.OpenCA(filepath.Join(t.TempDir(), "real"), p)
@@ -374,8 +374,8 @@ func await(t *testing.T, what string, is func() bool) {
 	patient.Until(t, what, is)
 }
 
-// TestCertificatesAreRenewedWhileAllRuns gives them lives of seconds, and lets a host that was away for longer
-// come back.
+// TestCertificatesAreRenewedWhileAllRuns uses certificates valid for seconds, and a host that returns after a longer
+// absence.
 func TestCertificatesAreRenewedWhileAllRuns(t *testing.T) {
 	const life = 10 * time.Second
 	startSecured(t, func(s *settings.Settings) { s.Join.CertificateLife = life })

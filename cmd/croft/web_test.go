@@ -43,7 +43,7 @@ func startLimited(t *testing.T, descriptors int, args ...string) (pid int) {
 	return cmd.Process.Pid
 }
 
-// freeAddress is an address where nothing listens.
+// freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := freeport.Address("127.0.0.1")
@@ -137,7 +137,7 @@ func TestManyBigHeadersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A web page makes its own name resolve to 127.0.0.1, where a browser sends requests with that name.
+// A web page makes its own name resolve to 127.0.0.1, to which a browser then sends requests with that name.
 func TestRequestsForAnothersNameAreRefused(t *testing.T) {
 	placement := freeAddress(t)
 	startLimited(t, 1024, "placement", "--listen", placement, "--data-dir", filepath.Join(t.TempDir(), "data"))
