@@ -11,8 +11,8 @@ import (
 	"croft"
 )
 
-// Hosts come into aggregates and leave them while many schedulers choose by them. At the revision of each order its
-// host is in the one aggregate and not in the other.
+// Hosts join aggregates and leave them while many schedulers choose by them. At the revision of each order, the order's
+// host is a member of the required aggregate and not of the excluded one.
 func TestAggregatesHoldAtTheMomentOfTheOrder(t *testing.T) {
 	const hosts, places, users, each = 4, 10, 10, 2
 	seed := rand.Uint64()
@@ -74,7 +74,7 @@ func TestAggregatesHoldAtTheMomentOfTheOrder(t *testing.T) {
 	c.wantOnly()
 }
 
-// at returns an aggregate as it was at a revision.
+// at returns the version of an aggregate at a revision.
 func at(history []croft.Aggregate, revision int64) (a croft.Aggregate) {
 	for _, version := range history {
 		if version.Generation <= revision {

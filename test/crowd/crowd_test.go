@@ -141,7 +141,7 @@ func (c *cloud) request(name string, affinities ...croft.Affinity) schedule.Requ
 	return schedule.Request{Name: name, Query: q, Image: "file:///image", Affinities: affinities}
 }
 
-// destroy destroys an instance and returns once nothing is left of it.
+// destroy destroys an instance and returns once all its records and claims are gone.
 func destroy(ctx context.Context, s *schedule.Scheduler, inst croft.Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()

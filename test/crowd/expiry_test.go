@@ -14,7 +14,7 @@ import (
 	"croft/schedule"
 )
 
-// caretaker returns one that sweeps when the test says so, over a connection of its own.
+// caretaker returns a caretaker that sweeps when the test says so, over its own connection.
 func (c *cloud) caretaker() *audit.Caretaker {
 	store := etcdtest.Open(c.T, c.etcd)
 	return &audit.Caretaker{Records: store.Records, Shared: store.Turn, Inventory: c.claims,
@@ -36,7 +36,7 @@ func TestWhatHasExpiredIsDestroyedAndNothingElse(t *testing.T) {
 	c.wantOnly(later.ID, stays.Instance.ID)
 }
 
-// expiring requests an instance that expires at a time from now.
+// expiring requests an instance that expires after left.
 func (c *cloud) expiring(s *schedule.Scheduler, name string, left time.Duration) croft.Instance {
 	c.Helper()
 	d, err := s.Request(c.Context(), c.request(name))
@@ -46,8 +46,8 @@ func (c *cloud) expiring(s *schedule.Scheduler, name string, left time.Duration)
 	return inst
 }
 
-// Prolonging an instance and destroying it because it has expired exclude each other: who is told that it lives on
-// finds it alive after any number of sweeps.
+// Prolonging an instance and destroying it on expiry exclude each other: a user whose prolonging was acknowledged finds
+// the instance alive after any number of sweeps.
 func TestWhoeverProlongsInTimeKeepsIt(t *testing.T) {
 	c := newCloud(t)
 	c.addHost("host1", 2)

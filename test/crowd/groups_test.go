@@ -24,8 +24,8 @@ var groups = []croft.Affinity{
 	{Group: "site", Rule: "at-most-1-per-host+same-site"},
 }
 
-// Many schedulers concurrently create and destroy members of the same groups at random. The store never violates a
-// hard rule, and at the end nothing is left.
+// Many schedulers concurrently create and destroy members of the same groups at random. The store never violates a hard
+// rule, and nothing remains at the end.
 func TestGroupsHoldWhateverRunsAtOnce(t *testing.T) {
 	const hosts, places, users = 4, 4, 12
 	seed := rand.Uint64()
@@ -114,7 +114,7 @@ func (c *cloud) checkGroups(ctx context.Context) {
 	}
 }
 
-// sit tells whether the seats of two members of a group may be taken together.
+// sit reports whether two members of a group may hold their seats at the same time.
 func sit(a, b croft.Instance) bool {
 	for _, s := range a.Seats {
 		if s.Counted() && slices.Contains(b.Seats, s) || !s.Counted() && !slices.Contains(b.Seats, s) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Two clouds with hosts, projects and instances of the same names exchange exports, list both, and claim in both:
-// nothing collides, no usage bleeds, and nothing is scheduled on what was imported.
+// nothing collides, usage is counted only in its own cloud, and nothing is scheduled on imported hosts.
 func TestTwoCloudsWithTheSameNames(t *testing.T) {
 	type side struct {
 		*cloud

@@ -11,8 +11,8 @@ import (
 	"croft/schedule"
 )
 
-// Schedulers of different machines, which give the hosts their numbers at once, put every instance where each of the
-// others would, while the cloud fills up to its last place.
+// Schedulers of different machines, which number the hosts concurrently, put every instance where each of the others
+// would, while the cloud fills up to its last place.
 func TestAllSchedulersChooseTheSameHosts(t *testing.T) {
 	const hosts, places, users = 6, 4, 4
 	c := newCloud(t)
@@ -70,7 +70,8 @@ func TestAllSchedulersChooseTheSameHosts(t *testing.T) {
 		s := all[len(ids)%users]
 		found, err := s.Standing(t.Context(), croft.DefaultProject, string(inst.ID))
 		c.check(err)
-		// All is full now: every host before its own has no room, or refused it for its own reason.
+		// Now the cloud is full: every host that precedes the instance's own has no room, or refused it for the same
+		// reason.
 		if !found.Stands || found.HostID != inst.Host || len(found.Refused) != len(inst.Refused) {
 			t.Errorf("instance %s on %s after %+v: %+v", inst.ID, inst.Host, inst.Refused, found)
 		}

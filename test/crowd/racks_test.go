@@ -9,9 +9,9 @@ import (
 	"croft"
 )
 
-// Forty requests of eight processes at once want to join a group with a limit per rack, on four racks with two hosts
-// each that have room for all. The limit is met exactly, and all others hear which racks are full. Those who were
-// refused leave nothing behind, so that a destroyed member's seat goes to the next.
+// Forty concurrent requests of eight processes want to join a group with a limit per rack, on four racks with two hosts
+// each that have room for all. The limit is met exactly, and all others get an error that lists the full racks. Refused
+// requests leave nothing behind, so that a destroyed member's seat goes to the next.
 func TestTheLimitPerRackHoldsWhateverRunsAtOnce(t *testing.T) {
 	for _, limit := range []int{1, 3} {
 		t.Run(fmt.Sprint("at most ", limit), func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestTheLimitPerRackHoldsWhateverRunsAtOnce(t *testing.T) {
 	}
 }
 
-// rush requests n members of a group at once, from eight schedulers, and returns those that were placed.
+// rush requests n members of a group concurrently, from eight schedulers, and returns those that were placed.
 func (c *cloud) rush(n int, group croft.Affinity) (placed []croft.Instance) {
 	c.Helper()
 	schedulers := c.schedulers(8)

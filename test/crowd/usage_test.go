@@ -8,8 +8,8 @@ import (
 	"croft/tenant"
 )
 
-// Two projects, one below the other, and one that has no record: what their quotas count is what Placement sums up
-// for them, after instances were requested, moved and destroyed.
+// For two projects, one below the other, and one that has no record, the usage of their quotas equals the sums of
+// Placement, after instances were requested, moved and destroyed.
 func TestPlacementSumsUpWhatQuotasCount(t *testing.T) {
 	c := newCloud(t)
 	c.addHost("host1", 4)
@@ -54,7 +54,7 @@ func TestPlacementSumsUpWhatQuotasCount(t *testing.T) {
 	}
 }
 
-// usage is what Placement says that projects use.
+// usage returns the usage of projects according to Placement.
 func (c *cloud) usage(projects ...croft.Project) tenant.Amounts {
 	c.Helper()
 	sum := tenant.Amounts{}

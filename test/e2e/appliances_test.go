@@ -40,7 +40,7 @@ func newAppliance(c *cloud, name, image string, slaves int, parameters map[strin
 	return b
 }
 
-// newCluster prepares a cluster of a text.
+// newCluster prepares a cluster from the text of an appliance.
 func newCluster(c *cloud, name, text string, slaves int) *applied {
 	c.t.Helper()
 	by := newBuilder(c)
@@ -64,7 +64,7 @@ func newCluster(c *cloud, name, text string, slaves int) *applied {
 	return b
 }
 
-// until looks at the cluster until it is in a phase, and returns what it is then.
+// until polls the cluster until it is in a phase, and returns its state then.
 func (b *applied) until(want cluster.Phase) (seen cluster.Seen) {
 	b.t.Helper()
 	end := time.Now().Add(3 * debianPatience)
@@ -130,8 +130,8 @@ func (b *applied) destroy() {
 	b.until(cluster.Absent)
 }
 
-// TestClusterOfSmallGuests builds the smallest cluster of real guests: they are told of each other while they boot, and
-// nobody but the cluster stops them.
+// TestClusterOfSmallGuests builds the smallest cluster of real guests: they learn of each other while they boot, and
+// only the cluster can stop them.
 func TestClusterOfSmallGuests(t *testing.T) {
 	c := sharedCloud(t)
 	b := newCluster(c, "few", `
@@ -166,7 +166,7 @@ slave:
 	c.nothingLeft(slave.Instance.ID)
 }
 
-// slurmImage names an image with Slurm's packages; without one the tests of appliances are left out.
+// slurmImage names an image with Slurm's packages; without one the tests of appliances are skipped.
 func slurmImage(t *testing.T) string {
 	t.Helper()
 	image := os.Getenv("CROFT_TEST_SLURM")
@@ -176,10 +176,10 @@ func slurmImage(t *testing.T) string {
 	return image
 }
 
-// member is what each member of these clusters gets.
+// memberResources are the resources of each member of these clusters.
 const memberResources = "VCPU:1,MEMORY_MB:512,DISK_GB:2"
 
-// bootTime returns after how many seconds a guest is set up that is asked for by itself, without an appliance.
+// bootTime returns the number of seconds until a single guest, requested without an appliance, is set up.
 func bootTime(b *applied, image string) float64 {
 	b.t.Helper()
 	begun := time.Now()
@@ -206,7 +206,7 @@ func TestSlurm(t *testing.T) {
 	if got := b.on("slurm-master", "sinfo -h -t idle -o %D"); got != "2" {
 		t.Errorf("%s nodes are idle, want 2", got)
 	}
-	// a job on all members ends well
+	// a job on all members succeeds
 	if got := b.on("slurm-master", `echo '#!/bin/sh
 srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N 2 hostname | sort | tr '\n' ' '`); got !=
 		"slurm-slave-0 slurm-slave-1" {
@@ -215,7 +215,7 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 	if got := b.on("slurm-slave-1", "sudo ssh slurm-master hostname"); got != "slurm-master" {
 		t.Errorf("from a slave to the master: %q", got)
 	}
-	// the home is that of all members, users of the master are known on all, and jobs are accounted for
+	// the members share the home directories, users of the master are known on all members, and jobs are accounted for
 	b.on("slurm-master", "sudo useradd -m -u 1500 -s /bin/bash anna")
 	eventuallyOn(b, "slurm-slave-1", "getent passwd anna | cut -d: -f3", "1500")
 	eventuallyOn(b, "slurm-master", "sacctmgr -nP list user anna format=user,defaultaccount", "anna|users")
@@ -225,7 +225,7 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 		t.Errorf("a job of anna wrote %q", got)
 	}
 	eventuallyOn(b, "slurm-master", "sacct -anP -X --name anns -o User,State,Account", "anna|COMPLETED|users")
-	// one more, and one less by its name, while a job runs elsewhere
+	// adds one slave, and removes one by its name, while a job runs elsewhere
 	b.on("slurm-master", "sbatch -w slurm-slave-1 -o /dev/null --wrap 'sleep 600' >/dev/null")
 	b.resize(0, 1, 2)
 	b.until(cluster.Standing)
@@ -246,13 +246,13 @@ srun hostname' >job && sbatch --wait -N 2 -o /dev/null job >/dev/null && srun -N
 		t.Errorf("stopping a member by itself: %v", r)
 	}
 	b.destroy()
-	one := (before + bootTime(b, image)) / 2 // the same guest takes a quarter more or less from time to time
+	one := (before + bootTime(b, image)) / 2 // the boot time of one guest varies by a quarter
 	t.Logf("one guest was set up after %.1f s, Slurm on three was idle after %.1f s: %.2f of that; all was set up after "+
 		"%.1f s", one, idle, idle/one, all.Seconds())
 }
 
-// idleAfter returns how many seconds after a time sinfo has said the last time of a slave that it is idle, by the
-// clocks of the slaves, which they set to whole seconds.
+// idleAfter returns how many seconds after begun the last of the slaves became idle according to sinfo, by the clocks
+// of the slaves, which have a resolution of one second.
 func (b *applied) idleAfter(begun time.Time, slaves ...string) (last float64) {
 	b.t.Helper()
 	for _, slave := range slaves {
@@ -266,7 +266,7 @@ func (b *applied) idleAfter(begun time.Time, slaves ...string) (last float64) {
 	return last
 }
 
-// eventuallyOn runs a command on a member until it prints what is wanted.
+// eventuallyOn repeats a command on a member until it prints the wanted text.
 func eventuallyOn(b *applied, member, command, want string) {
 	b.t.Helper()
 	got := ""
@@ -278,7 +278,7 @@ func eventuallyOn(b *applied, member, command, want string) {
 	b.t.Errorf("%s prints %q, want %q", command, got, want)
 }
 
-// TestNFS builds a server of files and a slave that mounts what it shares.
+// TestNFS builds a file server and a slave that mounts its share.
 func TestNFS(t *testing.T) {
 	image := slurmImage(t)
 	b := newAppliance(sharedCloud(t), "nfs", image, 1, map[string]any{"master_resources": memberResources,
@@ -291,7 +291,7 @@ func TestNFS(t *testing.T) {
 	b.destroy()
 }
 
-// TestHosts builds plain machines that know each other.
+// TestHosts builds plain machines that know each other's addresses.
 func TestHosts(t *testing.T) {
 	image := slurmImage(t)
 	b := newAppliance(sharedCloud(t), "hosts", image, 1, map[string]any{"resources": memberResources})

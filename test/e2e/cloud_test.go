@@ -225,7 +225,7 @@ func (c *cloud) must(args ...string) string {
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-// freePorts returns loopback addresses on which nobody listens now.
+// freePorts returns currently unused loopback addresses.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	all, err := freeport.Addresses(n)

@@ -28,7 +28,7 @@ import (
 	"croft/schedule"
 )
 
-// builder makes drivers for clusters of a cloud.
+// builder creates drivers for clusters of a cloud.
 type builder struct {
 	*cloud
 	store   *etcdstore.Store
@@ -56,7 +56,7 @@ func (b *builder) link() localtest.Link {
 	return localtest.NewLink(b.store.Instances, b.store.Registry)
 }
 
-// scheduler makes a scheduler that sees the cloud through a link.
+// scheduler creates a scheduler that sees the cloud through a link.
 func (b *builder) scheduler(l localtest.Link) *schedule.Scheduler {
 	b.t.Helper()
 	written := localtest.Writes{Records: b.store.Instances, Holds: b.store.Instances, Over: l}
@@ -68,7 +68,7 @@ func (b *builder) scheduler(l localtest.Link) *schedule.Scheduler {
 	return s
 }
 
-// driver makes a driver that knows nothing of others.
+// driver creates a driver that has no state in common with other drivers.
 func (b *builder) driver(l localtest.Link) *local.Driver {
 	b.t.Helper()
 	settings := direct.Defaults()
@@ -102,18 +102,18 @@ func (b *builder) driver(l localtest.Link) *local.Driver {
 	return d
 }
 
-// mirror is a server of images. All have the small guest, except for those that it does not have, and those that it
-// sends only in part while it is frozen.
+// mirror is a server of images. It serves the small guest at every path, except below absent; below slow it sends only a
+// part while it is frozen.
 type mirror struct {
 	*httptest.Server
-	frozen atomic.Pointer[chan struct{}] // closed when it goes on; nil: it is not frozen
+	frozen atomic.Pointer[chan struct{}] // closed when it continues; nil: not frozen
 }
 
 // The directories of a mirror.
 const (
 	whole  = "/whole/"
 	absent = "/absent/"
-	slow   = "/slow/" // and a number, so that no host has it
+	slow   = "/slow/" // and a number, so that no host has it in its cache
 )
 
 func newMirror(t *testing.T) *mirror {
@@ -167,7 +167,7 @@ func (h *half) Write(p []byte) (int, error) {
 	return n, errors.Join(err, http.NewResponseController(h.ResponseWriter).Flush())
 }
 
-// smallMembers is a text of clusters of the small guest, which tells when it has set itself up.
+// smallMembers is the text of an appliance of small guests, which report when cloud-init has finished.
 const smallMembers = `
 ready: phone-home
 master: {resources: "VCPU:1,MEMORY_MB:128,DISK_GB:1", image: tiny.qcow2}
@@ -177,11 +177,11 @@ slave:
   user_data: "#!/bin/sh\necho the master is at ${master_ip}"
 `
 
-// here reaches our own hosts.
+// here is the access to our own hosts.
 var here = cluster.Access{Site: cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true}}
 
-// TestClustersOfRealGuests has the contract of drivers kept with real guests on this host, where images come from a
-// server that stalls or has nothing, files cannot be removed, etcd does not answer, and all memory is claimed.
+// TestClustersOfRealGuests runs the contract tests of drivers with real guests on this host. Faults: the server of
+// images stalls or lacks an image, files cannot be removed, etcd does not answer, and all memory is claimed.
 func TestClustersOfRealGuests(t *testing.T) {
 	c := sharedCloud(t)
 	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
@@ -249,7 +249,7 @@ var quick = []string{
 	"a_cluster_is_removed_while_it_is_being_built",
 }
 
-// stick keeps the files of all instances from being removed, as a mount below them does, or lets them be removed.
+// stick prevents the removal of the files of all instances, as a mount below them does, or permits it again.
 func (c *cloud) stick(stuck bool) {
 	c.t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(c.dir, "instances", "*"))
@@ -273,7 +273,7 @@ func (c *cloud) stick(stuck bool) {
 	}
 }
 
-// gone waits until no instance is recorded, which the end of a test has removed.
+// gone waits until no record of an instance is left; the end of a test has removed them.
 func (c *cloud) gone() {
 	c.t.Helper()
 	eventually(c.t, "no instance is left", func(context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// debianPatience bounds the set-up of an emulated Debian; it is not a performance requirement.
+// debianPatience bounds the boot and cloud-init of an emulated Debian; it is not a performance requirement.
 const debianPatience = 10 * time.Minute
 
 // TestDebian boots Debian with its own cloud-init, and checks the result from inside: with metadata from the

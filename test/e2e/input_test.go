@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// badRequests: beside a running instance, each gives one clear sentence and the right exit code. That they leave
-// nothing shows when the instance is destroyed.
+// badRequests: while an instance runs, each bad request gets one clear sentence and the right exit code. The later
+// destroy of the instance shows that they leave nothing behind.
 func badRequests(c *cloud, taken string) {
 	t := c.t
 	big := filepath.Join(c.home, "big")
@@ -66,7 +66,7 @@ func badRequests(c *cloud, taken string) {
 	}
 }
 
-// oneSentence requires the words on stderr, and nothing that only a programmer of croft understands.
+// oneSentence requires the words on stderr, and no text that only a programmer of croft understands.
 func oneSentence(t *testing.T, r result, words []string) {
 	t.Helper()
 	for _, word := range words {

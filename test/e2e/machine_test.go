@@ -13,8 +13,8 @@ import (
 // small is a request for the smallest useful guest.
 const small = "resources=VCPU:1,MEMORY_MB:128,DISK_GB:1"
 
-// TestOneMachine follows one guest through its life, since booting it takes longest: claim, order, boot, metadata,
-// address, and in the end a destroy that leaves nothing.
+// TestOneMachine follows one guest through its life in one test, because booting takes longest: claim, order, boot,
+// metadata, address, and finally a destroy that leaves nothing behind.
 func TestOneMachine(t *testing.T) {
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEverySourceOfMetadata: a guest finds its metadata at the ordered source, and reports from any source that its
-// set-up succeeded, or why not.
+// TestEverySourceOfMetadata: a guest finds its metadata at the ordered source, and reports from any source that
+// cloud-init succeeded, or why it failed.
 func TestEverySourceOfMetadata(t *testing.T) {
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")

@@ -67,7 +67,7 @@ type site struct {
 	address string
 }
 
-// environment finds the cloud through what the first host wrote for root, and Placement through Keystone.
+// environment finds the cloud through the settings that the first host wrote for root, and Placement through Keystone.
 func (s *site) environment() []string {
 	return append(s.ofKeystone(), "CROFT_PLACEMENT_CLOUD=admin", "CROFT_STATE_DIR="+s.dir, "GORACE=atexit_sleep_ms=0")
 }

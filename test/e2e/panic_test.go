@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAGuestWhoseKernelPanickedDoesNotCountAsRunning: its domain still runs, but its list entry says that it crashed,
-// and a reboot mends it.
+// TestAGuestWhoseKernelPanickedDoesNotCountAsRunning: its domain still runs, but the list shows that it crashed, and a
+// reboot repairs it.
 func TestAGuestWhoseKernelPanickedDoesNotCountAsRunning(t *testing.T) {
 	c := sharedCloud(t)
 	key := c.newKey()

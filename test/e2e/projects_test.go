@@ -31,7 +31,7 @@ func TestGuestsOfTwoProjectsAreApart(t *testing.T) {
 	}
 	redID, red := request("red", "red")
 	_, brother := request("red", "brother")
-	// The guest of blue asks for the guest of red from its first second on.
+	// From its first second on, the guest of blue tries to reach the guest of red.
 	c.write(c.home+"/eager", strings.ReplaceAll(`#!/bin/sh
 for i in 1 2 3 4 5 6 7 8; do
 	arping -q -f -c 1 -w 1 -I eth0 RED && echo ARP >> /tmp/heard

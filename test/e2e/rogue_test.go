@@ -11,9 +11,9 @@ import (
 	"croft"
 )
 
-// TestARogueGuestReadsNothingOfAnothers: a guest that takes another guest's address, on a host without a working
-// packet filter, reads nothing of the other guest, whether that runs, was killed behind croft's back, is stopped or
-// was destroyed.
+// TestARogueGuestReadsNothingOfAnothers: a guest that takes another guest's address, on a host without a working packet
+// filter, cannot read the metadata of the other guest, whether that runs, was killed without croft's knowledge, is
+// stopped or was destroyed.
 func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
 	c := newCloud(t, "")
 	c.signal(syscall.SIGTERM)

@@ -16,7 +16,7 @@ import (
 	"croft/image"
 )
 
-// nobody is a user of every Debian whom croft knows nothing of.
+// nobody is a user of every Debian that has no account in croft.
 const nobody = 65534
 
 // A stranger is a user without rights on this machine, who has the program, a URL and a token.
@@ -26,7 +26,7 @@ type stranger struct {
 	url, token   string
 }
 
-// newStranger copies the program into a home of its own.
+// newStranger copies the program into a separate home directory.
 func newStranger(t *testing.T, url, token string) *stranger {
 	t.Helper()
 	home := stateDir(t)
@@ -41,7 +41,7 @@ func newStranger(t *testing.T, url, token string) *stranger {
 	return &stranger{t, home, binary, url, token}
 }
 
-// run runs a program as the user, with nothing of the machine's environment but the search path.
+// run runs a program as the user, with only the search path from the machine's environment.
 func (s *stranger) run(program string, args ...string) result {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -69,7 +69,7 @@ func (s *stranger) must(args ...string) string {
 	return r.stdout
 }
 
-// TestATenantsFirstInstance: with a URL, a token and the program alone, a tenant gets a guest, reads its console, logs
+// TestATenantsFirstInstance: with only a URL, a token and the program, a tenant gets a guest, reads its console, logs
 // in and destroys it.
 func TestATenantsFirstInstance(t *testing.T) {
 	listen := freePorts(t, 1)[0]
@@ -103,7 +103,7 @@ func TestATenantsFirstInstance(t *testing.T) {
 	}
 	made := strings.TrimSpace(ann.must("VCPU:1,MEMORY_MB:128,DISK_GB:1", small, "--name", "web", "--key",
 		ann.home+"/id.pub", "--wait=ready", "--timeout", patience.String()))
-	id, ok := strings.CutPrefix(made, "NOTIFIED TARGET, -, OF INSTANCE ") // which host is the operator's matter
+	id, ok := strings.CutPrefix(made, "NOTIFIED TARGET, -, OF INSTANCE ") // only operators see the host
 	if !ok {
 		t.Fatalf("schedule printed %q", made)
 	}

@@ -73,14 +73,14 @@ func theGuest() mdserver.Guest {
 	})
 }
 
-// askedBy returns the only guest to every request.
+// askedBy returns the same guest for every request.
 type askedBy mdserver.Guest
 
 func (g askedBy) Guest(context.Context, netip.Addr) (mdserver.Guest, error) {
 	return mdserver.Guest(g), nil
 }
 
-// heard receives what the guest reports about its set-up.
+// heard receives the guest's reports about cloud-init.
 type heard chan croft.CloudInit
 
 func (h heard) CloudInit(_ context.Context, _ croft.InstanceID, c croft.CloudInit) error {
@@ -186,7 +186,7 @@ func (m *machine) until(t *testing.T, words ...string) {
 			return
 		}
 		if strings.Contains(line, " ready: ") {
-			break // the last line that it prints unasked
+			break // the last line that it prints without input
 		}
 	}
 	t.Fatalf("the console came to its end, or the guest to being ready, without a line that has %q", words)

@@ -115,7 +115,7 @@ func withHungLeader(w *world) {
 	hung := w.leader()
 	hung.signal(syscall.SIGSTOP)
 	w.t.Cleanup(func() { hung.signal(syscall.SIGCONT) })
-	for range 3 { // whichever member the command asks first
+	for range 3 { // for any member that the command contacts first
 		if r := w.request("hung", w.hosts[0]); r.exit != 0 {
 			w.t.Errorf("a request: %v", r)
 		}
@@ -147,8 +147,8 @@ func (w *world) state(h *host) string {
 	return "missing"
 }
 
-// silent waits until the host is reported silent, and checks that it gets no requests and that its guests are
-// reported unknown, not gone.
+// silent waits until the host is reported silent, and checks that it gets no requests and that its guests are reported
+// unknown, not gone.
 func (w *world) silent(h *host, guests ...string) {
 	w.t.Helper()
 	eventually(w.t, "host "+h.name+" is silent", func(context.Context) error {
@@ -219,8 +219,8 @@ func (w *world) accepts(as string, hosts ...*host) {
 	w.must(append([]string{"wait", "--timeout", patience.String()}, names...)...)
 }
 
-// cutInDestroy cuts the cable as soon as the tombstone is written: wherever the agent is then, only that guest is
-// gone at the end.
+// cutInDestroy cuts the cable as soon as the tombstone is written: at any step of the agent, only that guest is gone at
+// the end.
 func cutInDestroy(w *world) {
 	c := w.hosts[2]
 	before := w.running()

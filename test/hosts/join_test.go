@@ -18,7 +18,7 @@ import (
 )
 
 // TestAHostJoinsAndLeavesWithOneCommandEach: an unknown machine runs a guest after one command, and another command
-// removes every trace of it.
+// removes all records of it.
 func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	libvirttest.Start(t)
 	w := newCenter(t)
@@ -72,7 +72,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 	}
 }
 
-// nothingOf looks for an ID in all of etcd, including Placement's state.
+// nothingOf searches all of etcd for an ID, including Placement's state.
 func (w *world) nothingOf(ctx context.Context, id string) error {
 	config := clientv3.Config{Endpoints: strings.Split(w.etcd, ","), Logger: zap.NewNop()}
 	if w.operator != "" {
@@ -97,7 +97,7 @@ func (w *world) nothingOf(ctx context.Context, id string) error {
 			continue // counted by the next request, or by a server of the API
 		}
 		if strings.Contains(string(kv.Key), "/actions/") {
-			continue // who did what to it is kept for a while
+			continue // the action log is kept for a while
 		}
 		if strings.Contains(string(kv.Key), id) || strings.Contains(string(kv.Value), id) {
 			return fmt.Errorf("there is %s: %.200s", kv.Key, kv.Value)

@@ -56,7 +56,7 @@ func (w *world) endpoints() string {
 	return strings.Join(all, ",")
 }
 
-// kill ends a member as a power cut does.
+// kill ends a member as a power failure does.
 func (m *member) kill() {
 	m.process.end(syscall.SIGKILL)
 	m.process = nil
@@ -65,7 +65,7 @@ func (m *member) kill() {
 // signal sends a signal to a running member.
 func (m *member) signal(s syscall.Signal) { _ = m.process.cmd.Process.Signal(s) }
 
-// status asks one member only.
+// status queries only this member.
 func (w *world) status(ctx context.Context, m *member) (*clientv3.StatusResponse, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.role.Client}, Logger: zap.NewNop()})
 	if err != nil {

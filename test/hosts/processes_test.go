@@ -27,7 +27,7 @@ type process struct {
 	exited chan error
 }
 
-// begin starts cmd. A process of the same name as an earlier one appends to its log.
+// begin starts cmd. If a process of the same name ran before, the new one appends to its log.
 func (w *world) begin(name string, cmd *exec.Cmd) *process {
 	w.t.Helper()
 	p := &process{t: w.root, name: name, cmd: cmd, log: filepath.Join(w.dir, name+".log"), exited: make(chan error, 1)}

@@ -13,8 +13,8 @@ import (
 )
 
 // TestServingHostsAreCutOff: three hosts serve etcd, Placement and a gate for all, and a fourth can reach only the
-// gates. First one host is disconnected, then the first host, where the fourth joined. Guests keep running, and the
-// remaining majority decides.
+// gates. First one host is disconnected, then the first host, through which the fourth joined. Guests keep running, and
+// the remaining majority decides.
 func TestServingHostsAreCutOff(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes three minutes: make test-guests runs it")
@@ -80,7 +80,7 @@ func TestServingHostsAreCutOff(t *testing.T) {
 	})
 }
 
-// typeAt runs users' commands on that host, as root.
+// typeAt makes users' commands run on that host, as root.
 func (w *world) typeAt(h *host) {
 	w.access = []string{"CROFT_STATE_DIR=" + filepath.Join(h.dir, "state")}
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestAMemberThatFellBehindIsTold stops a member, writes through the others, and resumes it while it is asked for
-// its status: it answers before it has caught up.
+// TestAMemberThatFellBehindIsTold stops a member, writes through the others, and resumes it while a command queries its
+// status: it answers before it has caught up.
 func TestAMemberThatFellBehindIsTold(t *testing.T) {
 	w := newCenter(t)
 	slow := w.members[0]

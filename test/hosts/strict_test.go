@@ -46,8 +46,8 @@ func (w *world) invite(args ...string) (token string) {
 	return token
 }
 
-// TestAHostBehindTheGateCarriesAGuest: a host that reaches neither etcd nor Placement joins, runs a guest that has
-// its metadata, and leaves without a trace.
+// TestAHostBehindTheGateCarriesAGuest: a host that reaches neither etcd nor Placement joins, runs a guest that has its
+// metadata, and leaves no records behind.
 func TestAHostBehindTheGateCarriesAGuest(t *testing.T) {
 	libvirttest.Start(t)
 	w := newGuardedCenter(t)

@@ -25,11 +25,11 @@ const patience = 5 * time.Minute
 // token is the administrator's token at Placement.
 const token = "three-hosts"
 
-// A world is three hosts on one switch, and on the machine itself an etcd cluster of three members, Placement, and
-// the users of schedule.
+// A world has three hosts on one switch, and on the machine itself an etcd cluster of three members, Placement, and the
+// users of schedule.
 type world struct {
 	t         *testing.T // of the step in progress
-	root      *testing.T // whatever is started ends with it
+	root      *testing.T // for everything that outlives a step
 	dir       string
 	bridge    string
 	subnet    netip.Prefix
@@ -37,14 +37,14 @@ type world struct {
 	etcd      string   // endpoints, separated by commas
 	placement string   // host:port
 	access    []string // environment variables by which users find both
-	operator  string   // directory of certificates for etcd; empty: it asks for none
+	operator  string   // directory of certificates for etcd; empty: not needed
 	hosts     []*host
 }
 
 // newWorld starts everything and returns when all hosts take requests.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	libvirttest.Start(t) // it also removes what would slow down the hosts' libvirt
+	libvirttest.Start(t) // it also removes causes of delays in the hosts' libvirt
 	w := newCenter(t)
 	for i, name := range []string{"a", "b", "c"} {
 		w.hosts = append(w.hosts, w.newHost(name, 11+i))
@@ -78,7 +78,7 @@ func newSwitch(t *testing.T) *world {
 	return w
 }
 
-// find sets where etcd and Placement are.
+// find sets the addresses of etcd and Placement.
 func (w *world) find(etcd, placement string) {
 	w.etcd, w.placement = etcd, placement
 	w.access = []string{"CROFT_ETCD_ENDPOINTS=" + etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + placement,
@@ -211,7 +211,7 @@ func (w *world) show(name string) status {
 	return st
 }
 
-// gone waits until nothing is known of an instance.
+// gone waits until no record of an instance is left.
 func (w *world) gone(name string) {
 	w.t.Helper()
 	eventually(w.t, name+" is gone", func(context.Context) error {

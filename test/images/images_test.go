@@ -120,7 +120,7 @@ func TestADestroyedInstanceLeavesNoFile(t *testing.T) {
 	close(l.goAhead)
 	inst := h.request("web", l.URL+"/disk.img")
 	h.await(inst, croft.StateRunning)
-	// Files that a guest and its agent leave beside the disk.
+	// Files of a guest and its agent in addition to the disk.
 	dir := filepath.Join(h.state, "instances", string(inst.ID))
 	for _, name := range []string{"console.log", "console.log.1", "told.json"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
@@ -142,7 +142,7 @@ func TestADestroyedInstanceLeavesNoFile(t *testing.T) {
 	if removed, err := image.Prune(filepath.Join(h.state, "images"), false); err != nil || len(removed) != 1 {
 		t.Errorf("pruned %+v, %v; want the image that nothing stands on", removed, err)
 	}
-	again := h.request("again", l.URL+"/disk.img") // a new agent knows nothing of it
+	again := h.request("again", l.URL+"/disk.img") // a new agent has no record of it
 	h.await(again, croft.StateRunning)
 	if n := l.asked.Load(); n != 2 {
 		t.Errorf("the image was asked for %d times, want twice", n)
@@ -157,7 +157,7 @@ func TestAnInstanceDestroyedWhileItsImageComesLeavesNoFile(t *testing.T) {
 	if left := h.files("instances"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	// The half that was fetched is kept, and the next request completes it.
+	// The fetched half is kept, and the next request completes it.
 	inst = h.request("next", l.URL+"/disk.img")
 	h.await(inst, croft.StateRunning)
 	h.destroy(inst)

@@ -19,7 +19,7 @@ import (
 	"croft"
 )
 
-// A fact is what the answers to commands say about one instance.
+// A fact is what is known about one instance from the answers to commands.
 type fact struct {
 	created   bool            // an answer said it was scheduled
 	refused   bool            // an answer said there was no capacity
@@ -56,7 +56,7 @@ func (f *facts) forced(id string) bool {
 	return f.all[id] != nil && f.all[id].force
 }
 
-// lastCommands is how many commands a failed run shows with their output.
+// lastCommands is the number of commands, with their output, that a failed run shows.
 const lastCommands = 20
 
 // A journal lists all commands, in the order in which they ended.
@@ -97,10 +97,10 @@ type actor struct {
 	n    int
 	r    *rand.Rand
 	made int
-	dead []string // UUIDs of instances that are certainly gone and may be used again
+	dead []string // UUIDs of instances that are certainly gone and may be reused
 }
 
-// A result is how a command ended.
+// A result is the outcome of a command.
 type result struct {
 	code int // -1: killed
 	out  string
@@ -108,9 +108,8 @@ type result struct {
 
 func (r result) ok() bool { return r.code == croft.ExitOK }
 
-// explained reports whether a fault can cause this result: the command was killed, or its error has a kind that
-// names the fault. All commands here are well-formed, so exit 1 is an unclassified error, 2 a panic, and 66 a data
-// race.
+// explained reports whether a fault can cause this result: the command was killed, or its error has a kind that names
+// the fault. All commands here are well-formed, so exit 1 is an unclassified error, 2 a panic, and 66 a data race.
 func (r result) explained(name string, args []string) bool {
 	switch r.code {
 	case -1, croft.ExitOK, croft.ExitNotFound, croft.ExitNoCapacity, croft.ExitConflict, croft.ExitUnavailable:
@@ -249,12 +248,12 @@ func (a *actor) request() {
 	}
 }
 
-// several requests a few instances at once.
+// several requests a few instances concurrently.
 func (a *actor) several() {
 	a.told(a.run(false, "schedule", append(a.size(), "--name", a.name(), "--count", fmt.Sprint(2+a.r.IntN(6)))...))
 }
 
-// burst requests many instances at once, and destroys those that exist.
+// burst requests many instances concurrently, and destroys those that exist.
 func (a *actor) burst() {
 	a.made = a.r.IntN(1 << 30) // no actor uses the number twice
 	name := a.name()

@@ -48,7 +48,8 @@ func newDisk(t *testing.T, dir, name string) (*disk, error) {
 	return d, nil
 }
 
-// freeze blocks all writes for a time. The shell thaws, so that this happens however the test ends.
+// freeze blocks all writes for a time. The shell itself thaws the disk, so that this happens even if the test is
+// killed.
 func (d *disk) freeze(for_ time.Duration) error {
 	script := fmt.Sprintf("fsfreeze -f '%[1]s' && sleep %.1[2]f; fsfreeze -u '%[1]s'", d.dir, for_.Seconds())
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {

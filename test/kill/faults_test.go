@@ -14,7 +14,8 @@ import (
 	"croft"
 )
 
-// misfortune kills, suspends and freezes until ctx ends, from a deck with all kinds of faults, so that each occurs.
+// misfortune kills, suspends and freezes processes until ctx ends. It draws from a deck with all kinds of faults, so
+// that each occurs.
 func (w *world) misfortune(ctx context.Context, r *rand.Rand) {
 	deck := []func(*rand.Rand){
 		w.killControl, w.suspendControl, w.freeze, w.freeze,
@@ -202,7 +203,7 @@ func (w *world) wasForgotten(id string) bool {
 	return false
 }
 
-// quiesce ends all faults: it thaws, resumes, starts and enables.
+// quiesce ends all faults: it thaws disks, resumes and starts processes, and enables hosts.
 func (w *world) quiesce() {
 	w.work.Wait()
 	for _, c := range w.controls {

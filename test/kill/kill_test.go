@@ -20,10 +20,10 @@ const (
 	seedEnv     = "CROFT_KILL_SEED"
 )
 
-// users is how many users type commands concurrently.
+// users is the number of users who type commands concurrently.
 const users = 8
 
-// length is how long one test runs: 15 s by default. make soak and make kill-loop set 20 minutes.
+// length is the duration of one test: 15 s by default. make soak and make kill-loop set 20 minutes.
 func length(t *testing.T) time.Duration {
 	if testing.Short() {
 		t.Skip("it takes some minutes")

@@ -15,7 +15,8 @@ import (
 	"croft"
 )
 
-// A ledger is every write to etcd, in order: evidence for failures, and what clients choose from.
+// A ledger records every write to etcd, in order: evidence for failures, and the source from which clients choose
+// instances.
 type ledger struct {
 	etcd *clientv3.Client
 
@@ -152,7 +153,7 @@ func (l *ledger) of(id string) []string {
 	return slices.Clone(l.history[id])
 }
 
-// pick returns the records that fit.
+// pick returns the records for which a condition holds.
 func (l *ledger) pick(fits func(croft.Instance) bool) []croft.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"croft"
 )
 
-// A look is everything stored, claimed and running, read without the code under test.
+// A look is a snapshot of all stored records, claims and running guests, read without the code under test.
 type look struct {
 	print    string // equal as long as nothing changes
 	records  map[string]croft.Instance
@@ -155,7 +155,7 @@ func ask(url string, answer any) error {
 type violation struct {
 	instance string
 	text     string
-	move     bool // whoever moved the instance died; an operator must end the move
+	move     bool // the command that moved the instance died; an operator must end the move
 }
 
 // violations compares all records with each other and with the answers to commands.
@@ -208,7 +208,7 @@ func last(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 // checkInstance checks one instance, starting from its record.
 func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string, ...any)) {
 	id, key := string(inst.ID), string(inst.Host)+"/"+string(inst.ID)
-	if inst.State == croft.StateLost { // its host was forgotten; it waits for somebody who recreates or destroys it
+	if inst.State == croft.StateLost { // its host was forgotten; a user must recreate or destroy it
 		if inst.Host != "" || inst.Lost == nil || l.names[string(inst.Project)+"/"+inst.Name] != id {
 			complain("it is lost, and on record as %+v", inst)
 		}
@@ -297,10 +297,10 @@ func (w *world) checkFacts(l *look) (all []violation) {
 }
 
 // patience is how long nothing may change before a violation is final. Leases of commands live for 30 s, and agents
-// mend only what two sweeps, 5 s apart, have found.
+// repair only problems that two sweeps, 5 s apart, have found.
 const patience = 75 * time.Second
 
-// settle waits until there are no violations, for as long as anything changes, and fails with those that stay.
+// settle waits until there are no violations, for as long as anything changes, and fails with the remaining ones.
 func (w *world) settle() {
 	var print string
 	moved, begun := time.Now(), time.Now()
@@ -333,7 +333,7 @@ func (w *world) settle() {
 	}
 }
 
-// audit runs croft's audit, and compares what is counted for projects with the records.
+// audit runs croft's audit, and compares the usage counters of projects with the records.
 func (w *world) audit() {
 	q := (&actor{w: w, n: 104, r: w.random(104)}).run(true, "croft", "quota", "check")
 	if !q.ok() {

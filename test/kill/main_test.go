@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 		func(made built.Made) { binaries = made.Binaries }))
 }
 
-// inside runs this test in a separate mount namespace. Error: the machine does not permit it, and no disk is
-// frozen.
+// inside runs this test in a separate mount namespace. Error: the machine does not permit it, and no disk is frozen.
 func inside() (code int, err error) {
 	runtime.LockOSThread() // Pdeathsig depends on the thread
 	self, err := os.Executable()

@@ -47,7 +47,7 @@ func (p *process) keep() {
 	}
 }
 
-// awaitRelease returns when the process may run; false: never again.
+// awaitRelease returns when the process may run; false: it must not run again.
 func (p *process) awaitRelease() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

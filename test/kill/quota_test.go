@@ -30,9 +30,9 @@ const (
 	mostLooked = 10_000 // revisions at which counters are compared with records
 )
 
-// Sixty requests at once, to three servers of the API that are killed all the while, of a project that may have
-// twenty instances: exactly twenty get one, again and again, and at every revision of etcd, or at an even
-// selection of many, the project's counter is the sum over its records.
+// Sixty concurrent requests go to three servers of the API that are continually killed, for a project that may have
+// twenty instances: in each round exactly twenty requests get one. At every revision of etcd, or at an even selection
+// of many, the project's counter is the sum over its records.
 func TestKilledServersKeepTheQuota(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, seed(t), length(t))
@@ -66,7 +66,7 @@ func TestKilledServersKeepTheQuota(t *testing.T) {
 	t.Logf("%v", w.counts)
 }
 
-// A quota is a project with a limit, and the servers of the API at which its members ask.
+// A quota is a project with a limit, and the servers of the API to which its members send requests.
 type quota struct {
 	*world
 	token   string
@@ -74,7 +74,7 @@ type quota struct {
 	urls    []string
 }
 
-// command runs croft as an operator and returns what it prints.
+// command runs croft as an operator and returns its output.
 func (w *world) command(args ...string) string {
 	w.t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "croft"), args...)
@@ -98,7 +98,7 @@ func (q *quota) serve(name string) {
 	q.awaitReady("http://" + address)
 }
 
-// killServers kills one server after the other, now and then the process of etcd and Placement too.
+// killServers kills one server after the other, sometimes also the process of etcd and Placement.
 func (q *quota) killServers(ctx context.Context) {
 	r := q.random(1)
 	for ctx.Err() == nil {
@@ -112,7 +112,7 @@ func (q *quota) killServers(ctx context.Context) {
 	}
 }
 
-// round requests instances at once, and destroys them.
+// round requests instances concurrently, and destroys them.
 func (q *quota) round(n int) {
 	ids := make([]croft.InstanceID, asked)
 	var work sync.WaitGroup
@@ -168,7 +168,7 @@ func (q *quota) awaitNone() {
 	}
 }
 
-// insist sends a request to one server after the other until one answers it. What is sent again has the same effect.
+// insist sends a request to one server after the other until one answers it. Repeating a request has no further effect.
 func (q *quota) insist(method, path string, body any) (status int, text string) {
 	content, err := json.Marshal(body)
 	if err != nil {
@@ -185,7 +185,7 @@ func (q *quota) insist(method, path string, body any) (status int, text string) 
 	return status, text
 }
 
-// ask sends a request; 0: nobody answers.
+// ask sends a request; 0: no answer.
 func (q *quota) ask(url, method, path string, content []byte, has bool) (status int, text string) {
 	var body io.Reader
 	if has {
@@ -227,7 +227,7 @@ func (q *quota) countsHold() {
 		q.t.Fatal(err)
 	}
 	looked, last := 0, now.Header.Revision
-	stride := 1 + last/mostLooked // a long run leaves more revisions than can be read in its own time
+	stride := 1 + last/mostLooked // in a long run, reading all revisions would take longer than the run
 	for revision := last - (last-2)/stride*stride; revision <= last; revision += stride {
 		switch found, err := store.Projects.CheckAt(ctx, revision); {
 		case errors.Is(err, rpctypes.ErrCompacted):

@@ -106,13 +106,13 @@ func (w *world) environment() []string {
 	return append(plain, "HOME="+w.dir, "CROFT_STATE_DIR="+filepath.Join(w.dir, "none"))
 }
 
-// clientEnvironment says where the cloud's servers are.
+// clientEnvironment returns the addresses of the cloud's servers.
 func (w *world) clientEnvironment() []string {
 	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","),
 		"CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
 }
 
-// agentSettings make agents sweep and resync often, so that they mend soon.
+// agentSettings make agents sweep and resync often, so that they repair problems soon.
 var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40",
 	"CROFT_METADATA_SERVER=false"}
 
@@ -259,8 +259,8 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// watch checks continuously for guests that are on two hosts. Two looks at all files, one after the other, must
-// find it: between two reads of one look a guest may have moved.
+// watch checks continuously for guests that are on two hosts. A violation counts only if two successive looks find it,
+// because a guest may have moved between two reads of one look.
 func (w *world) watch(ctx context.Context) {
 	before := map[string]string{}
 	for ctx.Err() == nil {

@@ -20,10 +20,10 @@ import (
 
 // The settings of a run.
 const (
-	budgetEnv   = "CROFT_MUTANTS"          // how long it may take, such as 10m
+	budgetEnv   = "CROFT_MUTANTS"          // time limit, such as 10m
 	packagesEnv = "CROFT_MUTANTS_PACKAGES" // packages to mutate, instead of rooms
 	onlyEnv     = "CROFT_MUTANTS_ONLY"     // a regular expression of mutants' keys
-	testsEnv    = "CROFT_MUTANTS_TESTS"    // more packages whose tests run, beside each package's own
+	testsEnv    = "CROFT_MUTANTS_TESTS"    // more packages whose tests run, in addition to each package's own
 )
 
 // rooms are the packages in which a mistake can lose an instance, a machine, a job or a right; /... stands for the
@@ -32,13 +32,13 @@ const rooms = "./schedule ./hosts ./audit ./tenant ./etcdstore/... ./compute ./p
 	"./placement/ledger ./pool/... ./cluster/... ./grid/watch/... ./grid/revlock/... ./grid/apply/... ./grid/ipam/... " +
 	"./grid/sshca/... ./federation/... ./control/feed ./internal/durable"
 
-// leastShare is the least time for one package: compiling and measuring its tests takes a part of it.
+// leastShare is the minimum time for one package: compiling and measuring its tests takes a part of it.
 const leastShare = 90 * time.Second
 
 const file = "../../build/mutants.jsonl"
 
-// TestNoMistakeGoesUnnoticed lists the mistakes that no test notices. Those noticed before are not tried again as
-// long as build/mutants.jsonl lists them.
+// TestNoMistakeGoesUnnoticed lists the mistakes that no test detects. Mistakes detected in an earlier run are not tried
+// again while build/mutants.jsonl lists them.
 func TestNoMistakeGoesUnnoticed(t *testing.T) {
 	text := os.Getenv(budgetEnv)
 	if text == "" {
@@ -97,7 +97,7 @@ func TestNoMistakeGoesUnnoticed(t *testing.T) {
 	}
 }
 
-// expand lists the packages of patterns, without those that only serve tests.
+// expand lists the packages of patterns, without those that exist only for tests.
 func expand(t *testing.T, root, patterns string) (all []string) {
 	t.Helper()
 	for _, pattern := range strings.Fields(patterns) {
@@ -125,7 +125,8 @@ func expand(t *testing.T, root, patterns string) (all []string) {
 	return all
 }
 
-// testsOf names the package whose tests look at a package: its own, or the nearest one above it that has tests.
+// testsOf returns the package whose tests cover a package: the package itself, or the nearest one above it that has
+// tests.
 func testsOf(t *testing.T, root, pkg string) []string {
 	t.Helper()
 	for at := pkg; at != "."; at = path.Dir(at) {

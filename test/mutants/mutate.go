@@ -1,6 +1,6 @@
-// Package mutants makes one deliberate mistake at a time in the rooms that keep records, runs the closest tests, and
-// lists the mistakes that no test notices. All mistakes of a package are compiled into one test binary, each behind a
-// switch, so a mistake costs no more than the tests that reach it. No file of the tree changes.
+// Package mutants makes one deliberate mistake at a time in the packages that keep records, runs the closest tests, and
+// lists the mistakes that no test detects. All mistakes of a package are compiled into one test binary, each behind a
+// switch, so a mistake costs only the tests that reach it. No file of the tree changes.
 package mutants
 
 import (
@@ -16,7 +16,7 @@ import (
 type Mutant struct {
 	ID   int    `json:"-"`    // its switch
 	Key  string `json:"key"`  // file, function, and the change: stable when lines move
-	Line int    `json:"line"` // where it is now
+	Line int    `json:"line"` // its present line
 }
 
 // An insertion is text inserted into a file at an offset.
@@ -139,7 +139,7 @@ func (m *mutator) isError(e *ast.BinaryExpr) bool {
 	return m.raw(e.Y) == "nil" && (x == "err" || strings.HasSuffix(strings.ToLower(x), "err"))
 }
 
-// drop leaves one operand out.
+// drop omits one operand.
 func (m *mutator) drop(operand ast.Expr, of *ast.BinaryExpr, before, after string) {
 	if id, ok := m.mutant(operand, fmt.Sprintf("%s in %s -> dropped", m.raw(operand), m.raw(of))); ok {
 		m.wrap(operand, "("+fmt.Sprintf(before, id), after+")")

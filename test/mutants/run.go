@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Config says which mutants to try.
+// Config selects the mutants to try.
 type Config struct {
 	Root    string   // of the module
 	Package string   // to mutate, such as ./etcdstore
@@ -36,8 +36,8 @@ type Config struct {
 }
 
 const (
-	sideBySide = 2                      // mistakes tried at once: most tests wait more than they compute
-	quick      = 300 * time.Millisecond // tests that take less look first
+	sideBySide = 2                      // mistakes tried concurrently: most tests wait more than they compute
+	quick      = 300 * time.Millisecond // faster tests run first
 )
 
 // The outcomes of a mutant.
@@ -75,14 +75,14 @@ func Run(ctx context.Context, c Config) error {
 	}
 	all = slices.DeleteFunc(all, func(m Mutant) bool { return !only.MatchString(m.Key) || c.Known[m.Key] == Killed })
 	c.Say("%s: %d mistakes to try", c.Package, len(all))
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // where time runs out, a random sample
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) // when time runs out, a random sample
 	for i := range suites {
 		if err := suites[i].measure(ctx, c); err != nil {
 			return err
 		}
 	}
-	// The quick tests find most mistakes, so they look at all of them first. What ctx leaves no time for is not
-	// reported.
+	// The quick tests find most mistakes, so they run on all of them first. Mistakes for which ctx leaves no time are
+	// not reported.
 	var work errgroup.Group
 	work.SetLimit(sideBySide)
 	var mu sync.Mutex // guards left, and serializes c.Done
@@ -206,7 +206,7 @@ func (c Config) compile(ctx context.Context, overlay string) (suites []suite, sa
 	return suites, "", nil
 }
 
-// measure runs each test without mistakes: how long it takes, and which mistakes it reaches.
+// measure runs each test without mistakes, to find its duration and the mistakes that it reaches.
 func (s *suite) measure(ctx context.Context, c Config) error {
 	list := exec.CommandContext(ctx, s.binary, "-test.list", "^Test")
 	list.Dir = s.dir
@@ -224,7 +224,7 @@ func (s *suite) measure(ctx context.Context, c Config) error {
 		}
 		work.Go(func() error {
 			hits := filepath.Join(c.Dir, "hits of "+name)
-			_ = os.Remove(hits) // of a suite before, which has a test of this name too
+			_ = os.Remove(hits) // from the suite before, which may have a test of this name too
 			said, err := s.run(ctx, []string{name}, 10*time.Minute, "CROFT_MUTANT_HITS="+hits)
 			mu.Lock()
 			defer mu.Unlock()
@@ -252,7 +252,7 @@ func (s *suite) measure(ctx context.Context, c Config) error {
 
 var took = regexp.MustCompile(`(?m)^--- PASS: \S+ \(([0-9.]+s)\)`)
 
-// reported returns how long a test took without the start of its process.
+// reported returns the duration of a test without the start of its process.
 func reported(said []byte) (d time.Duration) {
 	if found := took.FindSubmatch(said); found != nil {
 		d, _ = time.ParseDuration(string(found[1]))

@@ -48,8 +48,8 @@ var ids = map[string]string{
 	"GUEST": "c0000000-0000-4000-8000-000000000001",
 	"OTHER": "c0000000-0000-4000-8000-000000000002",
 	"THIRD": "c0000000-0000-4000-8000-000000000003",
-	// The original remembers a consumer whose first claim named an unknown provider, and rejects its next claim for
-	// that; croft does not.
+	// The original remembers a consumer whose first claim named an unknown provider, and therefore rejects its next
+	// claim; croft does not.
 	"FOURTH": "c0000000-0000-4000-8000-000000000004",
 }
 
@@ -163,7 +163,7 @@ var (
 	dumps = regexp.MustCompile(`(in schema(?:\[(?:'[^']*'|\d+)\])*):.*?(  On instance(?:\[(?:'[^']*'|\d+)\])*):.*( \(HTTP 400\))`)
 )
 
-// told runs client commands, all in one process since the client starts slowly, and returns the answer to each.
+// told runs client commands, all in one process because the client starts slowly, and returns the answer to each.
 func told(t *testing.T, endpoint, version string, commands []string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "openstack")

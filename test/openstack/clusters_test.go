@@ -19,7 +19,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// small is a cluster of resources of Heat's own, which needs no Nova.
+// small is a cluster of resources built into Heat, which needs no Nova.
 //
 //go:embed testdata/small.yaml
 var small string
@@ -31,8 +31,8 @@ func eachEngine(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// hosts waits until a cluster is ready with its master and these slaves, each with an address. The manager is killed on
-// the way.
+// hosts waits until a cluster is ready with its master and these slaves, each with an address. The manager is killed
+// meanwhile.
 func (w *world) hosts(c cluster.Cluster, slaves ...int) cluster.Cluster {
 	w.Helper()
 	want := []cluster.MemberID{cluster.IDOf(c.ID, cluster.Master, 0)}
@@ -91,14 +91,14 @@ func TestTheLifeOfAClusterWithOpenStack(t *testing.T) {
 	})
 }
 
-// noGrowth has updates fail that make a cluster larger than by two slaves.
+// noGrowth makes updates fail that enlarge a cluster by more than two slaves.
 func noGrowth(r *http.Request, body map[string]any) {
 	parameters, ok := body["parameters"].(map[string]any)
 	if !ok || r.Method != http.MethodPatch {
 		return
 	}
 	if parameters["slave_fail"] = "false"; parameters["cluster_size"] != 2.0 {
-		parameters["slave_fail"] = "%index%" // which is no boolean
+		parameters["slave_fail"] = "%index%" // not a boolean
 	}
 }
 
@@ -304,10 +304,10 @@ func TestAPasswordThatIsMendedWithOpenStack(t *testing.T) {
 	})
 }
 
-// forms returns a secret as it may be written.
+// forms returns the encodings in which a secret may be written.
 func forms(secret string) []string {
 	var all []string
-	for cut := range 3 { // base64 of it, wherever it begins
+	for cut := range 3 { // its base64, at each alignment
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", cut) + secret))
 		all = append(all, text[4:len(text)-4])
 	}
@@ -324,7 +324,7 @@ func TestNoSecretIsToldWithOpenStack(t *testing.T) {
 			!strings.Contains(err.Error(), "line ") {
 			t.Errorf("a template with a file: %v", err)
 		}
-		w.stop(syscall.SIGQUIT) // it prints what all its goroutines do
+		w.stop(syscall.SIGQUIT) // it prints the stacks of all goroutines
 		w.start()
 		if !strings.Contains(w.logs.String(), "goroutine ") {
 			t.Error("the manager printed nothing when it was ended")

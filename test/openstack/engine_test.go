@@ -16,8 +16,7 @@ import (
 )
 
 // TestAnEngineThatDiesInABuildWithOpenStack kills Heat while it builds. With convergence the stack stays in progress
-// for
-// ever, so our own deadline has to end the build; and its first deletion fails.
+// forever, so our own deadline has to end the build; and its first deletion fails.
 func TestAnEngineThatDiesInABuildWithOpenStack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline of a minute")

@@ -30,7 +30,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// The variables by which this binary runs a manager instead of tests.
+// Environment variables that make this binary run a manager instead of tests.
 const (
 	managedEtcd = "CROFT_TEST_MANAGED_ETCD"
 	managedKey  = "CROFT_TEST_MANAGED_KEY"
@@ -66,7 +66,7 @@ func newDriver(log *slog.Logger) *heat.Driver {
 	return heat.New(heat.Config{Log: log, Timeout: 20 * time.Second, Settle: 3 * time.Second})
 }
 
-// output is what a process wrote.
+// output collects the output of a process.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -84,8 +84,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// world is a cloud that builds clusters at sites of OpenStack: an etcd, those who serve requests, and a manager in a
-// process of its own, which may be killed at any time.
+// world is a cloud that builds clusters at sites of OpenStack: an etcd, the services that answer requests, and a
+// manager in a separate process, which may be killed at any time.
 type world struct {
 	*testing.T
 	etcd     *etcdserver.Server
@@ -99,12 +99,12 @@ type world struct {
 	logs     output // of managers and of the services here
 	fronts   map[string]*heattest.Front
 	clouds   map[string]map[string]heattest.Cloud // by site and user
-	told     []string                             // all answers as they were printed
+	told     []string                             // all answers, as printed
 	kills    int
 }
 
-// newWorld has a site for each variable, each behind a front: east, then west. Users ada of physics and bob of
-// chemistry have credentials for them, and everybody may use the appliance small.
+// newWorld creates a site for each variable, each behind a front: east, then west. Users ada of physics and bob of
+// chemistry have credentials for them, and the appliance small is public.
 func newWorld(t *testing.T, variables ...string) *world {
 	w := &world{T: t, fronts: map[string]*heattest.Front{}, clouds: map[string]map[string]heattest.Cloud{}}
 	for i, v := range variables {
@@ -141,7 +141,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// serve makes the services that answer requests.
+// serve creates the services that answer requests.
 func (w *world) serve() {
 	log := slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.driver = newDriver(log)
@@ -175,7 +175,7 @@ func (w *world) addCredential(site string, project croft.Project, user string, c
 	return made
 }
 
-// tell notes an answer as a user or a log would see it.
+// tell records an answer in the form that a user or a log would see.
 func (w *world) tell(v any) { w.told = append(w.told, fmt.Sprintf("%v %+v %#v", v, v, v)) }
 
 // start runs a manager.
@@ -188,7 +188,7 @@ func (w *world) start() {
 	}
 }
 
-// kill kills the manager, as a power failure would, and runs another one.
+// kill kills the manager, as a power failure would, and starts another one.
 func (w *world) kill() {
 	w.stop(syscall.SIGKILL)
 	w.kills++
@@ -200,7 +200,7 @@ func (w *world) stop(s os.Signal) {
 	_ = w.manager.Wait() // it was killed
 }
 
-// end removes all clusters, and shows that nothing is left of them.
+// end removes all clusters, and checks that nothing is left of them.
 func (w *world) end() {
 	defer w.stop(syscall.SIGKILL)
 	for _, f := range w.fronts {
@@ -229,7 +229,7 @@ func (w *world) end() {
 	w.Logf("the manager was killed %d times", w.kills)
 }
 
-// wantNoClusters waits until none is left. The context of the test has ended.
+// wantNoClusters waits until no cluster is left. The context of the test has ended.
 func (w *world) wantNoClusters(ctx context.Context) {
 	w.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; <-time.After(200 * time.Millisecond) {
@@ -262,7 +262,7 @@ func (w *world) tail() string {
 	return text[max(0, len(text)-20000):]
 }
 
-// wantNoSecrets looks for passwords in logs, answers, and the arguments of all processes.
+// wantNoSecrets searches for passwords in logs, answers, and the arguments of all processes.
 func (w *world) wantNoSecrets() {
 	w.Helper()
 	arguments, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -282,7 +282,7 @@ func (w *world) wantNoSecrets() {
 	}
 }
 
-// ask asks for a cluster of small for a user.
+// ask requests a cluster of small for a user.
 func (w *world) ask(project croft.Project, user, name string, slaves int, change ...func(*cluster.Request)) (
 	cluster.Created, error) {
 	r := cluster.Request{Name: name, Project: project, User: user, Appliance: "small", Slaves: slaves}
@@ -300,7 +300,7 @@ func (w *world) mustAsk(name string, slaves int, change ...func(*cluster.Request
 	return must(w.ask("physics", "ada", name, slaves, append(change, fresh)...))(w.T).Cluster
 }
 
-// fresh asks for a new cluster.
+// fresh requests a new cluster.
 func fresh(r *cluster.Request) { r.Reuse = cluster.ReuseNever }
 
 func (w *world) find(c cluster.Cluster) cluster.Cluster {
@@ -313,7 +313,7 @@ func (w *world) find(c cluster.Cluster) cluster.Cluster {
 	return got
 }
 
-// until waits for a state of a cluster. With deaths the manager is killed right away, and again on the way.
+// until waits for a state of a cluster. With deaths the manager is killed immediately, and again later.
 func (w *world) until(c cluster.Cluster, want cluster.State, deaths bool) cluster.Cluster {
 	w.Helper()
 	return w.untilIt(c, "it is "+string(want), deaths, func(c cluster.Cluster) bool { return c.State == want })

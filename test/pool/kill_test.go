@@ -20,8 +20,8 @@ import (
 	"croft/pool"
 )
 
-// childDir is set in processes that act as a server of the directory that it names; childEnds is set if that server
-// must give everything back.
+// childDir is set in processes that serve the directory that it names; childEnds is set if that server must give
+// everything back.
 const (
 	childDir  = "CROFT_TEST_POOL_DIR"
 	childEnds = "CROFT_TEST_POOL_ENDS"
@@ -51,7 +51,7 @@ p:
   reuse_opportunity_time: 5
 `
 
-// child runs a server and its clients. What the clients see is written down before they continue.
+// child runs a server and its clients. The observations of the clients are written to disk before they continue.
 func child(dir string, ends bool) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
@@ -160,8 +160,8 @@ func run(t *testing.T, dir string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// A server that is killed at any moment leaves nothing unfinished after the next one: no machine is left, none is
-// handed out twice, and no command keeps running.
+// If a server is killed at any moment, the next one cleans up: no machine is left, none is handed out twice, and no
+// command keeps running.
 func TestKilledServersLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "alive"), 0o700); err != nil {
@@ -175,7 +175,7 @@ func TestKilledServersLeaveNothing(t *testing.T) {
 	write(killPools)
 	for round := range 30 {
 		if seen, _ := os.ReadFile(filepath.Join(dir, "seen")); round >= 5 && len(seen) > 0 {
-			break // on a slow machine the first servers may serve nobody
+			break // on a slow machine the first servers may serve no ticket
 		}
 		cmd := run(t, dir)
 		time.Sleep(rand.N(time.Duration(1+round/5) * 900 * time.Millisecond)) // kill it at a random moment
@@ -211,7 +211,7 @@ func TestAStartOfAKilledServerIsDeletedWithItsData(t *testing.T) {
 		}
 		return string(text)
 	}
-	// What the next server starts before the pool is drained ends at once, and has no data.
+	// Starts that the next server makes before the pool is drained end at once, and have no data.
 	write("p:\n  cmd_new: test ! -e made || exit 1; echo machine-of-$$ | tee made; sleep 1000\n" +
 		"  cmd_delete: printf %s $RESALLOC_RESOURCE_DATA | base64 -d >> deleted\n  max: 1\n")
 	cmd := run(t, dir)

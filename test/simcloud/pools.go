@@ -21,7 +21,8 @@ type Pools struct {
 	Stop    func()
 }
 
-// ServePools runs a manager for the pools in a file of this text, until Stop or Close. Every request is an admin's.
+// ServePools runs a manager for the pools in this text of a pools file, until Stop or Close. Every request has the
+// rights of an admin.
 func (c *Cloud) ServePools(ctx context.Context, name, file string) (*Pools, error) {
 	dir := filepath.Join(c.Dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -55,7 +56,7 @@ func (c *Cloud) ServePools(ctx context.Context, name, file string) (*Pools, erro
 		served.Close()
 		peers.CloseIdleConnections()
 		end()
-		_ = hooks.Close() // nothing of it is needed any more
+		_ = hooks.Close() // not needed any more
 	}}
 	c.end = append(c.end, p.Stop)
 	return p, nil

@@ -36,10 +36,11 @@ type Cloud struct {
 	Hosts     map[string]*Host
 	end       []func()
 
-	// Fault makes what a hypervisor does about an instance fail; nil: nothing fails. It is set before hosts are added.
+	// Fault, if not nil, returns the error with which a hypervisor's operation on an instance fails; nil: it succeeds.
+	// It is set before hosts are added.
 	Fault func(op string, id croft.InstanceID) error
 
-	// Tell adds what a host's process serves beside its agent; nil: nothing.
+	// Tell, if not nil, adds handlers to those of a host's agent, as the process of a host does.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
 }
 
@@ -52,7 +53,7 @@ type Host struct {
 	Stop       func()         // nil: not running
 }
 
-// New starts an etcd of this kind and a Placement in dir. Close must be called.
+// New starts an etcd with this configuration and a Placement in dir. Close must be called.
 func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err error) {
 	c = &Cloud{Dir: dir, Hosts: map[string]*Host{}}
 	defer func() {
@@ -184,7 +185,7 @@ func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error
 	return err
 }
 
-// Report reports a guest's set-up to its host, once the guest exists.
+// Report reports the result of a guest's cloud-init to its host, once the guest exists.
 func (c *Cloud) Report(ctx context.Context, name string, told croft.CloudInit) error {
 	ctx, cancel := context.WithTimeout(ctx, patient.Longest)
 	defer cancel()
@@ -246,7 +247,7 @@ func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.Instanc
 	return errors.New("the guest died as it started")
 }
 
-// Left lists what is left of all instances: records, orders, claims, domains.
+// Left lists all that is left of instances: records, orders, claims, domains.
 func (c *Cloud) Left(ctx context.Context) ([]string, error) {
 	var found []string
 	all, err := c.Store.Instances.List(ctx, "")

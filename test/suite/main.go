@@ -1,11 +1,11 @@
-// Command suite runs several `go test -json` commands side by side and prints what plain go test would print: one line
-// for a package that passes, and the output of the failed tests for a package that fails. At the end it lists the tests
-// that took longest, those that tried a sample of their cases, and what each command took. A command of another kind,
-// such as one that looks at the code, may run beside them; if it fails it ends the run.
+// Command suite runs several `go test -json` commands concurrently and prints the output of plain go test: one line for
+// a package that passes, and the output of the failed tests for a package that fails. At the end it lists the slowest
+// tests, those that tried a sample of their cases, and the time of each command. Other commands, such as static checks,
+// may run concurrently with the tests; if one fails, it ends the run.
 //
-// Tests share a machine here, so it also separates "broken" from "too slow beside other work": where at most three
-// tests failed, each by its own judgement, they run again one by one, and the run passes if all of them pass.
-// They are listed as unsteady, with the output of both runs.
+// Tests share a machine here, so it also separates "broken" from "too slow under load": if at most three tests failed,
+// each by its own checks, they run again one by one, and the run passes if all of them pass. They are listed as
+// unsteady, with the output of both runs.
 //
 //	suite go test -json ./a ./b -- nice go test -json -p=1 ./c
 //
@@ -89,7 +89,7 @@ func run(ctx context.Context, out io.Writer, commands [][]string, longest int) b
 	return retry(ctx, out, commands, streams)
 }
 
-// label names a command by its first package, and by how many more it has.
+// label names a command by its first package, and the number of its other packages.
 func label(command []string) string {
 	if !isGoTest(command) {
 		return strings.Join(command, " ")

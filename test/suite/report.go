@@ -24,7 +24,7 @@ type report struct {
 
 	mu      sync.Mutex
 	ended   []test
-	sampled []string // tests that tried some of their cases only
+	sampled []string // tests that tried only some of their cases
 }
 
 // stream is the output of one go test; another may run other tests of the same package.
@@ -34,7 +34,7 @@ type stream struct {
 	failures []failure       // of packages that have ended
 	hard     []string        // failures that a busy machine cannot cause
 	took     time.Duration   // of its command
-	busy     time.Duration   // of processors, by the command and the processes it waited for
+	busy     time.Duration   // of processors, by the command and its waited-for children
 }
 
 // failure names a test that failed by its own check: a test by its top-level name, or a script of TestScripts.
@@ -168,15 +168,16 @@ func (s *stream) ofPackage(e event) {
 
 func (t *test) good() bool { return t.result == "pass" || t.result == "skip" }
 
-// signs are what go test, the runtime and goleak print when a test program is at fault, however busy the machine
-// is.
+// signs are texts that go test, the runtime and goleak print when a test program is at fault, independently of the
+// machine's load.
 var signs = []string{
 	"race detected", "panic:", "fatal error:", "test timed out", "unexpected goroutines", "goleak:",
 	"[build failed]", "[setup failed]", "\nsignal:", "\nexit status 2", // scripts indent theirs
 }
 
-// look records the first sign of such a fault. A data race is one unless its report, which a test may have copied from
-// the log of a process, names other modules' code alone: then the test that failed by it is judged as any other.
+// look records the first sign of such a fault. A data race is a fault unless its report names only code of other
+// modules, which a test may have copied from the log of a process. In that case the test that failed because of it is
+// judged like any other.
 func (p *pkg) look(output string) {
 	for _, sign := range signs {
 		if p.sign == "" && strings.Contains("\n"+output, sign) {

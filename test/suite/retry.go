@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// mostUnsteady is how many failures in one run may be due to a busy machine. More are due to the code.
+// mostUnsteady is the maximum number of failures in one run that may be due to a busy machine. More are due to the
+// code.
 const mostUnsteady = 3
 
 // retry judges a run by its ended streams. It repeats failed tests, alone, if a busy machine may be the cause, and

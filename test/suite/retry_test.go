@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// How failures are sorted: a test's own failed checks may be due to the machine, all other failures never are.
+// Classification of failures: a test's own failed checks may be due to the machine, all other failures never are.
 func TestJudgement(t *testing.T) {
 	for _, c := range []struct {
 		name, events string
@@ -129,7 +129,7 @@ func TestATestRunsAloneWithTheFlagsOfItsStream(t *testing.T) {
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		tests map[string]string // how each one fails
+		tests map[string]string // how each test fails
 		ok    bool
 		want  []string // in this order
 		never string

@@ -57,8 +57,8 @@ func (a *actor) act() {
 	}
 }
 
-// create requests an instance, sometimes twice concurrently, as a client does that does not know whether its
-// request arrived. regretted: it is destroyed right after the request.
+// create requests an instance, sometimes twice concurrently, as a client does that does not know whether its request
+// arrived. regretted: it is destroyed right after the request.
 func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool) {
 	image := simulated
 	if a.rng.IntN(8) == 0 {
@@ -69,7 +69,7 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 		Ephemeral: a.rng.IntN(3) != 0}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
-		if a.rng.IntN(3) == 0 { // the caretaker may be faster than whoever uses it
+		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold
 			r.Hold = time.Second
 			a.doom(id)
 		}
@@ -167,11 +167,11 @@ func (a *actor) turn(ctx context.Context, do func(*schedule.Scheduler, context.C
 	id := a.some()
 	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 		_, err := do(s, ctx, croft.DefaultProject, string(id))
-		return err // whatever it is, wanted and observed state must agree at the end
+		return err // for any error, wanted and observed state must agree at the end
 	})
 }
 
-// disturb injects one random fault of installations. It first restores what it took away the time before.
+// disturb injects one random fault of installations. It first restores what the previous fault took away.
 func (a *actor) disturb() {
 	a.placementDown.Store(false)
 	for _, m := range a.hosts {
@@ -221,7 +221,7 @@ func (a *actor) disturb() {
 	}
 }
 
-// held picks an instance whose claim was asked to be held.
+// held picks an instance that was requested as a hold.
 func (a *actor) held() (croft.InstanceID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -233,7 +233,7 @@ func (a *actor) held() (croft.InstanceID, bool) {
 	return "", false
 }
 
-// use uses what is held, sometimes twice at once. Of all uses of a hold, one may be acknowledged.
+// use uses a held claim, sometimes twice concurrently. Only one use of a hold may be acknowledged.
 func (a *actor) use(ctx context.Context) {
 	id, some := a.held()
 	if !some {
@@ -259,7 +259,7 @@ func (a *actor) use(ctx context.Context) {
 	}
 }
 
-// release gives back what is held. It never ends an instance.
+// release gives a held claim back. It never ends an instance.
 func (a *actor) release(ctx context.Context) {
 	id, some := a.held()
 	if !some {
@@ -276,7 +276,7 @@ func (a *actor) release(ctx context.Context) {
 	}
 }
 
-// ended notes that a hold ended in a way that was acknowledged, which happens once to each.
+// ended records that the end of a hold was acknowledged, which happens once per hold.
 func (a *actor) ended(id croft.InstanceID) {
 	a.mu.Lock()
 	f := a.facts[id]

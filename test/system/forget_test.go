@@ -39,7 +39,7 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 			if err != nil || lost.State != croft.StateLost || lost.Host != "" {
 				t.Fatalf("its instance is %+v, %v; want it lost", lost, err)
 			}
-			if err := w.store.Instances.Bury(t.Context(), lost, croft.Order{}); err != nil { // somebody gives it up
+			if err := w.store.Instances.Bury(t.Context(), lost, croft.Order{}); err != nil { // an operator gives it up
 				t.Fatal(err)
 			}
 			w.facts[inst.ID].destroyed, w.doomed[inst.ID] = true, true

@@ -87,7 +87,7 @@ func (t *tally) counts() map[string]int {
 	return maps.Clone(t.count)
 }
 
-// tell remembers an event of a process that concerns an instance.
+// tell records an event of a process that concerns an instance.
 func (t *tally) tell(about croft.InstanceID, g *gate, format string, args ...any) {
 	if about == "" {
 		return
@@ -98,7 +98,7 @@ func (t *tally) tell(about croft.InstanceID, g *gate, format string, args ...any
 	t.lines[about] = append(t.lines[about], line)
 }
 
-// about returns what was told about an instance.
+// about returns the recorded events of an instance.
 func (t *tally) about(id croft.InstanceID) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -53,7 +53,7 @@ func (w *world) settle() {
 	w.rest(90 * time.Second)
 }
 
-// rest waits until the invariants hold, after an operator has repaired what agents do not mend.
+// rest waits until the invariants hold, after an operator has repaired the problems that agents do not repair.
 func (w *world) rest(most time.Duration) {
 	w.t.Helper()
 	deadline := time.NewTimer(most)
@@ -91,7 +91,7 @@ func (w *world) rest(most time.Duration) {
 	}
 }
 
-// unmended waits until agents have mended what they mend themselves, and returns the rest. Only interrupted moves
+// unmended waits until agents have repaired the problems that are theirs, and returns the rest. Only interrupted moves
 // may be left for an operator.
 func (w *world) unmended() []string {
 	var found []string
@@ -164,7 +164,7 @@ func (w *world) violations(ctx context.Context) []string {
 // rackRule is the rule of the group that some instances are in.
 const rackRule croft.AffinityRule = "at-most-2-per-rack"
 
-// crowdedRacks lists the members of the group without a seat of their own.
+// crowdedRacks lists members of the group without a seat, members that share a seat, and invalid seats.
 func crowdedRacks(all []croft.Status) []string {
 	var bad []string
 	holders := map[croft.Seat]croft.InstanceID{}
@@ -184,7 +184,7 @@ func crowdedRacks(all []croft.Status) []string {
 	return bad
 }
 
-// unsettled describes how an instance's observation differs from what is wanted.
+// unsettled describes the difference between an instance's observation and its wanted state.
 func unsettled(st croft.Status) []string {
 	if st.Instance.State == croft.StateHeld && st.Order == nil && st.Observation == nil && st.Instance.Generation == 0 {
 		return nil
@@ -262,12 +262,12 @@ func idsOf(domains []compute.Domain) []croft.InstanceID {
 	return ids
 }
 
-// watchful checks during the run for what must never hold, even for a moment.
+// watchful checks during the run for states that must never occur, even for a moment.
 func (w *world) watchful(ctx context.Context, hosts []*machine) {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	// Hosts are looked at one after the other, and between two of them a guest may have moved: so what runs on two
-	// hosts is a breach if the next look finds the same.
+	// Hosts are read one after the other, and a guest may move between two reads. So a guest on two hosts is a breach
+	// only if the next look finds it there too.
 	before := map[croft.InstanceID]bool{}
 	for {
 		select {
@@ -328,7 +328,7 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// recount logs what happened to the instances that a violation names: what was written, and what processes did.
+// recount logs the history of the instances that a violation names: writes, and actions of processes.
 func (w *world) recount(violations []string) {
 	if len(violations) == 0 {
 		return

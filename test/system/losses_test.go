@@ -20,8 +20,8 @@ import (
 	"croft/schedule"
 )
 
-// The tests of this file delay one call each, or make it take effect late, where that once lost something. The
-// random runs do the same anywhere.
+// The tests of this file delay one call each, or make it take effect late, at points that once caused a loss. The
+// random runs do the same at any point.
 
 // lone returns a world with one host that is alive only by its lease.
 func lone(t *testing.T) (*world, croft.HostID) {
@@ -94,7 +94,7 @@ func (h *hookedShared) Discard(ctx context.Context, i croft.Instance) error {
 	return h.Shared.Discard(ctx, i)
 }
 
-// A scheduler was suspended for longer than its session lives, and resumes just as its request is being undone.
+// A scheduler was suspended for longer than its session lives, and resumes exactly when its request is being undone.
 func TestASchedulerThatWakesUpOrdersNothing(t *testing.T) {
 	for name, when := range map[string]struct{ early, older bool }{
 		"before anything is undone":                             {early: true},
@@ -333,7 +333,7 @@ func TestAnAuditBringsClaimsBackWhereTheyFit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The caretakers of the hosts mend what this does, too: on a busy machine before the audit comes to it.
+	// The caretakers of the hosts repair this, too: on a busy machine before the audit finds it.
 	patient.Until(t, "a claim that does not fit is not brought back", func() bool {
 		release(inst.ID)
 		var errs []error

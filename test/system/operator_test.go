@@ -240,8 +240,8 @@ func (a *actor) tend() {
 	}
 }
 
-// drain keeps new claims away from a host and, with move, moves its instances; it returns where to. Audits must
-// find and mend whatever it leaves behind.
+// drain keeps new claims away from a host and, with move, moves its instances; it returns their new hosts. Audits must
+// find and repair anything that it leaves behind.
 func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.HostID) {
 	_ = a.operate(a.lifetime(), func(o *operator) error {
 		h, err := o.Drain(ctx, string(m.id))
@@ -259,8 +259,8 @@ func (a *actor) drain(ctx context.Context, m *machine, move bool) (to []croft.Ho
 	return to
 }
 
-// chase moves a host's instances away, and away again from their new hosts; sometimes while the first host does
-// nothing, the reason for the move, and sometimes by two operators concurrently.
+// chase moves a host's instances away, and away again from their new hosts; sometimes while the first host is silent,
+// which is the reason for the move, and sometimes by two operators concurrently.
 func (a *actor) chase(ctx context.Context, m *machine) {
 	if a.rng.IntN(2) == 0 {
 		defer a.hold(m)()
@@ -301,7 +301,7 @@ func (a *actor) linger(ctx context.Context) {
 	}
 }
 
-// forget cuts a host's power, and an operator forgets it for good, possibly after trying to move its instances.
+// forget cuts a host's power, and an operator forgets it permanently, possibly after trying to move its instances.
 // Sometimes it returns only after everything else has settled. At most one host is away at a time.
 func (a *actor) forget(ctx context.Context, m *machine) {
 	if !a.forgetting.TryLock() {
@@ -324,8 +324,8 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 	a.forgetting.Unlock()
 }
 
-// repair is an operator's repair after faults: all hosts enabled, croft audit --fix, and a decision on each instance
-// that was lost with a forgotten host.
+// repair is an operator's repair after faults: it enables all hosts, runs croft audit --fix, and decides on each
+// instance that was lost with a forgotten host.
 func (w *world) repair(ctx context.Context) error {
 	return errors.Join(w.mend(ctx), w.replaceLost(ctx))
 }
@@ -343,15 +343,15 @@ func (w *world) mend(ctx context.Context) error {
 		}
 		for _, d := range report.Differences {
 			if d.Mendable {
-				_ = o.Mend(ctx, d) // the last audit reports what is left
+				_ = o.Mend(ctx, d) // the last audit reports remaining problems
 			}
 		}
 		return nil
 	})
 }
 
-// replaceLost recreates every second lost instance on another host, and destroys the others and those that no host
-// has room for.
+// replaceLost recreates every second lost instance on another host. It destroys the others, and those for which no host
+// has room.
 func (w *world) replaceLost(ctx context.Context) error {
 	all, err := w.store.Instances.List(ctx, "")
 	if err != nil {

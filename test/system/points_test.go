@@ -17,14 +17,15 @@ import (
 	"croft/schedule"
 )
 
-// sampled is how many crossings there are per crossing tried, unless CROFT_SOAK asks for all.
+// sampled is the number of crossings per tried crossing, unless CROFT_SOAK requests all.
 const sampled = 5
 
 // tellings is how often a story is repeated until a process dies: the crossings depend slightly on timing.
 const tellings = 3
 
-// byChance lists what is not done in every story: a request is discarded if Placement, which is killed as the story
-// begins, is not back at the first one, and which scheduler works in one step depends on how many there were before.
+// byChance lists crossings that do not occur in every story: a request is discarded only if Placement, which is killed
+// when the story starts, is not back at the first request; and which scheduler works in one step depends on how many
+// there were before.
 var byChance = []string{"scheduler Discard", "scheduler Place"}
 
 // TestKilledAtEveryCrossing finds every crossing between two parts in a long story, then repeats the story once per
@@ -75,7 +76,7 @@ func TestKilledAtEveryCrossing(t *testing.T) {
 }
 
 // tell plays a story in which every action of hosts, users and operators happens once. Processes that die are
-// restarted, and what did not succeed is requested again.
+// restarted, and failed requests are repeated.
 func tell(t *testing.T, fatal string) *world {
 	w := newWorld(t, 1, 3, 0)
 	w.tally.kill(fatal)
@@ -216,7 +217,7 @@ func (s *story) turn(ctx context.Context, what string, goal schedule.Goal,
 	})
 }
 
-// mendNames lets an operator mend mistakes: an instance without its name, and a name without an instance.
+// mendNames makes an operator repair mistakes: an instance without its name, and a name without an instance.
 func (s *story) mendNames(ctx context.Context) {
 	if err := etcdtest.Delete(ctx, s.etcd.Endpoint(), s.store.Partition(), "names/default/vm"); err != nil {
 		s.t.Fatal(err)
@@ -234,7 +235,7 @@ func (s *story) mendNames(ctx context.Context) {
 			if d.Kind != audit.MissingName && d.Kind != audit.LostName {
 				continue
 			}
-			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents mend the latter too
+			if err := o.Mend(ctx, d); err != nil && !errors.Is(err, croft.Conflict) { // agents repair the latter too
 				return err
 			}
 		}
@@ -272,7 +273,7 @@ func (s *story) destroyByForce(ctx context.Context) {
 	s.create(ctx)
 }
 
-// forgetHost makes a host die for good with its instance, and return.
+// forgetHost makes a host die permanently with its instance, and return.
 func (s *story) forgetHost(ctx context.Context) {
 	st, err := s.store.Instances.Find(ctx, croft.DefaultProject, "vm")
 	if err != nil {
@@ -328,7 +329,7 @@ func (s *story) create(ctx context.Context) {
 	})
 }
 
-// awaitSwept returns when the agents have removed what others left.
+// awaitSwept returns when the agents have removed the leftovers of others.
 func (s *story) awaitSwept(ctx context.Context) {
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()

@@ -13,7 +13,7 @@ import (
 	"croft/schedule"
 )
 
-// The tests of this file give a UUID to a second instance while somebody is delayed who knows the first one's claim.
+// The tests of this file give a UUID to a second instance while a process is delayed that knows the first one's claim.
 
 // heldRelease is an agent that is delayed before it releases a claim.
 type heldRelease struct {
@@ -90,8 +90,8 @@ func (h *assignHook) Assign(ctx context.Context, i croft.Instance, o croft.Order
 	return h.schedulerSide.Assign(ctx, i, o)
 }
 
-// As TestATombstoneLeavesTheClaimOfAReusedUUID, with the UUID used again on the same host: the tombstone is carried out
-// after the new claim and before the new order.
+// Like TestATombstoneLeavesTheClaimOfAReusedUUID, with the UUID used again on the same host: the tombstone is carried
+// out after the new claim and before the new order.
 func TestATombstoneLeavesTheNextClaimOnItsHost(t *testing.T) {
 	w := newWorld(t, 1, 1, 0)
 	inst := w.throwaway(t.Context())
@@ -139,7 +139,7 @@ func TestATombstoneLeavesTheNextClaimOnItsHost(t *testing.T) {
 		<-claimed
 	})}
 	a.boot(0)
-	// The agent says that it lives when its first pass is over, and the hook holds up the passes after the destruction.
+	// The agent registers as alive after its first pass; the hook delays the passes after the destruction.
 	w.await(t, "the host takes orders", func() bool { return w.takesOrders(a.id) })
 	err := w.scheduler(0, func(s *schedule.Scheduler) error {
 		_, err := s.Destroy(t.Context(), inst.Project, inst.Name, false)
@@ -155,7 +155,7 @@ func TestATombstoneLeavesTheNextClaimOnItsHost(t *testing.T) {
 	w.settle()
 }
 
-// takesOrders says whether the host's agent is said to live.
+// takesOrders reports whether the host's agent is registered as alive.
 func (w *world) takesOrders(id croft.HostID) bool {
 	all, err := w.store.Registry.Hosts(w.t.Context())
 	return err == nil && all[id].Alive

@@ -7,7 +7,8 @@ import (
 	"croft"
 )
 
-// A guest that is being moved keeps the room where it runs until it has gone, although the host takes orders again.
+// A guest that is being moved keeps its capacity on the old host until it is gone, although the host takes orders
+// again.
 func TestAMovedGuestKeepsItsRoomUntilItHasGone(t *testing.T) {
 	w := newWorld(t, 1, 2, 0)
 	inst := w.throwaway(t.Context())
@@ -37,7 +38,7 @@ func TestAMovedGuestKeepsItsRoomUntilItHasGone(t *testing.T) {
 	w.settle()
 }
 
-// Whoever moved it died with the claim made and nothing ordered.
+// The command that moved it died after the claim was made and before anything was ordered.
 func TestAnInterruptedMoveLeavesTheRoomWhereTheGuestIs(t *testing.T) {
 	w := newWorld(t, 1, 2, 0)
 	inst := w.throwaway(t.Context())

@@ -9,7 +9,7 @@ import (
 )
 
 // mayStop lists the calls around which a process is sometimes suspended, as by SIGSTOP or a busy machine, with
-// probabilities. Its lease may expire meanwhile. Between these calls a part relies on what it has read.
+// probabilities. Its lease may expire meanwhile. Between these calls a part relies on data that it has read before.
 var mayStop = map[string]float64{
 	"scheduler Assign": 0.1, "scheduler Claim": 0.02, "scheduler Release": 0.02, "scheduler Discard": 0.02,
 	"scheduler Reorder": 0.02, "scheduler Bury": 0.05,
@@ -149,8 +149,8 @@ func (t *tally) contested() (about croft.InstanceID, yes bool) {
 	return about, about != ""
 }
 
-// meet counts a crossing for processes suspended in a call concerning the same instance. One that resumes goes
-// first.
+// meet counts a crossing for processes suspended in a call concerning the same instance. A process that resumes
+// continues first.
 func (t *tally) meet(g *gate, about croft.InstanceID) {
 	if about == "" {
 		return

@@ -19,15 +19,15 @@ import (
 	"croft/schedule"
 )
 
-// Fixes that can be disabled, to measure how soon the random runs find what they prevent. Each is disabled at the
-// interface between two parts: the part sees what it saw before the fix.
+// Fixes that can be disabled, to measure how soon the random runs find the bugs that they prevent. Each is disabled at
+// the interface between two parts: the part sees the data that it saw before the fix.
 var fixes = []string{
 	"fence of an order", // a scheduler without an answer to its order reads the record, and releases the claim
 	"former hosts",      // an instance that was moved twice waits for one host only
 	"calls in order",    // a definition that the agent no longer waits for takes effect at any time
 	// an order does not compare that its scheduler's lease lives, and undoing a request only reads the record
 	"session of an order",
-	"claim as seen",         // a move replaces whatever is claimed by then
+	"claim as seen",         // a move replaces any present claim
 	"forgotten former host", // an instance waits for a forgotten host
 	"claim of one host",     // an agent releases an instance's claim on any host
 }
@@ -200,7 +200,7 @@ func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Owne
 	return c.claimBook.Reclaim(ctx, had, p, to)
 }
 
-// worseHypervisor lets calls that nobody waits for take effect at any time.
+// worseHypervisor makes calls that have no waiting caller take effect at any time.
 type worseHypervisor struct {
 	compute.Hypervisor
 	m *machine

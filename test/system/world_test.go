@@ -50,7 +50,7 @@ type world struct {
 	faulty        float64
 	calmed        atomic.Bool // the faults have ended
 	mood          mood
-	calls         atomic.Uint64 // numbers what depends on chance, each with its seed
+	calls         atomic.Uint64 // numbers random choices, each with its own seed
 	gates         atomic.Uint64 // numbers the gates
 	history       *etcdtest.History
 	caretaker     *gate           // of a separate caretaker process; nil: agents are caretakers
@@ -72,9 +72,9 @@ type fact struct {
 	name      string
 	created   bool // a request was acknowledged
 	refused   bool // a request failed permanently: nothing may be left
-	destroyed bool // a destroy that began after the answer was acknowledged
-	held      bool // its claim was asked to be held
-	ended     int  // acknowledged uses and releases of that
+	destroyed bool // a destroy that started after the answer was acknowledged
+	held      bool // it was requested as a hold
+	ended     int  // acknowledged uses and releases of the hold
 }
 
 // machine is a host: its guests, identity and files outlive its agent.
@@ -133,7 +133,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	return w
 }
 
-// startFront makes agents use a gate, and audits what belongs to no host.
+// startFront makes agents use a gate, and runs a caretaker for records that belong to no host.
 func (w *world) startFront() {
 	store := w.open()
 	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store.Orders,
@@ -204,7 +204,7 @@ func (w *world) openAt(address string) *etcdstore.Store {
 	return store
 }
 
-// gate returns a process's gate. last is how many crossings the process lives; 0: no limit.
+// gate returns a process's gate. last is the number of crossings until the process dies; 0: no limit.
 func (w *world) gate(last int) *gate {
 	faulty := w.faulty
 	if w.calmed.Load() {
@@ -238,7 +238,7 @@ func (m *machine) boot(last int) {
 			m.wire.Flow()
 		}
 	}
-	m.wire.Mend() // otherwise nothing starts
+	m.wire.Mend() // otherwise the agent could not start
 	m.wire.Flow()
 	side, partition, end := m.connect()
 	var shared audit.Shared
@@ -401,7 +401,7 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	return do(s)
 }
 
-// inOneStep gives a scheduler a ledger of its own, unless that cannot be loaded.
+// inOneStep gives a scheduler a separate ledger, unless that cannot be loaded.
 func (w *world) inOneStep(c *schedule.Config, side *schedulerSide, store *etcdstore.Store) (end func()) {
 	server, err := placement.New(placement.Config{Store: store.Placement(0), Log: slog.New(slog.DiscardHandler),
 		Retry: 20 * time.Millisecond})
@@ -431,8 +431,8 @@ func (c localClaims) Candidates(ctx context.Context, query string, limit int) ([
 	return c.server.Candidates(ctx, query, limit)
 }
 
-// gatedPlacer is a Placer whose process may die before and after each call. Answers that are lost on the way to etcd
-// are the matter of the tests of etcdstore.
+// gatedPlacer is a Placer whose process may die before and after each call. The tests of etcdstore cover answers that
+// are lost between process and etcd.
 type gatedPlacer struct {
 	gate *gate
 	schedule.Placer
@@ -460,7 +460,7 @@ func (w *world) actor(n uint64) *actor {
 	return &actor{w, rand.New(rand.NewPCG(w.seed, n))}
 }
 
-// lifetime returns how many crossings the next process lives; most processes have no limit.
+// lifetime returns the number of crossings until the next process dies; most processes have no limit.
 func (a *actor) lifetime() int {
 	if a.rng.IntN(a.mood.dies) != 0 {
 		return 0
@@ -468,7 +468,7 @@ func (a *actor) lifetime() int {
 	return 1 + a.rng.IntN(12)
 }
 
-// owner is whom the claim of an instance counts for.
+// owner returns the project to which the claim of an instance is charged.
 func (w *world) owner(inst croft.Instance) croft.Owner {
 	return croft.Owner{Partition: w.store.Partition(), Project: inst.Project}
 }
