@@ -191,7 +191,7 @@ func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	return nil
 }
 
-// agent builds the agent. scheme and at are those of its API.
+// agent builds the agent. scheme and at describe the address of its API.
 func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces trace.TracerProvider) (*compute.Agent,
 	croft.Host, error) {
 	s := h.settings

@@ -53,7 +53,7 @@ type Config struct {
 // commit.
 type Consistency string
 
-// The reads that are consistent: none, those of allocations and usages, or all.
+// Which reads are consistent: none, only reads of allocations and usages, or all.
 const (
 	ConsistentNone   Consistency = "none"
 	ConsistentClaims Consistency = "claims"

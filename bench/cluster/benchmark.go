@@ -54,8 +54,8 @@ func (b *benchmark) flags() *flag.FlagSet {
 	return f
 }
 
-// inMemory is a directory in memory, empty if there is none: otherwise three files for each guest would cost more on
-// this machine's one file system than all of croft.
+// inMemory returns a directory in memory; empty: the machine has none. On this machine's one file system, three files
+// per guest would cost more than all of croft.
 func inMemory() string {
 	const dir = "/dev/shm"
 	if at, err := os.Stat(dir); err != nil || !at.IsDir() {

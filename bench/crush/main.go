@@ -170,7 +170,7 @@ func command(ctx context.Context, name string, args ...string) (took, []byte, er
 	return took{cmd.ProcessState.UserTime(), cmd.ProcessState.SystemTime(), time.Since(start)}, out, nil
 }
 
-// differing counts the lines that differ, including those that only one of the texts has.
+// differing counts the lines that differ, including lines that only one of the texts has.
 func differing(a, b []byte) (n int) {
 	x, y := bytes.Split(a, []byte("\n")), bytes.Split(b, []byte("\n"))
 	for i := range max(len(x), len(y)) {

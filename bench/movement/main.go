@@ -1,6 +1,6 @@
 // Command movement compares CRUSH policies with spread when a host is lost and when one is added: how many instances
-// move, and how evenly hosts are filled. Everything is in memory: the policies are those of the cloud, hosts have a
-// fixed capacity of instances, and no guests are built.
+// move, and how evenly hosts are filled. Everything is in memory: the policies work as in the cloud, hosts have a fixed
+// capacity of instances, and no guests are built.
 package main
 
 import (

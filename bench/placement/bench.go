@@ -22,7 +22,7 @@ type bench struct {
 
 func (b *bench) printf(format string, args ...any) { fmt.Fprintf(b.out, format, args...) }
 
-// describe prints what is measured, where and when.
+// describe prints the measurement, the machine and the time.
 func (b *bench) describe() {
 	commit := "unknown"
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {

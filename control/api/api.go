@@ -63,7 +63,7 @@ type ClaimRequest struct {
 	Hold  int64  `json:"hold"`            // seconds after the request
 }
 
-// ClaimUse is the body of useClaim. What is empty is as the claim was asked for.
+// ClaimUse is the body of useClaim. For empty fields, the values of the claim's request apply.
 type ClaimUse struct {
 	Image    string            `json:"image,omitempty"`
 	Keys     []string          `json:"keys,omitempty"`
@@ -83,8 +83,8 @@ type Instance struct {
 	croft.Status
 }
 
-// InstanceOf returns a status as the API shows it to everybody: public halves replace private keys, and the address of
-// the image has neither password nor signature.
+// InstanceOf returns a status in the form for all callers: public keys replace private ones, and the address of the
+// image has neither password nor signature.
 func InstanceOf(st croft.Status) Instance {
 	showPublic(&st.Instance.Spec)
 	if st.Order != nil {

@@ -19,8 +19,8 @@ func (c Call) administers(project croft.Project) bool {
 	return c.Caller.Operator() || c.Caller.Has(access.ProjectAdmin) && c.Scope.Sees(project)
 }
 
-// credential finds the credential that the path names among the caller's; with others set, it also finds those that the
-// caller administers, by UUID.
+// credential finds the credential that the path names among the caller's. With others set, it also finds, by UUID,
+// credentials that the caller administers.
 func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential, error) {
 	name := c.R.PathValue("id")
 	have, err := c.Cloud.Credentials.Find(ctx, c.Project, c.Caller.User, name)
@@ -37,7 +37,7 @@ func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential
 	return have, c.May(have.Project)
 }
 
-// administered finds a credential among those that the caller administers. NotFound.
+// administered finds a credential that the caller administers. NotFound.
 func administered(ctx context.Context, c Call, id cluster.CredentialID) (cluster.Credential, error) {
 	projects := []croft.Project{""}
 	if !c.Scope.All() {

@@ -189,8 +189,8 @@ func (f *Forwarding) transport(p federation.Partition) (*http.Transport, error) 
 	return f.transports[key], nil
 }
 
-// onlyReachable refuses addresses that no peer has, such as that of a metadata server, regardless of the name that
-// resolves to them.
+// onlyReachable refuses addresses that no peer has, such as a metadata server's, regardless of the name that resolves
+// to them.
 func onlyReachable(_, address string, _ syscall.RawConn) error {
 	if at, err := netip.ParseAddrPort(address); err != nil || !federation.Reachable(at.Addr()) {
 		return errUnreachable

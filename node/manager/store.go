@@ -68,8 +68,8 @@ func openStore(ctx context.Context, s *settings.Settings, p *node.Parts, dir str
 	return store, reach, where, end, err
 }
 
-// findCloud returns the configured access to the cloud. If no etcd is configured and the manager has none of its own in
-// dir, it returns the access to the cloud of this machine.
+// findCloud returns the configured access to the cloud. If no etcd is configured, and dir has no etcd of the manager,
+// it returns the access to the cloud of this machine.
 func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	r := s.ReachAsSet(nil)
 	if len(r.Etcd.Endpoints) > 0 || exists(dir) {
@@ -86,7 +86,7 @@ func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	if err := direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement); err != nil {
 		return r, err
 	}
-	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // the address where it listens by default
+	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // unchanged: use the configured address
 		r.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
 		if r.Placement.Endpoint == "" && r.Placement.Cloud == "" {
 			r.Placement.Endpoint = "http://" + s.Placement.Listen

@@ -57,14 +57,13 @@ func towards(listen *string, byDefault string, here netip.Addr) {
 	}
 }
 
-// WithoutAuthority returns the addresses for a process that has no authority of its own: on loopback it serves in plain
-// text.
+// WithoutAuthority returns the addresses for a process without an authority: on loopback it serves in plain text.
 func (v Servers) WithoutAuthority() Servers {
 	v.plain = true
 	return v
 }
 
-// Socket returns the path of the socket of the API for the operators of this machine; empty: there is none.
+// Socket returns the path of the socket of the API for the operators of this machine; empty: no socket.
 func (v Servers) Socket() string {
 	if v.set.CloudAPI.Socket == "" && v.set.StateDir == direct.MachineDir && os.Geteuid() == 0 {
 		return direct.MachineSocket
@@ -89,7 +88,7 @@ func (v Servers) Beyond(address string) bool {
 	return !endpoint.IsLoopback(address) && !v.insecure
 }
 
-// Join returns the address of the join server; empty: there is none.
+// Join returns the address of the join server; empty: no join server.
 func (v Servers) Join() string {
 	if v.set.Join.Listen != "" || !v.OwnsEtcdTrust() || endpoint.IsLoopback(v.Etcd) {
 		return v.set.Join.Listen

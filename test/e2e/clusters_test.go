@@ -102,8 +102,8 @@ func (b *builder) driver(l localtest.Link) *local.Driver {
 	return d
 }
 
-// mirror is a server of images. It serves the small guest at every path, except below absent; below slow it sends only a
-// part while it is frozen.
+// mirror is a server of images. It serves the small guest at every path, except below absent. Below slow it sends
+// only a part while it is frozen.
 type mirror struct {
 	*httptest.Server
 	frozen atomic.Pointer[chan struct{}] // closed when it continues; nil: not frozen

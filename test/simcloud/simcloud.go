@@ -40,7 +40,7 @@ type Cloud struct {
 	// It is set before hosts are added.
 	Fault func(op string, id croft.InstanceID) error
 
-	// Tell, if not nil, adds handlers to those of a host's agent, as the process of a host does.
+	// Tell, if not nil, adds handlers to the agent's, as the process of a host does.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
 }
 

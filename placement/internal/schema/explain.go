@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Error says what is wrong with a value, where, and which rule of the schema it breaks.
+// Error describes the error in a value: its place, and the rule of the schema that it breaks.
 type Error struct {
 	Sentence string
 	Rule     string   // keyword of the schema
