@@ -183,7 +183,7 @@ func TestInstancesOfACloud(t *testing.T) {
 		name string
 		st   croft.Status
 		want unit.VM
-		not  []string // what is said that a job cannot say
+		not  []string // properties reported as not expressible
 	}{
 		{"an image of the host", croft.Status{Instance: croft.Instance{Name: "web", Spec: croft.Spec{
 			Image:     "/srv/debian.qcow2#sha256=00",

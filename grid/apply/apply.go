@@ -74,7 +74,7 @@ type run struct {
 }
 
 // Apply executes a plan that the operator has seen: p and found must be the results of Plan. When ctx ends, no further
-// step starts. Errors: Refused, Partly, TakenBack; any other error means that nothing was changed.
+// step starts. Errors: Refused, Partly, TakenBack; any other error means that no step was started.
 func (g *Grid) Apply(ctx context.Context, want plan.Desired, p plan.Plan, found []plan.Observed,
 	c Choice) (Result, error) {
 	if res, err := g.giveBack(ctx, want, p, found); err != nil || p.Empty() {

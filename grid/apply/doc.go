@@ -1,4 +1,4 @@
-// Package apply executes plans: it observes nodes, locks those that a plan changes or depends on, verifies that the
+// Package apply executes plans: it observes nodes, locks the nodes that a plan changes or depends on, verifies that the
 // plan is still valid, does its steps in batches with checks between them, and stops at the first failure.
 //
 // Nothing is changed before every lock is held and every node has been checked. A step that fails or has an unknown

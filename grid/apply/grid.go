@@ -233,7 +233,7 @@ func tableOf(text string) string {
 	return ""
 }
 
-// Plan observes all nodes, except those that are fenced, and computes a plan.
+// Plan observes all nodes except the fenced ones, and computes a plan.
 func (g *Grid) Plan(ctx context.Context, want plan.Desired, o plan.Options) (plan.Plan, []plan.Observed, error) {
 	var ask []unit.Node
 	for _, n := range want.Nodes {

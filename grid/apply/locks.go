@@ -15,7 +15,7 @@ import (
 	"croft/grid/unit"
 )
 
-// Refused is the error of a change that a lock or the revision of a node forbids. Nothing was changed. Its Kind is
+// Refused is the error of a plan that a lock or the revision of a node forbids. No step was started. Its Kind is
 // Conflict.
 type Refused struct{ Err error }
 
@@ -104,7 +104,7 @@ type Choice struct {
 	plan.Options
 	Adopt bool // accept nodes that store no revision
 	Force bool // replace a revision that the new one does not contain
-	// Head is the upstream's head as returned by revlock.Clean; "" if there is none.
+	// Head is the upstream's head as returned by revlock.Clean; "": no upstream exists.
 	Head string
 }
 

@@ -138,10 +138,10 @@ func interleave(t *testing.T, seed uint64, made plot, change func(w *world)) (wr
 	return wrong
 }
 
-// converged checks that the last apply reached what an undisturbed one reaches.
+// converged checks that the last apply reached the same state as an undisturbed one.
 func (w *world) converged(err error, want plan.Desired) {
 	if _, partly := errors.AsType[*Partly](err); partly || errors.Is(err, croft.Conflict) {
-		return // the floor of a job may forbid it, or three connections broke
+		return // the floor of a job may forbid the change, or three connections broke
 	}
 	if err != nil {
 		w.violate("the last apply: %v", err)
@@ -170,8 +170,8 @@ func seedOf() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// TestTheLockProtocol lets 2 or 3 clients of related and unrelated revisions change 3 nodes at once, while they are
-// killed, frozen, cut off and broken at any step.
+// TestTheLockProtocol lets 2 or 3 clients of related and unrelated revisions change 3 nodes concurrently. Faults at any
+// step: a client is killed or frozen, a connection is lost, a lock is broken.
 func TestTheLockProtocol(t *testing.T) {
 	first, number := seedOf(), *interleavings
 	if os.Getenv("CROFT_SOAK") != "" {

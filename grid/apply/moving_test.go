@@ -41,7 +41,7 @@ func pooled(d plan.Desired) plan.Desired {
 	return d
 }
 
-// TestAnAddressLeavesANodeBeforeAnotherGetsIt prevents that two nodes answer for one address.
+// TestAnAddressLeavesANodeBeforeAnotherGetsIt checks that two nodes never have one address at the same time.
 func TestAnAddressLeavesANodeBeforeAnotherGetsIt(t *testing.T) {
 	b := newBed(t, 2)
 	var mu sync.Mutex

@@ -73,7 +73,7 @@ type Locker interface {
 	// Look reads the stored state of a node without acquiring its lock; table is the node's nftables table.
 	Look(ctx context.Context, m machine.Machine, n unit.Node, table string) (revlock.View, error)
 
-	// Open acquires the lock of a node. Errors are those of revlock.Open.
+	// Open acquires the lock of a node. It returns the errors of revlock.Open.
 	Open(ctx context.Context, m machine.Machine, n unit.Node, shared bool, plan string, wait time.Duration) (Holder,
 		error)
 

@@ -92,7 +92,7 @@ func TestRepositories(t *testing.T) {
 	for _, name := range []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME",
 		"GIT_COMMITTER_EMAIL", "EMAIL"} {
 		t.Setenv(name, "")
-		if err := os.Unsetenv(name); err != nil { // until the test has ended
+		if err := os.Unsetenv(name); err != nil { // restored when the test ends
 			t.Fatal(err)
 		}
 	}

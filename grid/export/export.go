@@ -152,8 +152,8 @@ func (k *kubernetes) sample(ctx context.Context, j *state.Job) (u unit.Unit, slo
 	return u, 0, err
 }
 
-// k8sName converts a job's name to a Kubernetes name of at most 52 characters, the limit for a StatefulSet with pods.
-// Names that Kubernetes does not accept unchanged get a hash, so that the results stay distinct.
+// k8sName converts a job's name to a Kubernetes name of at most 52 characters, which leaves room for the suffixes of a
+// StatefulSet's pods. Names that Kubernetes does not accept unchanged get a hash, so that the results stay distinct.
 func k8sName(job string) string {
 	name := label(job)
 	if len(name) <= 52 && name != "" && plain(job) {

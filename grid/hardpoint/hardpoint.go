@@ -22,7 +22,7 @@ type Point struct {
 	Kind  string // runtime, vcs, secret, ...
 	Name  string
 	About string // a description in one line
-	From  string // the file that defines it, for messages
+	From  string // the file that defines the hard point, for messages
 
 	// Cannot maps the features that the hard point lacks to the reasons. Callers check it before they run a verb.
 	Cannot map[string]string

@@ -48,8 +48,8 @@ func (l Library) Names() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// Load reads a hard point and those that it extends. Errors: NotFound if no hard point has this name; Invalid if a file
-// is not valid: the error begins with file:line.
+// Load reads a hard point and the hard points that it extends. Errors: NotFound if no hard point has this name;
+// Invalid, prefixed by file:line, if a file is not valid.
 func (l Library) Load(name string) (*Point, error) {
 	p := &Point{Kind: l.Kind, Name: name, Cannot: map[string]string{}, variables: map[string]variable{},
 		verbs: map[string]*Verb{}}

@@ -34,7 +34,7 @@ type document struct {
 	keys    map[string]string // the file's keys, with their values in canonical form
 }
 
-// parse parses a file. known are the verbs of the kind. Errors: Invalid, which begins with the file and the line.
+// parse parses a file. known are the verbs of the kind. Errors: Invalid, prefixed by the file and the line.
 func parse(file string, text []byte, known []string) (*document, error) {
 	if len(text) > maxFile {
 		return nil, croft.Errorf(croft.Invalid, "%s: it has %d bytes: a hard point may have %d", file, len(text),

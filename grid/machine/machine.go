@@ -66,7 +66,7 @@ func (e *Lost) Error() string { return "connection lost: " + e.Err.Error() }
 func (e *Lost) Unwrap() []error { return []error{e.Err, croft.Unavailable} }
 
 const (
-	outputMax = 1 << 20 // maximum size of standard output in Output, in bytes
+	outputMax = 1 << 20 // maximum size of the output that Output returns, in bytes
 	stderrMax = 4 << 10 // maximum size of Exit.Stderr, in bytes
 )
 

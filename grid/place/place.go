@@ -25,7 +25,7 @@ type Options struct {
 	Without   []string // nodes to treat as out
 }
 
-// Result contains the changes that Decide decided. They are not written yet.
+// Result contains the decided changes. They are not written yet.
 type Result struct {
 	Changes  []Change
 	Slots    int        // number of slots after the changes
@@ -39,14 +39,14 @@ type Result struct {
 type Change struct {
 	Job    string `json:"job"`
 	Slot   int    `json:"slot"`
-	From   string `json:"from,omitempty"` // the former node; empty: the slot had none, or the node is gone
+	From   string `json:"from,omitempty"` // the former node, even if it is gone; empty: none
 	To     string `json:"to,omitempty"`   // the new node; empty: the slot is removed
 	Reason string `json:"reason"`
 
 	link, target string
 }
 
-// maxRounds is enough rounds for moves that become possible through other moves.
+// maxRounds limits the rounds of Decide. The moves of one round can make further moves possible in the next.
 const maxRounds = 8
 
 // Decide places all jobs. Errors: NoCapacity, joined, for each job that would have fewer slots than its minimum;

@@ -32,7 +32,8 @@ type Trial struct {
 }
 
 // NewTrial returns a trial of a policy for a job. If j is nil, it uses a job without facts and uses. If text is empty,
-// it uses the job's own policy. Errors are those of Resolve, and Invalid if the policy is not a list of instructions.
+// it uses the job's own policy. It returns the errors of Resolve, and Invalid if the policy is not a list of
+// instructions.
 func NewTrial(s *state.State, j *state.Job, text string) (*Trial, error) {
 	if j == nil {
 		j = &state.Job{Name: "trial", Want: 1, Min: 1, Balance: 1}

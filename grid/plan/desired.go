@@ -102,7 +102,7 @@ func (o Observed) unit(name string) *Actual {
 	return nil
 }
 
-// applied returns the unit as it was applied; nil if that is not known.
+// applied returns the unit in the stored Document, or nil.
 func (o Observed) applied(name string) *unit.Unit {
 	if o.Applied != nil {
 		for i := range o.Applied.Units {

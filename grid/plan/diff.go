@@ -52,7 +52,7 @@ func fields(u *unit.Unit) map[string]string {
 	plain.Files = nil
 	text, err := json.Marshal(plain)
 	if err != nil {
-		panic(err) // every field has a form
+		panic(err) // every field can be encoded
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(text, &values); err != nil {

@@ -75,7 +75,7 @@ type Plan struct {
 	Reads    []string          `json:"reads,omitempty"`    // nodes that the plan depends on and does not change, sorted
 	Observed map[string]string `json:"observed"`           // the digests of the nodes that are changed or depended on
 	Warnings []string          `json:"warnings,omitempty"` // sentences
-	// Unseen lists, by id, the nodes that were not observed although they may need changes.
+	// Unseen lists the nodes that were not observed although they may need changes, in the order of their ids.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
@@ -91,7 +91,7 @@ func (p Plan) ID() string {
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // every field has a form
+		panic(err) // every field can be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
@@ -451,8 +451,8 @@ func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
 	return nil
 }
 
-// counts reports whether the plan depends on what a node runs: on a unit of a changed job, or on an address that a
-// changed firewall names or on a firewall that names a changed unit's address.
+// counts reports whether the plan depends on what a node runs: the node has a unit of a changed job or a unit whose
+// address a changed firewall names, or its firewall names the address of a changed unit.
 func (s *state) counts(n *unit.Node, o Observed, jobs map[string]bool, addresses []string) bool {
 	for _, u := range n.Units {
 		if jobs[u.Job] {

@@ -12,7 +12,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// files tries uploads into a directory of the machine.
+// files tests uploads into a directory on the machine.
 func files(t *testing.T, m machine.Machine) {
 	ctx := patient.Context(t)
 	dir, err := machine.Output(ctx, m, nil, "mktemp", "-d")
@@ -65,12 +65,12 @@ func files(t *testing.T, m machine.Machine) {
 			t.Errorf("%s: %v, want Invalid", name, err)
 		}
 	}
-	// where the content failed, the machine may still be removing what it had
+	// after failed content, the machine may still be removing the partial file
 	patient.Until(t, "uploads that failed leave nothing but the old file", func() bool {
 		left, err := machine.Output(ctx, m, nil, "sh", "-c", `ls -A "$1" | wc -l; wc -c <"$2"`, "sh", dir, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Join(strings.Fields(left), " ") == "2 0" // the file's name has a line break
+		return strings.Join(strings.Fields(left), " ") == "2 0" // the one name has a line break
 	})
 }

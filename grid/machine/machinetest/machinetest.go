@@ -1,4 +1,4 @@
-// Package machinetest says in tests what every machine.Machine does.
+// Package machinetest contains the contract tests that every machine.Machine must pass.
 package machinetest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// Run tries a machine. new returns one that is ready; lose breaks the connection to the one made last, or is nil where
-// there is no connection to break.
+// Run tests a machine. new returns a machine that is ready; lose breaks the connection of the machine that new returned
+// last, and is nil if there is no connection to break.
 func Run(t *testing.T, new func(t *testing.T) machine.Machine, lose func()) {
 	t.Run("a program's end", func(t *testing.T) { end(t, new(t)) })
 	t.Run("arguments arrive as they are", func(t *testing.T) { arguments(t, new(t)) })
@@ -34,7 +34,7 @@ func Run(t *testing.T, new func(t *testing.T) machine.Machine, lose func()) {
 	}
 }
 
-// code is the exit code that an error means; -1: it is no end of a program.
+// code returns the exit code that an error reports, or -1 if the error is not the end of a program.
 func code(err error) int {
 	var exit *machine.Exit
 	switch {
@@ -134,7 +134,7 @@ func streams(t *testing.T, m machine.Machine) {
 	}
 }
 
-// unread: a program that ends is not kept waiting for input that it did not read.
+// unread checks that a program can end while its input, which it does not read, is still blocked.
 func unread(t *testing.T, m machine.Machine) {
 	ctx := patient.Context(t)
 	never, cancel := context.WithCancel(ctx)
@@ -147,13 +147,13 @@ func unread(t *testing.T, m machine.Machine) {
 	}
 }
 
-// failing is a stream that fails.
+// failing is a stream whose reads and writes fail.
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f *failing) Write([]byte) (int, error) { return 0, f.err }
 
-// pattern is size bytes that do not repeat soon.
+// pattern returns size bytes without a short period.
 func pattern(size int) []byte {
 	b := make([]byte, 0, size+8)
 	for i := 0; len(b) < size; i++ {
@@ -231,7 +231,7 @@ func contexts(t *testing.T, m machine.Machine) {
 	}
 }
 
-// blocked is input that does not come until ctx ends.
+// blocked returns input that blocks until ctx ends.
 func blocked(ctx context.Context) io.Reader { return &blocking{ctx} }
 
 type blocking struct{ ctx context.Context }
@@ -241,7 +241,7 @@ func (b *blocking) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// signalling tells of the first write.
+// signalling closes heard at the first write.
 type signalling struct {
 	heard chan struct{}
 	once  sync.Once
