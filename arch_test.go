@@ -31,19 +31,63 @@ type rule struct {
 
 // rooms that decide; adapters implement the interfaces they declare.
 var (
-	deciding = []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
-		"croft/hosts/...", "croft/audit/...", "croft/pool", "croft/pool/pooltest/...", "croft/pool/server/...",
-		"croft/pool/vm/...", "croft/trust", "croft/trust/pki/...", "croft/trust/invitation/...",
-		"croft/grid/state/...", "croft/grid/place/...", "croft/grid/export/...", "croft/grid/edit/...",
-		"croft/grid/plan/...", "croft/grid/apply/...", "croft/grid/revlock/...", "croft/grid/unit",
-		"croft/cluster/...", "croft/control", "croft/control/api", "croft/control/bodies", "croft/control/clusters",
-		"croft/control/forwarding", "croft/access/...", "croft/actions/...", "croft/tenant/...", "croft/usage/...",
-		"croft/topology/...", "croft/objects/...", "croft/federation/...", "croft/grid/ipam", "croft/ipam/setexpr",
-		"croft/grid/ipam/foreign"}
-	adapters = []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...", "croft/image/...",
-		"croft/pool/shell/...", "croft/trust/gate/...", "croft/grid/ssh/...", "croft/grid/runtime/...",
-		"croft/grid/hardpoint/...", "croft/grid/vcs/...", "croft/grid/watch/upstream", "croft/grid/watch/probe",
-		"croft/grid/watch/fencer", "croft/grid/secret/...", "croft/cluster/heat"}
+	deciding = []string{
+		"croft/compute",
+		"croft/compute/computetest",
+		"croft/schedule/...",
+		"croft/mdserver/...",
+		"croft/placement/...",
+		"croft/hosts/...",
+		"croft/hosts/audit/...",
+		"croft/pool",
+		"croft/pool/pooltest/...",
+		"croft/pool/server/...",
+		"croft/pool/vm/...",
+		"croft/trust",
+		"croft/trust/pki/...",
+		"croft/trust/invitation/...",
+		"croft/grid/state/...",
+		"croft/grid/place/...",
+		"croft/grid/export/...",
+		"croft/grid/edit/...",
+		"croft/grid/plan/...",
+		"croft/grid/apply/...",
+		"croft/grid/revlock/...",
+		"croft/grid/unit",
+		"croft/cluster/...",
+		"croft/control",
+		"croft/control/api",
+		"croft/control/bodies",
+		"croft/control/clusters",
+		"croft/control/forwarding",
+		"croft/tenant/access/...",
+		"croft/control/actions/...",
+		"croft/tenant/...",
+		"croft/tenant/usage/...",
+		"croft/schedule/topology/...",
+		"croft/tenant/objects/...",
+		"croft/control/federation/...",
+		"croft/grid/ipam",
+		"croft/grid/ipam/setexpr",
+		"croft/grid/ipam/foreign",
+	}
+	adapters = []string{
+		"croft/etcdstore/...",
+		"croft/placementclient/...",
+		"croft/compute/hypervisor/...",
+		"croft/compute/image/...",
+		"croft/pool/shell/...",
+		"croft/trust/gate/...",
+		"croft/grid/ssh/...",
+		"croft/grid/runtime/...",
+		"croft/grid/hardpoint/...",
+		"croft/grid/vcs/...",
+		"croft/grid/watch/upstream",
+		"croft/grid/watch/probe",
+		"croft/grid/watch/fencer",
+		"croft/grid/secret/...",
+		"croft/cluster/heat",
+	}
 )
 
 var rules = []rule{
@@ -63,7 +107,7 @@ var rules = []rule{
 		reason:   "a room that decides starts no programs",
 	},
 	{
-		packages: []string{"croft/topology/..."},
+		packages: []string{"croft/schedule/topology/..."},
 		may:      []string{"std", "croft"},
 		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
 	},
@@ -81,7 +125,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/..."},
-		except:   []string{"croft/hypervisor/libvirt/...", "croft/internal/testing/libvirttest"},
+		except:   []string{"croft/compute/hypervisor/libvirt/...", "croft/internal/testing/libvirttest"},
 		mayNot:   []string{"libvirt.org/..."},
 		reason:   "one room knows libvirt; everything else runs where there is none",
 	},
@@ -139,8 +183,8 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/pool/resalloc"},
-		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/hypervisor/...",
-			"croft/image/...", "croft/trust/gate/..."},
+		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/compute/hypervisor/...",
+			"croft/compute/image/...", "croft/trust/gate/..."},
 		reason: "resalloc's programs are handed what runs a manager of pools",
 	},
 	{
@@ -155,35 +199,35 @@ var rules = []rule{
 		reason:   "helpers know the nouns at most and have several users; a helper that knows a room, or has one user, belongs beside it",
 	},
 	{
-		packages: []string{"croft/doctor/..."},
+		packages: []string{"croft/node/doctor/..."},
 		mayNot:   append(slices.Clone(deciding), adapters...),
 		reason:   "what examines a machine needs nothing of the cloud that is to run on it",
 	},
 	{
 		packages: []string{"croft/pool/shell/..."},
 		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/...",
-			"croft/hypervisor/...", "croft/image/..."},
+			"croft/compute/hypervisor/...", "croft/compute/image/..."},
 		reason: "what runs commands of pools knows pools, and nothing that stores or decides",
 	},
 	{
-		packages: []string{"croft/hypervisor/...", "croft/image/..."},
+		packages: []string{"croft/compute/hypervisor/...", "croft/compute/image/..."},
 		mayNot:   []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/schedule/..."},
 		reason:   "what touches guests and disks answers the agent, and nobody else",
 	},
 	{
 		packages: []string{"croft/trust/gate/..."},
 		mayNot: []string{"croft/etcdstore/...", "croft/placementclient/...", "croft/placement/...",
-			"croft/schedule/...", "croft/hosts/..."},
+			"croft/schedule", "croft/schedule/crushmap", "croft/hosts"},
 		reason: "what a host runs that is not trusted with etcd and Placement knows neither",
 	},
 	{
-		packages: []string{"croft/audit/..."},
-		mayNot:   []string{"croft/hosts/...", "croft/compute/...", "croft/schedule/..."},
+		packages: []string{"croft/hosts/audit/..."},
+		mayNot:   []string{"croft/hosts", "croft/compute/...", "croft/schedule"},
 		reason:   "an audit judges the other rooms, and asks them through interfaces of its own",
 	},
 	{
-		packages: []string{"croft/hosts/..."},
-		mayNot:   []string{"croft/audit/...", "croft/compute/..."},
+		packages: []string{"croft/hosts"},
+		mayNot:   []string{"croft/hosts/audit/...", "croft/compute/..."},
 		reason:   "what moves and forgets hosts works without what checks it",
 	},
 	{
@@ -194,7 +238,7 @@ var rules = []rule{
 	{
 		packages: []string{"croft/trust", "croft/trust/pki/...", "croft/trust/invitation/..."},
 		mayNot: []string{"croft/compute/...", "croft/schedule/...", "croft/mdserver/...", "croft/placement/...",
-			"croft/hosts/...", "croft/audit/...", "croft/pool/..."},
+			"croft/hosts/...", "croft/hosts/audit/...", "croft/pool/..."},
 		reason: "whom a process believes depends on nothing that the process does",
 	},
 	{
@@ -225,10 +269,11 @@ var rules = []rule{
 
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
-	"croft/access/accesstest", "croft/access/oidc/oidctest", "croft/cluster/clustertest",
+	"croft/tenant/access/accesstest", "croft/tenant/access/oidc/oidctest", "croft/cluster/clustertest",
 	"croft/cluster/local/localtest", "croft/compute/computetest",
 	"croft/trust/gate/gatetest", "croft/grid/machine/machinetest", "croft/grid/ssh/sshtest",
-	"croft/etcdstore/etcdtest", "croft/hypervisor/hvtest", "croft/internal/testing/...", "croft/objects/objectstest",
+	"croft/etcdstore/etcdtest", "croft/compute/hypervisor/hvtest", "croft/internal/testing/...",
+	"croft/tenant/objects/objectstest",
 	"croft/cluster/heat/heattest", "croft/placement/transfer/transfertest",
 	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
 	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
@@ -272,7 +317,7 @@ func packages(t *testing.T) []goPackage {
 
 // ofTheCloud are the packages of the cloud that the grid imports: placement by CRUSH, and the definition of a VM.
 var ofTheCloud = []string{"croft", "croft/crush/...", "croft/internal/...", "croft/compute",
-	"croft/hypervisor/libvirt/domainxml", "croft/mdserver"}
+	"croft/compute/hypervisor/libvirt/domainxml", "croft/mdserver"}
 
 // TestTheGridAndTheCloudAreApart: the grid imports little of the cloud, and the cloud nothing of the grid. One program
 // has both.
@@ -338,21 +383,21 @@ func TestRulesCatch(t *testing.T) {
 		{"a deciding room may import the root", "croft/compute", "croft", false},
 		{"a deciding room may import a helper", "croft/compute", "croft/internal/durable", false},
 		{"a deciding room may not import an adapter", "croft/compute", "croft/etcdstore", true},
-		{"an audit may not import what it judges", "croft/audit", "croft/hosts", true},
-		{"hosts may not import their audit", "croft/hosts", "croft/audit", true},
+		{"an audit may not import what it judges", "croft/hosts/audit", "croft/hosts", true},
+		{"hosts may not import their audit", "croft/hosts", "croft/hosts/audit", true},
 		{"the ledger is free of HTTP", "croft/placement/ledger", "net/http", true},
-		{"nor may a package below it", "croft/placement/model", "croft/hypervisor/sim", true},
-		{"an adapter may import the room it serves", "croft/hypervisor/sim", "croft/compute", false},
+		{"nor may a package below it", "croft/placement/model", "croft/compute/hypervisor/sim", true},
+		{"an adapter may import the room it serves", "croft/compute/hypervisor/sim", "croft/compute", false},
 		{"only etcdstore imports etcd", "croft/cmd/croft", "go.etcd.io/etcd/client/v3", true},
 		{"etcdstore imports etcd", "croft/etcdstore", "go.etcd.io/etcd/client/v3", false},
-		{"only one adapter imports libvirt", "croft/hypervisor/sim", "libvirt.org/go/libvirtxml", true},
+		{"only one adapter imports libvirt", "croft/compute/hypervisor/sim", "libvirt.org/go/libvirtxml", true},
 		{"what acts for pools may not import the store", "croft/pool/server", "croft/etcdstore", true},
 		{"the client of pools imports nothing of the project but the nouns", "croft/pool/api", "croft/pool", true},
 		{"no room knows resalloc's protocol", "croft/pool/server", "croft/pool/resalloc/xmlrpc", true},
 		{"a command asks etcd through cloud or node", "croft/cmd/croft", "croft/etcdstore", true},
 		{"nothing stands on the binary", "croft/test/e2e", "croft/cmd/croft", true},
 		{"what ships carries no test library", "croft/schedule", "testing", true},
-		{"nor a helper of tests", "croft/cmd/croft", "croft/hypervisor/hvtest", true},
+		{"nor a helper of tests", "croft/cmd/croft", "croft/compute/hypervisor/hvtest", true},
 		{"a name that only begins alike is another package", "croft/computer", "croft/etcdstore", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -388,6 +433,25 @@ func matchAny(patterns []string, pkg string) bool {
 		below, ok := strings.CutSuffix(pattern, "/...")
 		return pkg == below || ok && strings.HasPrefix(pkg, below+"/")
 	})
+}
+
+// mostDirectories is the number of directories at the root that a reader has to tell apart.
+const mostDirectories = 25
+
+func TestTheRootHasFewDirectories(t *testing.T) {
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skipf("no repository of git: %v", err)
+	}
+	seen := map[string]bool{}
+	for file := range strings.Lines(string(out)) {
+		if dir, _, below := strings.Cut(file, "/"); below && !strings.HasPrefix(dir, ".") {
+			seen[dir] = true
+		}
+	}
+	if len(seen) > mostDirectories {
+		t.Errorf("the root has %d directories: put a package below the one whose concern it shares", len(seen))
+	}
 }
 
 // TestHelpersHaveSeveralUsers keeps internal/ small.

@@ -13,19 +13,19 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
-	"croft/audit"
 	"croft/cluster"
 	"croft/compute"
-	"croft/federation"
+	"croft/control/actions"
+	"croft/control/federation"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/internal/nearest"
-	"croft/objects"
 	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/usage"
 )
 
 // Cloud is a connection to a cloud, with a field for each kind of request. Until Close, the methods of its fields

@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/internal/keyed"
 	"croft/internal/mailbox"

@@ -18,10 +18,10 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
-	"croft/hypervisor/sim"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

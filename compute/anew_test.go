@@ -13,7 +13,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/hypervisor/sim"
+	"croft/compute/hypervisor/sim"
 )
 
 // again orders an instance to run, after change has modified the order.

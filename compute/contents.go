@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 	"croft/internal/httpapi"
 )
 

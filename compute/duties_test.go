@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // alone returns a host without instances, and its agent.

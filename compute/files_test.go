@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 func TestAnAgentNeedsAllOfItsConfiguration(t *testing.T) {

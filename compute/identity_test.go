@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/hypervisor/sim"
+	"croft/compute/hypervisor/sim"
 )
 
 // beside returns another machine of the same cloud, with its own guests and directory.

@@ -8,7 +8,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/hypervisor/sim"
+	"croft/compute/hypervisor/sim"
 )
 
 // An instance is destroyed during the hypervisor's Define, which continues after the agent has started on the

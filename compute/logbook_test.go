@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 	"croft/internal/mailbox"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 	"croft/internal/meter"
 )
 

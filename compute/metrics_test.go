@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // gathered returns all metrics that have no buckets, as name{labels} and value.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // Orders is the store of the agent's orders and observations.

@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/hypervisor/sim"
+	"croft/compute/hypervisor/sim"
 )
 
 // awaitReason polls why a part is not ready until the reason contains want; empty: until it is ready.

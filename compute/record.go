@@ -10,8 +10,8 @@ import (
 	"github.com/shirou/gopsutil/v3/disk"
 
 	"croft"
-	"croft/audit"
-	"croft/topology"
+	"croft/hosts/audit"
+	"croft/schedule/topology"
 )
 
 // setProblem sets a problem of the host in its record; empty: no problem.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // sweep compares the records with the existing state, repairs differences if that harms no guest, and reports the

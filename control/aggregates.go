@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"croft"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/nearest"
 	"croft/schedule"

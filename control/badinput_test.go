@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
 	"croft/control"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/controltest"
-	"croft/objects"
-	"croft/objects/objectstest"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/objects/objectstest"
 )
 
 // schemaAt returns the schema that a reference in the document names, or the schema itself.

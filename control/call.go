@@ -15,14 +15,14 @@ import (
 	"unicode/utf8"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
 	"croft/control/bodies"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/internal/httpapi"
 	"croft/internal/nearest"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // call is one request: the operation, its caller, and the scope of projects that the caller sees.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/clusters"
 )
 

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
 	"croft/control"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/controltest"
-	"croft/objects"
-	"croft/objects/objectstest"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/objects/objectstest"
 )
 
 func TestTheDocumentIsServedWithItsHash(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // place returns the kind and level of the definition that the request names.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/schedule"
 )

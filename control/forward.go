@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/bodies"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/control/forwarding"
-	"croft/federation"
-	"croft/federation/assertion"
 	"croft/internal/httpapi"
+	"croft/tenant/access"
 )
 
 // errNoPeer is the answer about a partition that is no peer or that the caller may not use.

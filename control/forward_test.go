@@ -18,15 +18,15 @@ import (
 	"github.com/coder/websocket"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/control"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/controltest"
-	"croft/federation"
-	"croft/federation/assertion"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/internal/testing/patient"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // pair is two installations, each a peer of the other. Projects and hosts have the same names in both.

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/access/accesstest"
 	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/access/accesstest"
 	"croft/test/simcloud"
 )
 

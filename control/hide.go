@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
 	"croft/schedule"
+	"croft/tenant/access"
 )
 
 // instance returns a status as the caller may see it: only operators see hosts, and only callers who may create

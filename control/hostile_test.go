@@ -17,10 +17,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"croft"
-	"croft/access"
 	"croft/control"
 	"croft/control/api"
 	"croft/internal/delay"
+	"croft/tenant/access"
 )
 
 // hostile are the attacks of the tenants, by project. Each runs until ctx ends, ignores the answers, and retries

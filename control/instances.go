@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/wording"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // find reads the instance that the path names, if the caller may do the operation on it.

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/cluster"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
+	"croft/tenant/access"
 )
 
 // belongings are names of the objects of one tenant. A ghost's belongings have the same form, and name no objects.

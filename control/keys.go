@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/schedule"
 	"croft/schedule/sshkeys"

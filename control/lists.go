@@ -3,9 +3,9 @@ package control
 import (
 	"strconv"
 
-	"croft/access"
 	"croft/control/api"
-	"croft/objects"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // pageLength is the default length of a page.

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
-	"croft/audit"
 	"croft/cloud"
 	"croft/compute"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/internal/wording"
 	"croft/tenant"
 )

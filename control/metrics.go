@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 )
 
 // newRequests returns the counter of requests.

@@ -12,7 +12,7 @@ import (
 	"croft/cloud"
 	"croft/control/api"
 	"croft/control/bodies"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // things maps the plural nouns in paths to kinds of objects.

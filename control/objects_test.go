@@ -9,7 +9,7 @@ import (
 
 	"croft/control/api"
 	"croft/control/controltest"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // notes is a body of changeObject.

@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // Bounds of exports and imports.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 func getCard(c *call) error {

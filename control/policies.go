@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
 	pools "croft/pool/api"
+	"croft/tenant/access"
 )
 
 // ErrNoPools is the answer about pools while the cloud has no manager of pools.

@@ -13,15 +13,15 @@ import (
 	"testing"
 	"time"
 
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
 	"croft/control"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/controltest"
-	"croft/objects"
-	"croft/objects/objectstest"
 	pools "croft/pool/api"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/objects/objectstest"
 )
 
 // open opens a ticket and returns it as the caller sees it.

@@ -9,12 +9,12 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
-	"croft/objects"
 	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // problem converts an error to a problem document for the caller. Only operators see internal errors; other callers get

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func listProjects(c *call) error {

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
 	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/tenant"
+	"croft/tenant/access"
 	"croft/test/simcloud"
 )
 

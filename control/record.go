@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 )
 

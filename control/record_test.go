@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"

@@ -15,9 +15,6 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
-	"croft/access/oidc"
-	"croft/access/oidc/oidctest"
 	"croft/cloud"
 	"croft/cluster"
 	"croft/control"
@@ -26,6 +23,9 @@ import (
 	"croft/internal/testing/patient"
 	pools "croft/pool/api"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/access/oidc"
+	"croft/tenant/access/oidc/oidctest"
 	"croft/test/simcloud"
 )
 

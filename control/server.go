@@ -13,16 +13,16 @@ import (
 	"golang.org/x/time/rate"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/bodies"
 	"croft/control/feed"
 	"croft/control/forwarding"
 	"croft/control/pace"
-	"croft/objects"
 	pools "croft/pool/api"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // Config configures a Server.

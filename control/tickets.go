@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/wording"
 	pools "croft/pool/api"
+	"croft/tenant/access"
 )
 
 func openTicket(c *call) error {

@@ -6,11 +6,11 @@ import (
 	"strconv"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/wording"
+	"croft/tenant/access"
 )
 
 // listTokens lists access tokens. Only operators see tokens without a project.

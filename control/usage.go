@@ -5,7 +5,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // listUsage answers with the usage of the projects that the caller sees.

@@ -11,7 +11,7 @@ import (
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // usage returns the projects in the usage history that a caller sees, once there are n of them.

@@ -10,13 +10,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
-	"croft/access/accesstest"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/access/accesstest"
 )
 
 func TestAccessTokensKeepTheContract(t *testing.T) {

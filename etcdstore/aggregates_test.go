@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/etcdtest"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // TestConcurrentChangesOfAnAggregateAllCount adds and removes hosts through many connections at once.

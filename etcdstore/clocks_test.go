@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/etcdstore/etcdtest"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/usage"
 )
 
 // A server whose clock is ahead considers all records old. The agents of living hosts report their times.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 )
 
 func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {

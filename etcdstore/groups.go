@@ -12,8 +12,8 @@ import (
 
 	"croft"
 	"croft/etcdstore/properties"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // Groups reads the members of groups. Memberships are written with the orders of their instances.

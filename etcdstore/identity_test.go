@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func TestAProjectIsNotCreatedBelowAParentThatWasReplacedMeanwhile(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/hosts"
-	"croft/objects"
+	"croft/hosts/audit"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // Instances stores the records of instances, and writes the orders of schedulers and operators together with them.

@@ -13,7 +13,7 @@ import (
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // This file lists every key that croft stores. It builds all keys except the keys of the packages below this one, each

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
-	"croft/audit"
 	"croft/etcdstore/etcdtest"
-	"croft/objects"
-	"croft/objects/objectstest"
+	"croft/hosts/audit"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/objects/objectstest"
 )
 
 // noted creates objects with properties.

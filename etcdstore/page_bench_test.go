@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/objects"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // crowd is a cloud with three instances of the project few, which have properties, and many instances of other

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 	"croft/internal/hostkey"
 	"croft/placement/ledger"
 	"croft/schedule"

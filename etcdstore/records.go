@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
+	"croft/hosts/audit"
 )
 
 // Records reads all records together, and repairs differences between them.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 )
 
 func TestOnlyWhatIsLostIsDropped(t *testing.T) {

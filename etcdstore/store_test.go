@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 )
 
 // fixture is a store with one live host and an instance in state scheduling.

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 	"croft/schedule"
 )
 

@@ -13,15 +13,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/cluster/clustertest"
+	"croft/control/federation"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/federation"
-	"croft/objects"
 	"croft/placement/ledger"
 	"croft/pool"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // tomorrow is a field that a newer program writes into every record, and into every spec.

@@ -8,9 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 )
 
 // bare is the raw content of a fixture's etcd, by keys without the partition.

@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/schedule"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // candidateLimit is the number of candidates that a move requests from Placement.

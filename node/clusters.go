@@ -11,7 +11,7 @@ import (
 	"croft/cluster/outbound"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
-	"croft/image"
+	"croft/compute/image"
 	"croft/node/settings"
 )
 

@@ -13,10 +13,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
-	"croft/access/accesstest"
-	"croft/access/oidc/oidctest"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
@@ -24,6 +21,9 @@ import (
 	"croft/node/settings"
 	"croft/placementclient/keystone/keystonetest"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/access/accesstest"
+	"croft/tenant/access/oidc/oidctest"
 	"croft/test/simcloud"
 )
 

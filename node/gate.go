@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/node/settings"
 	"croft/trust"

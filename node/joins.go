@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"croft/audit"
 	"croft/etcdstore"
+	"croft/hosts/audit"
 	"croft/internal/endpoint"
 	"croft/trust"
 	"croft/trust/gate"

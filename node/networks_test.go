@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/hypervisor/libvirt"
+	"croft/compute/hypervisor/libvirt"
 	"croft/node/settings"
 )
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"croft/control/bodies"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/control/forwarding"
 	"croft/etcdstore"
-	"croft/federation"
-	"croft/federation/assertion"
 	"croft/internal/delay"
 	"croft/internal/endpoint"
 	"croft/node/settings"

@@ -8,10 +8,10 @@ import (
 	"os"
 	"sync"
 
-	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
+	"croft/hosts/audit"
 	"croft/node/settings"
 	"croft/trust"
 )

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"croft/access"
 	"croft/internal/connlimit"
 	"croft/internal/endpoint"
+	"croft/tenant/access"
 	"croft/trust/gate"
 )
 

@@ -18,9 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/internal/egress"
 	"croft/internal/failover"
 	"croft/placementclient/once"

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // CheckAffinities refuses invalid group names and unknown rules. Invalid.

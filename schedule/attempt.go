@@ -12,7 +12,7 @@ import (
 	"croft"
 	"croft/internal/delay"
 	"croft/internal/span"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 const (

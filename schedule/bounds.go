@@ -7,7 +7,7 @@ import (
 
 	"croft"
 	"croft/internal/nearest"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // checkBounds rejects malformed filters, and bounds that name neither an aggregate nor a location of a host. Invalid,

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // Question is the input of Explain.

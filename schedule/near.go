@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // maxNear is the maximum number of locations that an instance can be near to or far from.

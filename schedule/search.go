@@ -13,7 +13,7 @@ import (
 
 	"croft"
 	"croft/internal/span"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // search finds the possible hosts of an instance.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"croft"
-	"croft/access"
+	"croft/tenant/access"
 )
 
 // Projects stores projects and the limits of the partition, and counts the usage of projects. Every write is one

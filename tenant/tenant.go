@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/internal/nearest"
 	"croft/internal/standard"
+	"croft/tenant/access"
 )
 
 // Measure is a limited quantity: a resource class of Placement, or a count of records.

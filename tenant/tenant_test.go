@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/access"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func TestAdmit(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/access"
+	"croft/tenant/access"
 )
 
 // Tree finds the ancestors and descendants of projects.

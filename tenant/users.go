@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/access"
+	"croft/tenant/access"
 )
 
 // User is a user with those roles that the caller may see.

@@ -14,8 +14,8 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
-	"croft/hypervisor/sim"
 	"croft/placementclient"
 )
 

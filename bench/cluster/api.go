@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
 	"croft/etcdstore"
+	"croft/tenant/access"
 )
 
 // The callers of the API: enough of them in a few projects that each stays below its rate limit.

@@ -16,9 +16,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
-	"croft/hypervisor/sim"
 	"croft/placement"
 	"croft/placementclient"
 	"croft/trust/gate"

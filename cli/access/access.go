@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/access"
 	"croft/cli/args"
 	"croft/cloud"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // Command returns the command croft access.

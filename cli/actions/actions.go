@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/actions"
 	"croft/cli/args"
+	"croft/control/actions"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft/audit"
 	"croft/cli/args"
+	"croft/hosts/audit"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"

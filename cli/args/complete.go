@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
+	"croft/compute/image"
 	"croft/hosts"
-	"croft/image"
 	"croft/schedule"
 )
 

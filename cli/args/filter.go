@@ -3,7 +3,7 @@ package args
 import (
 	"context"
 
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // FilterUsage describes the flag --filter of lists.

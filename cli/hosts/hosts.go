@@ -21,7 +21,7 @@ import (
 	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/internal/wording"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // Command returns the command croft host.

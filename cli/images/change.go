@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"

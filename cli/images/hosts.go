@@ -11,7 +11,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/compute"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"

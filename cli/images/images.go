@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud/direct"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"

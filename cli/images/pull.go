@@ -16,7 +16,7 @@ import (
 	"croft/cli/args"
 	"croft/cloud"
 	"croft/compute"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"

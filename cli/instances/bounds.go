@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"croft"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // bounds are the flags for aggregates and locations that the host must or must not be in, and for filters of the host's

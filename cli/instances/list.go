@@ -21,8 +21,8 @@ import (
 	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/internal/redact"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // listing configures a list: its instances, their order, and the columns.

@@ -16,7 +16,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud/direct"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"

@@ -17,7 +17,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/command"
 	"croft/internal/hostkey"
 	"croft/internal/redact"

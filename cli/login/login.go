@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/access"
 	"croft/cli/args"
 	"croft/cloud/login"
 	"croft/cloud/remote"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/tenant/access"
 )
 
 // Command returns the command croft login.

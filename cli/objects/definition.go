@@ -13,7 +13,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/command"
 	"croft/internal/out"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // DefinitionCommand returns the command croft definition.

@@ -17,7 +17,7 @@ import (
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // group makes cmd a command that only has subcommands, which words lists.

@@ -13,7 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/internal/command"
 	"croft/internal/durable"
 	"croft/internal/out"

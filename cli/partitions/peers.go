@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/access"
 	"croft/cli/args"
-	"croft/federation"
-	"croft/federation/assertion"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/node"
+	"croft/tenant/access"
 )
 
 func cardCommand() *cobra.Command {

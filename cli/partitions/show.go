@@ -13,11 +13,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/internal/command"
 	"croft/internal/out"
-	"croft/objects"
 	"croft/tenant"
+	"croft/tenant/objects"
 )
 
 func showCommand() *cobra.Command {

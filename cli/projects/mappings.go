@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/access"
 	"croft/cli/args"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/tenant/access"
 )
 
 // mappingFlags defines the flags that say which peer's members are meant, and of which project.

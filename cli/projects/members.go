@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/access"
 	"croft/cli/args"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func memberCommand() *cobra.Command {

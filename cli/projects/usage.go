@@ -17,7 +17,7 @@ import (
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // UsageCommand returns the command croft usage.

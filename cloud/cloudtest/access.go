@@ -6,9 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func (s *suite) access() {

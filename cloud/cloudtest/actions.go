@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/internal/delay"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // logged returns the entries that a filter chooses, once there are at least n.

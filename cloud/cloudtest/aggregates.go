@@ -6,8 +6,8 @@ import (
 
 	"croft"
 	"croft/cloud"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 func aggregatesAreKept(s *suite) {

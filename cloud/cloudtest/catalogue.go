@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"croft"
-	"croft/access"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 func catalogueIsListed(s *suite) {

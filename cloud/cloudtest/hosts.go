@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/cloud"
+	"croft/hosts/audit"
 	"croft/schedule"
 )
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"croft"
-	"croft/objects"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 func property(key, value string) objects.Change {

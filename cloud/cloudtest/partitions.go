@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // foreign is an export of another cloud, which has one host.

@@ -2,9 +2,9 @@ package cloudtest
 
 import (
 	"croft"
-	"croft/access"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // neighbour is the card of another cloud.

@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/internal/delay"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/usage"
 )
 
 // used reads reports until wanted accepts one, and returns it.

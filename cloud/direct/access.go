@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/etcdstore/tenants"
+	"croft/tenant/access"
 )
 
 // accessTokens implements cloud.Access for callers that can reach etcd, and therefore are operators.

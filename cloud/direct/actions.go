@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/etcdstore/actionlog"
 	"croft/hosts"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // actionLog implements cloud.Actions for operators, who see all entries.

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/cloud"
 	"croft/compute"
 	"croft/etcdstore"
+	"croft/hosts/audit"
 	"croft/internal/endpoint"
 	"croft/internal/plain"
 	"croft/placementclient"

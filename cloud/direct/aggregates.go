@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/etcdstore"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // aggregates implements cloud.Aggregates.

@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/hosts"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // catalogue implements cloud.Catalogue.

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"io"
 
-	"croft/audit"
 	"croft/cloud"
 	"croft/cluster/seal"
+	"croft/control/federation"
 	"croft/etcdstore"
-	"croft/federation"
 	"croft/hosts"
-	"croft/objects"
+	"croft/hosts/audit"
 	"croft/placementclient"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // Dial connects to the cloud that the settings name. It sends nothing to Placement yet. NotFound: etcd has no cloud.

@@ -9,8 +9,8 @@ import (
 	"croft/cloud/direct"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
+	"croft/tenant/usage"
 	"croft/test/simcloud"
-	"croft/usage"
 )
 
 func TestContract(t *testing.T) {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/internal/nearest"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // distances implements cloud.Distances.

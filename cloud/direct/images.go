@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/compute"
-	"croft/image"
+	"croft/compute/image"
 )
 
 // images implements cloud.Images.

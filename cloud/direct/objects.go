@@ -5,10 +5,10 @@ import (
 	"os/user"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/etcdstore"
-	"croft/objects"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // operator returns the caller for a connection to etcd: a process with etcd's credentials may do everything.

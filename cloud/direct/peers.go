@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"croft/actions"
 	"croft/cloud"
-	"croft/federation"
+	"croft/control/actions"
+	"croft/control/federation"
 )
 
 // recordedPeers records changes of peers, and of the projects that peers may use here.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
 	"croft/cloud"
+	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/schedule"
 )

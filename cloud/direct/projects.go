@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/tenants"
 	"croft/etcdstore/usages"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/usage"
 )
 
 // projects implements cloud.Projects for operators, who see all projects.

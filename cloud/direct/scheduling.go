@@ -6,9 +6,9 @@ import (
 
 	"croft"
 	"croft/etcdstore"
-	"croft/objects"
 	"croft/placement"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // Scheduling configures the scheduler of a long-lived process. The zero value fits a single command.

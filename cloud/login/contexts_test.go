@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/access/oidc/oidctest"
 	"croft/cloud/login"
+	"croft/tenant/access/oidc/oidctest"
 )
 
 // kept creates a file with contexts of these names.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/access/oidc/oidctest"
 	"croft/cloud/login"
+	"croft/tenant/access/oidc/oidctest"
 )
 
 // logIn logs ann in at an issuer and stores the context.

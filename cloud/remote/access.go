@@ -5,10 +5,10 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/control/api"
 	"croft/internal/wording"
+	"croft/tenant/access"
 )
 
 // accessTokens implements cloud.Access.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 )
 
 // actionLog implements cloud.Actions.

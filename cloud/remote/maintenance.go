@@ -5,10 +5,10 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/audit"
 	"croft/cloud"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/internal/wording"
 )
 

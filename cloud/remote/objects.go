@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // objectList implements cloud.Objects.

@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // partitions implements cloud.Partitions.

@@ -6,7 +6,7 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // peers implements cloud.Peers.

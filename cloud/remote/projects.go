@@ -8,7 +8,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // projects implements cloud.Projects.

@@ -21,12 +21,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/control/api"
-	"croft/federation/assertion"
+	"croft/control/federation/assertion"
 	"croft/internal/delay"
 	"croft/internal/egress"
 	"croft/internal/endpoint"
+	"croft/tenant/access"
 )
 
 // Settings say where a cloud is, and who the caller is.

@@ -15,7 +15,7 @@ import (
 	"croft/cluster/appliances"
 	"croft/cluster/heat/template"
 	"croft/cluster/local"
-	"croft/image"
+	"croft/compute/image"
 	"croft/schedule"
 )
 

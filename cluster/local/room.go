@@ -9,8 +9,8 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/schedule/topology"
 	"croft/tenant"
-	"croft/topology"
 )
 
 // amount is a host's amount of a resource class.

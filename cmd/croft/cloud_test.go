@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore/etcdserver"
-	"croft/hypervisor/sim"
 	"croft/node"
 	"croft/node/settings"
 	"croft/test/simcloud"

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
+	"croft/hosts/audit"
 	"croft/internal/plain"
 	"croft/internal/testing/pty"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/image"
+	"croft/compute/image"
 )
 
 // run runs a command and returns what it printed.

@@ -11,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
-	"croft/image"
+	"croft/compute/image"
 	"croft/internal/testing/patient"
 	"croft/pool"
 	hook "croft/pool/shell"

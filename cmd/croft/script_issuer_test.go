@@ -5,8 +5,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"croft/access/oidc/oidctest"
 	"croft/internal/testing/patient"
+	"croft/tenant/access/oidc/oidctest"
 )
 
 type issuerKey struct{}

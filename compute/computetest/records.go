@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 func testInstance(s *stage) {

@@ -4,12 +4,12 @@ package api
 
 import (
 	"croft"
-	"croft/access"
 	"croft/cloud"
 	"croft/hosts"
 	"croft/internal/hostkey"
 	"croft/internal/redact"
 	"croft/schedule"
+	"croft/tenant/access"
 )
 
 // Cloud is the answer of GET /v1.

@@ -13,20 +13,20 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
-	"croft/audit"
 	"croft/cloud"
 	"croft/cluster"
 	"croft/compute"
+	"croft/control/actions"
 	"croft/control/api"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/hosts"
-	"croft/objects"
+	"croft/hosts/audit"
 	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/usage"
 )
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {

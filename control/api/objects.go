@@ -1,6 +1,6 @@
 package api
 
-import "croft/objects"
+import "croft/tenant/objects"
 
 // ObjectList is a page of objects.
 type ObjectList struct {

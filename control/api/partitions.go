@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 
 	"croft"
-	"croft/access"
-	"croft/federation"
+	"croft/control/federation"
+	"croft/tenant/access"
 )
 
 // PartitionList lists the known partitions, home first.

@@ -2,8 +2,8 @@ package api
 
 import (
 	"croft"
-	"croft/access"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // ProjectList lists the projects that the caller sees.

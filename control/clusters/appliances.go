@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"croft"
-	"croft/actions"
 	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
 )
 

@@ -7,12 +7,12 @@ import (
 	"net/url"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
 	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/httpapi"
+	"croft/tenant/access"
 )
 
 // Call is a request of a caller who may do its operation in its project.

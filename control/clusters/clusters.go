@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/tenant/access"
 )
 
 // found returns the cluster that the path names, if the caller may do the operation on it. It returns a deleted cluster

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/tenant/access"
 )
 
 // administers reports whether the caller may list and remove credentials of other users in a project.

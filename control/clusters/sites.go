@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"strings"
 
-	"croft/access"
-	"croft/actions"
 	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/tenant/access"
 )
 
 // site returns a site as the caller may see it: all callers see where passwords are sent, and only operators see the

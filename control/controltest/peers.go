@@ -6,14 +6,14 @@ import (
 	"sync"
 	"testing"
 
-	"croft/access"
 	"croft/cloud"
 	"croft/control"
 	"croft/control/bodies"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/control/forwarding"
-	"croft/federation"
-	"croft/federation/assertion"
 	"croft/internal/testing/patient"
+	"croft/tenant/access"
 	"croft/test/simcloud"
 )
 

@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
 	"croft/cloud"
 	"croft/cloud/cloudtest"
 	"croft/cloud/direct"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
 	"croft/control"
+	"croft/control/actions"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
-	"croft/objects"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+	"croft/tenant/usage"
 	"croft/test/simcloud"
-	"croft/usage"
 )
 
 // Callers maps tokens to callers.

@@ -23,11 +23,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/control/pace"
-	"croft/federation"
-	"croft/federation/assertion"
 )
 
 // Peers are the other clouds to which requests with the header assertion.Header are forwarded.

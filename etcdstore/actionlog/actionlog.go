@@ -13,9 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/etcdstore/internal/kv"
+	"croft/tenant/access"
 )
 
 // Log is the store of the action log.

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // begin is a time in the past of every test.

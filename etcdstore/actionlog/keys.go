@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/actions"
+	"croft/control/actions"
 	"croft/etcdstore/internal/kv"
 )
 

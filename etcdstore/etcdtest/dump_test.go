@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/hostkey"
+	"croft/tenant/access"
 	"croft/trust/invitation"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"croft"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // Keys builds the keys of partitions other than home. It is the prefix of all keys of croft; the list of all keys is in

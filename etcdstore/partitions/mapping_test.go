@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/federation"
+	"croft/control/federation"
 )
 
 // TestMappingsOfAPeerAreBounded: the last mapping within a limit is stored, and the next one is refused.

@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/control/federation/assertion"
 	"croft/etcdstore/internal/kv"
-	"croft/federation/assertion"
 )
 
 // Nonces stores which assertions of peers were used, in keys under leases. Assertions of the same minute share one

@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/control/federation"
 	"croft/etcdstore/internal/kv"
-	"croft/federation"
 )
 
 // Partitions is the store of partitions.

@@ -14,13 +14,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
+	"croft/control/federation"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
-	"croft/federation"
-	"croft/objects"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // installation is an installation with its own etcd.

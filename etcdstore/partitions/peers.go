@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/etcdstore/internal/kv"
-	"croft/federation"
-	"croft/federation/assertion"
+	"croft/tenant/access"
 )
 
 var (

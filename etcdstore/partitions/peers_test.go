@@ -15,12 +15,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
+	"croft/control/federation"
+	"croft/control/federation/assertion"
 	"croft/etcdstore/etcdtest"
-	"croft/federation"
-	"croft/federation/assertion"
 	"croft/internal/testing/patient"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // signs gives an installation a key for its peers.

@@ -10,11 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/control/federation"
 	"croft/etcdstore/internal/kv"
-	"croft/federation"
-	"croft/objects"
 	"croft/placement/transfer"
 	"croft/tenant"
+	"croft/tenant/objects"
 )
 
 // Home holds the functions and keys with which the home partition is read at a revision.

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"croft"
+	"croft/control/federation"
 	"croft/etcdstore/etcdtest"
-	"croft/federation"
 	"croft/tenant"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // Keys builds the keys of objects and definitions; it is the prefix of the partition. The list of all keys is in

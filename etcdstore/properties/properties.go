@@ -10,11 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/etcdstore/tenants"
-	"croft/objects"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // Objects is the store of objects and definitions.

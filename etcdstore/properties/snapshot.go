@@ -5,7 +5,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"croft/objects"
+	"croft/tenant/objects"
 )
 
 // ReadAt calls each with all existing objects at a revision.

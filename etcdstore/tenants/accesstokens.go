@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
+	"croft/tenant/access"
 )
 
 // AccessTokens stores the tokens of tenants and operators, without their secrets. A project is charged for its tokens.

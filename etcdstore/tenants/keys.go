@@ -7,9 +7,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // Keys builds the keys of projects and of their usage; it is the prefix of the partition. The list of all keys is in

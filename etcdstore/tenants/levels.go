@@ -13,7 +13,7 @@ import (
 	"croft"
 	"croft/etcdstore/internal/kv"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // Levels holds the usage of all projects, by their counters and entries, at one revision after the other.

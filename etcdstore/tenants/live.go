@@ -8,9 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // Live is the tree of projects in memory, which follows the stored one. It implements access.Tree, access.Refresher,

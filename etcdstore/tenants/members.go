@@ -6,9 +6,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // maxEnded is the maximum number of tokens that one change of members ends: they are removed in its transaction.

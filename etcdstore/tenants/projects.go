@@ -13,11 +13,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/internal/delay"
 	"croft/internal/wording"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // Projects stores projects and counts their usage.

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // asked returns an instance of a project in the form of a request.

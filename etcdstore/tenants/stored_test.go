@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/cluster"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/objects"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/objects"
 )
 
 // stored returns the amounts that a project stores.

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/access"
-	"croft/access/accesstest"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/access/accesstest"
 )
 
 // newToken stores a token of a project that expired daysAgo days ago.

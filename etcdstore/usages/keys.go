@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // Keys builds the keys of the history of usage; it is the prefix of the partition. The list of all keys is in

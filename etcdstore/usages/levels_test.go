@@ -12,7 +12,7 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 func asked(project croft.Project, name string, vcpus int64) croft.Instance {

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"croft/usage"
+	"croft/tenant/usage"
 )
 
 // Trim implements usage.Store. Concurrent calls are allowed: each removes the same keys, or keys that have become too

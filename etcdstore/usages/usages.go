@@ -10,10 +10,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore/internal/kv"
 	"croft/etcdstore/tenants"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/usage"
 )
 
 // History is the store of the history of usage.

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/access"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/delay"
 	"croft/tenant"
-	"croft/usage"
+	"croft/tenant/access"
+	"croft/tenant/usage"
 )
 
 var everything = access.Everything()

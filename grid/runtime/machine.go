@@ -13,9 +13,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/libvirt/domainxml"
 	"croft/grid/hardpoint"
 	"croft/grid/unit"
-	"croft/hypervisor/libvirt/domainxml"
 	"croft/mdserver"
 )
 

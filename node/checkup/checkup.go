@@ -15,10 +15,10 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/doctor"
-	"croft/hypervisor/libvirt"
+	"croft/compute/hypervisor/libvirt"
 	"croft/internal/checks"
 	"croft/node"
+	"croft/node/doctor"
 	"croft/node/settings"
 	"croft/trust"
 )

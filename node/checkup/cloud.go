@@ -13,12 +13,12 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
-	"croft/doctor"
 	"croft/etcdstore"
 	"croft/internal/checks"
 	"croft/internal/endpoint"
 	"croft/mdserver"
 	"croft/node"
+	"croft/node/doctor"
 	"croft/node/settings"
 	"croft/trust"
 )

@@ -12,17 +12,17 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/compute/image"
 	"croft/etcdstore"
-	"croft/image"
 	"croft/internal/egress"
 	"croft/internal/endpoint"
 	"croft/node"
 	"croft/node/settings"
-	"croft/objects"
 	"croft/pool"
 	"croft/pool/shell"
 	"croft/pool/vm"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // newRunner returns the runner of the pools' commands.

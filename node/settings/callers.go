@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"croft"
-	"croft/access"
-	"croft/access/oidc"
+	"croft/tenant/access"
+	"croft/tenant/access/oidc"
 )
 
 // OIDC are the settings of an OpenID Connect issuer whose tokens the API accepts.

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/access"
-	"croft/access/oidc"
+	"croft/tenant/access"
+	"croft/tenant/access/oidc"
 )
 
 func TestGroupsOfAnIssuerAreRolesHere(t *testing.T) {

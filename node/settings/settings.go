@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/actions"
 	"croft/cloud/direct"
-	"croft/image"
+	"croft/compute/image"
+	"croft/control/actions"
 	"croft/internal/egress"
 	"croft/internal/settings"
 	"croft/internal/traces"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/image"
+	"croft/compute/image"
 	"croft/pool"
 	"croft/pool/vm"
 	"croft/schedule"

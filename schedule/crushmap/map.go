@@ -18,7 +18,7 @@ import (
 
 	"croft"
 	"croft/crush"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // Root is the name of the bucket that holds all hosts.

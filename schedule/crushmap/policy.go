@@ -11,7 +11,7 @@ import (
 	"croft/crush"
 	"croft/crush/policy"
 	"croft/internal/nearest"
-	"croft/topology"
+	"croft/schedule/topology"
 )
 
 // Policy is a policy compiled for the hosts of a map. It is safe for concurrent use.

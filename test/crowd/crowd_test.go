@@ -11,10 +11,10 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
-	"croft/hypervisor/sim"
 	"croft/internal/testing/patient"
 	"croft/placement"
 	"croft/placementclient"

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 	"croft/internal/testing/patient"
 	"croft/schedule"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/federation"
+	"croft/control/federation"
 	"croft/schedule"
 	"croft/tenant"
 )

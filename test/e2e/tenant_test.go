@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"croft/image"
+	"croft/compute/image"
 )
 
 // nobody is a user of every Debian that has no account in croft.

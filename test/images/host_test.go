@@ -16,10 +16,10 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
+	"croft/compute/image"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
-	"croft/hypervisor/sim"
-	"croft/image"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/image"
+	"croft/compute/image"
 )
 
 // bootable returns a raw disk that is recognized as bootable.

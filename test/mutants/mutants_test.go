@@ -28,9 +28,9 @@ const (
 
 // rooms are the packages in which a mistake can lose an instance, a machine, a job or a right; /... stands for the
 // packages below.
-const rooms = "./schedule ./hosts ./audit ./tenant ./etcdstore/... ./compute ./placementclient ./placement " +
+const rooms = "./schedule ./hosts ./hosts/audit ./tenant ./etcdstore/... ./compute ./placementclient ./placement " +
 	"./placement/ledger ./pool/... ./cluster/... ./grid/watch/... ./grid/revlock/... ./grid/apply/... ./grid/ipam/... " +
-	"./grid/sshca/... ./federation/... ./control/feed ./internal/durable"
+	"./grid/sshca/... ./control/federation/... ./control/feed ./internal/durable"
 
 // leastShare is the minimum time for one package: compiling and measuring its tests takes a part of it.
 const leastShare = 90 * time.Second
@@ -150,7 +150,7 @@ func TestTheRoomsAreThere(t *testing.T) {
 	}
 	all := expand(t, root, rooms)
 	for _, want := range []string{"./pool", "./pool/vm", "./etcdstore", "./etcdstore/clusters", "./cluster/manager",
-		"./grid/watch", "./grid/revlock", "./grid/apply", "./grid/ipam", "./grid/sshca", "./federation",
+		"./grid/watch", "./grid/revlock", "./grid/apply", "./grid/ipam", "./grid/sshca", "./control/federation",
 		"./control/feed"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("no mistakes are made in %s", want)

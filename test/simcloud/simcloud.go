@@ -18,9 +18,9 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
-	"croft/hypervisor/sim"
 	"croft/internal/testing/patient"
 	"croft/placement"
 	"croft/placementclient"

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 )
 
 // settle ends all faults, restores everything and waits until the invariants hold; remaining violations fail the

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/internal/testing/patient"
 	"croft/schedule"
 )

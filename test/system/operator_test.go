@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/hosts"
+	"croft/hosts/audit"
 	"croft/schedule"
 )
 

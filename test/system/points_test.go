@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 	"croft/internal/testing/sample"
 	"croft/schedule"
 )

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 	"croft/schedule"
 )
 

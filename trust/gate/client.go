@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 
 	"croft"
-	"croft/audit"
 	"croft/compute"
+	"croft/hosts/audit"
 	"croft/internal/failover"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // Prefix is the path at which a Server must be mounted.

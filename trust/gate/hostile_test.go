@@ -18,9 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/audit"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/hosts/audit"
 	"croft/internal/testing/patient"
 	"croft/trust/gate"
 )

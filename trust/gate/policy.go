@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
-	"croft/audit"
+	"croft/hosts/audit"
 )
 
 // policy lists what a host may do, by the methods of compute's interfaces; nothing else is served.
