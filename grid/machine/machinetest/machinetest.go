@@ -134,7 +134,7 @@ func streams(t *testing.T, m machine.Machine) {
 	}
 }
 
-// unread checks that a program can end while its input, which it does not read, is still blocked.
+// unread checks that a program can end although it has not read its input and the input is still blocked.
 func unread(t *testing.T, m machine.Machine) {
 	ctx := patient.Context(t)
 	never, cancel := context.WithCancel(ctx)
