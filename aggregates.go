@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Aggregate is a set of hosts that an operator has named, as the aggregates of OpenStack's Nova are. A host may be in
-// any number of them. Groups are something else: instances of a project.
+// Aggregate is a set of hosts that an operator has named, like the aggregates of OpenStack's Nova. A host may be in any
+// number of them. (A group, in contrast, is a set of a project's instances.)
 type Aggregate struct {
 	Name   string   `json:"name"`
 	Note   string   `json:"note,omitempty"` // for people, at most MaxAggregateNote characters
@@ -62,13 +62,13 @@ func (a Aggregate) Has(host HostID) bool {
 	return found
 }
 
-// AggregateChange changes an aggregate, as a whole or not at all. To add a host that is in it, or to remove one that is
-// not, changes nothing, so a change can be repeated.
+// AggregateChange changes an aggregate, completely or not at all. Adding a host that is already in it, or removing one
+// that is not, changes nothing, so a change can be repeated.
 type AggregateChange struct {
 	Note        *string
 	Public      *bool
 	Add, Remove []HostID
-	Generation  *int64 // that the aggregate must have; nil: any
+	Generation  *int64 // the generation that the aggregate must have; nil: any
 }
 
 // Apply returns the changed aggregate. Invalid; Conflict: it has another generation.

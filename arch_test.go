@@ -19,8 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// A rule bans imports from packages. Patterns match package paths: "/..." at the end stands for the package and
-// all below it, "std" for the standard library, "outside" for every other module.
+// A rule bans imports from packages. Patterns match package paths: "/..." at the end stands for the package and all
+// below it, "std" for the standard library, "outside" for every other module.
 type rule struct {
 	packages []string
 	except   []string // packages
@@ -319,8 +319,8 @@ func packages(t *testing.T) []goPackage {
 var ofTheCloud = []string{"croft", "croft/crush/...", "croft/internal/...", "croft/compute",
 	"croft/compute/hypervisor/libvirt/domainxml", "croft/mdserver"}
 
-// TestTheGridAndTheCloudAreApart: the grid imports little of the cloud, and the cloud nothing of the grid. One program
-// has both.
+// TestTheGridAndTheCloudAreApart: the grid imports only these packages of the cloud, and the cloud no package of the
+// grid. One program contains both.
 func TestTheGridAndTheCloudAreApart(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -580,9 +580,9 @@ func TestNoRegistryIsNamed(t *testing.T) {
 // existing matches a comparison that a key exists, in etcdstore.
 var existing = regexp.MustCompile(`\b(kv\.Exists|exists)\(`)
 
-// TestEachComparisonOfExistenceSaysWhyItIsEnough: a key that exists may belong to a later thing of the same name, so
-// transactions compare the identity of what was read. Where existence is enough, a comment says why, on the line or
-// directly above its statement.
+// TestEachComparisonOfExistenceSaysWhyItIsEnough: a key that exists may belong to a later object of the same name, so
+// transactions compare the identity of the object that was read. Where existence is enough, a comment says why, on the
+// line or directly above its statement.
 func TestEachComparisonOfExistenceSaysWhyItIsEnough(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("etcdstore", func(name string, _ os.DirEntry, err error) error {

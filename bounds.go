@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bound restricts the hosts that an instance may be on, by aggregates and locations: NAME for one of them, in:A,B for
-// at least one of several, !NAME and !in:A,B for none. ParseBound makes it. It has the notation of Placement's
+// Bound restricts the hosts that an instance may be on, by aggregates and locations: NAME (in it), in:A,B (in at least
+// one of them), !NAME or !in:A,B (in none of them). ParseBound returns it. It has the notation of Placement's
 // member_of.
 type Bound string
 
@@ -23,7 +23,7 @@ const (
 // placeForm is the form of names of aggregates and locations.
 var placeForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9=./-]{0,598}[a-z0-9])?$`)
 
-// ParseBound reads a bound and returns it as it is stored: names sorted, each once. Invalid.
+// ParseBound parses a bound and returns it in the stored form: names sorted, without duplicates. Invalid.
 func ParseBound(text string) (Bound, error) {
 	rest, not := strings.CutPrefix(text, boundNot)
 	list, several := strings.CutPrefix(rest, boundSeveral)
@@ -34,7 +34,7 @@ func ParseBound(text string) (Bound, error) {
 	return NewBound(not, names...)
 }
 
-// NewBound makes a bound of names: one of them, or with not none of them. Invalid.
+// NewBound returns a bound of these names: in one of them or, with not set, in none of them. Invalid.
 func NewBound(not bool, names ...string) (Bound, error) {
 	names = slices.Clone(names)
 	for i, name := range names {
@@ -75,13 +75,13 @@ func CheckBounds(all []Bound) error {
 // Not reports whether the bound excludes hosts.
 func (b Bound) Not() bool { return strings.HasPrefix(string(b), boundNot) }
 
-// Names returns the aggregates and locations that the bound names.
+// Names returns the aggregates and locations in the bound.
 func (b Bound) Names() []string {
 	text := strings.TrimPrefix(string(b), boundNot)
 	return strings.Split(strings.TrimPrefix(text, boundSeveral), ",")
 }
 
-// NamesIn returns all names in bounds, sorted, each once.
+// NamesIn returns all names in bounds, sorted, without duplicates.
 func NamesIn(all []Bound) []string {
 	var names []string
 	for _, b := range all {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Want is what an order asks the agent to make true of one instance.
+// Want is the goal of an order for one instance.
 type Want string
 
 // The goals of an order. WantGone is a tombstone: the only order that destroys anything.
@@ -60,13 +60,13 @@ type Host struct {
 	Token     string   `json:"-"`                   // bearer token of that API; stored, never printed
 	Location  string   `json:"location,omitempty"`  // path in the tree, such as site1/row2/rack7
 	Version   string   `json:"version,omitempty"`   // version of croft
-	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim where nothing is real
+	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim for a simulated hypervisor
 	Drained   bool     `json:"drained"`             // an operator keeps new claims away
 	Alive     bool     `json:"alive"`               // the agent's lease is valid; derived, never stored
 	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
-	// its agent gives back what an instance that moved away claims here, once nothing is left of it; derived, never
-	// stored
+	// its agent releases the claim here of an instance that moved away, once nothing of the instance is left here;
+	// derived, never stored
 	Vacates bool `json:"-"`
 
 	// when its agent last reported to be alive, to a minute; derived, never stored
@@ -74,11 +74,11 @@ type Host struct {
 	FormerName string    `json:"former_name,omitempty"` // its name before Name
 	Problems   []string  `json:"problems,omitempty"`    // found by its agent, one sentence each
 	Place      string    `json:"place,omitempty"`       // Place of its newest agent
-	// identifies the running system of its newest agent: two hosts with the same are agents on one machine
+	// identifies the running system of its newest agent: two hosts with the same value are agents on one machine
 	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
 	Networks map[string][]Project `json:"networks,omitempty"`
-	// its guests are simulated: they run no set-up and report no end of it
+	// its guests are simulated: they run no cloud-init and report no result of it
 	NoSetUp bool `json:"no_set_up,omitempty"`
 }
 
@@ -110,11 +110,12 @@ func HostCalled(all iter.Seq[Host], idOrName string) (Host, error) {
 		strings.Join(ids, ", "))
 }
 
-// SeenEvery is how often an agent notes the time in Host.Seen.
+// SeenEvery is the interval at which an agent writes the time to Host.Seen.
 const SeenEvery = time.Minute
 
-// ClockDifference returns by how much a host's clock is at least ahead of now, the time of another machine; negative:
-// behind. It is 0 where they agree as far as Seen can tell, which may be two minutes old, and for a silent host.
+// ClockDifference returns the least amount by which a host's clock is ahead of now, the time of another machine;
+// negative: behind. It is 0 if the clocks agree within the precision of Seen, which may be two minutes old, and for a
+// silent host.
 func (h Host) ClockDifference(now time.Time) time.Duration {
 	if !h.Alive || h.Seen.IsZero() {
 		return 0
@@ -137,19 +138,19 @@ type Agent struct {
 	API   string `json:"api,omitempty"`
 }
 
-// Spec is what the user requested. It does not change from the first order on, except for Peers.
+// Spec is the user's request. It does not change after the first order, except for Peers.
 type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
 	Image string `json:"image"`
-	// whether the image comes from the internet alone, because a tenant chose its address: every address that a host
-	// connects to for it is checked
+	// a tenant chose the address of the image, so the host may fetch it only from the internet: every address that it
+	// connects to for the image is checked
 	ImagePublic bool `json:"image_public,omitempty"`
 
 	Keys     []string `json:"keys,omitempty"`      // lines of authorized_keys
 	UserData []byte   `json:"user_data,omitempty"` // at most MaxUserData bytes
 
-	// where the guest finds its metadata; MetadataAuto if empty
+	// the source of the guest's metadata; MetadataAuto if empty
 	Metadata Metadata `json:"metadata,omitempty"`
 	// whether the metadata server requires a token; IMDSOptional if empty
 	IMDS IMDS              `json:"imds,omitempty"`
@@ -157,7 +158,7 @@ type Spec struct {
 
 	// networks of the host, by the host's names for them; its default networks if empty
 	Networks []string `json:"networks,omitempty"`
-	// ports that guests of other projects reach, as ParseOpenPort reads them
+	// ports that guests of other projects reach, in the syntax of ParseOpenPort
 	Open []string `json:"open,omitempty"`
 	// private key of the guest's SSH server, in PEM; never printed
 	HostKey   string `json:"host_key,omitempty"`
@@ -166,23 +167,23 @@ type Spec struct {
 	Query string `json:"query,omitempty"`
 
 	Affinities []Affinity `json:"affinities,omitempty"` // its groups
-	Near       []Near     `json:"near,omitempty"`       // what it is to be near to, or far from
-	In         []Bound    `json:"in,omitempty"`         // aggregates and locations that it is to be in, or not
-	// filters of properties and tags of hosts: one of Where has to choose its host, and none of WhereNot may
+	Near       []Near     `json:"near,omitempty"`       // locations, hosts and aggregates to be near to, or far from
+	In         []Bound    `json:"in,omitempty"`         // aggregates and locations that it must be in, or not in
+	// filters of properties and tags of hosts: its host must match at least one filter of Where, and none of WhereNot
 	Where    []string `json:"where,omitempty"`
 	WhereNot []string `json:"where_not,omitempty"`
-	// the policy by which CRUSH chose its host, as it was then; nil: another way
+	// the policy, in its version at that time, by which CRUSH chose its host; nil: not chosen by CRUSH
 	Policy *CrushPolicy `json:"policy,omitempty"`
 
-	// private key of SSH that all members of its cluster share, in PEM; never printed
+	// private SSH key that all members of its cluster share, in PEM; never printed
 	ClusterKey string `json:"cluster_key,omitempty"`
-	Peers      []Peer `json:"peers,omitempty"` // the members of its cluster with their addresses, once those are known
+	Peers      []Peer `json:"peers,omitempty"` // the members of its cluster, once their addresses are known
 
-	// what to do when the guest went off without an order; RestartOnFailure if empty
+	// the action when the guest went off without an order; RestartOnFailure if empty
 	Restart Restart `json:"restart,omitempty"`
 }
 
-// Restart says what the agent does about a guest that should run and went off without an order to stop.
+// Restart is the policy for a guest that should run and went off without an order to stop.
 type Restart string
 
 // The restart policies. A failure is everything except a guest that powered itself off: a crash, a killed
@@ -193,7 +194,7 @@ const (
 	RestartNever     Restart = "never"      // leave it off until an order starts it
 )
 
-// End says how a guest went off that its restart policy leaves off.
+// End is the way in which a guest went off that its restart policy leaves off.
 type End string
 
 // The ends of guests.
@@ -213,11 +214,11 @@ func (e End) String() string {
 	return string(e)
 }
 
-// Metadata says where a guest finds its metadata.
+// Metadata is the source from which a guest reads its metadata.
 type Metadata string
 
-// The sources of metadata. MetadataAuto uses the server where the host runs one and the instance allows it to
-// answer without a token, and a NoCloud disk otherwise.
+// The sources of metadata. MetadataAuto uses the server if the host runs one and the instance allows it to answer
+// without a token, and a NoCloud disk otherwise.
 const (
 	MetadataAuto        Metadata = "auto"
 	MetadataServer      Metadata = "server"       // 169.254.169.254, as in EC2 and OpenStack
@@ -225,11 +226,11 @@ const (
 	MetadataConfigDrive Metadata = "config-drive" // a disk labelled config-2, as in OpenStack
 )
 
-// IMDS says what the metadata server requires from readers of an instance's metadata.
+// IMDS is the requirement of the metadata server for readers of an instance's metadata.
 type IMDS string
 
-// IMDSRequired: a reader must first PUT for a session token, which defeats server-side request forgery: a
-// program in the guest that fetches addresses for others cannot be tricked into it.
+// IMDSRequired: a reader must first PUT for a session token. This prevents server-side request forgery: a program in
+// the guest that fetches URLs for its clients cannot be tricked into fetching metadata.
 const (
 	IMDSOptional IMDS = "optional"
 	IMDSRequired IMDS = "required"
@@ -244,7 +245,7 @@ type Instance struct {
 	ID      InstanceID `json:"id"`
 	Project Project    `json:"project"`
 	Name    string     `json:"name"` // unique in its project
-	// the cluster that it is part of, which alone stops and destroys it; empty: none
+	// the cluster that it is part of; only the cluster stops and destroys it; empty: none
 	Cluster    ClusterID `json:"cluster,omitempty"`
 	Spec       Spec      `json:"spec"`
 	State      State     `json:"state"`
@@ -259,37 +260,37 @@ type Instance struct {
 	// hosts before MovedFrom that still had an order when the instance moved on
 	LeftBefore []HostID  `json:"left_before,omitempty"`
 	Created    time.Time `json:"created"`
-	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from its order on
-	// when the caretaker destroys it, or gives back what is held; zero: never
+	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from the order on
+	// when the caretaker destroys it, or releases a held claim; zero: never
 	Expires time.Time `json:"expires,omitzero"`
-	// the end that a hook was told of; a later one is told again
+	// the expiry for which the hook has run; it runs again for a later expiry
 	Announced time.Time `json:"announced,omitzero"`
-	// hosts that its policy chose before Host, and why each was not taken then; at most MaxRefusals
+	// hosts that its policy chose before Host, and why each was refused then; at most MaxRefusals
 	Refused []Refusal `json:"refused,omitempty"`
-	// how the instance was lost, until it is scheduled again; nil: it was not
+	// how the instance was lost, until it is scheduled again; nil: not lost
 	Lost *Loss `json:"lost,omitempty"`
 
-	// MadeFor names what croft made the instance for by itself, such as a resource of a pool. Clients cannot set it, so
-	// an instance that a client created with the same ID is told apart. Empty: a client requested the instance.
+	// MadeFor names the object for which croft itself created the instance, such as a resource of a pool. Clients
+	// cannot set it, which distinguishes an instance that a client created with the same ID. Empty: a client requested
+	// the instance.
 	MadeFor string `json:"made_for,omitempty"`
 
-	// BasedOn has the generations of the aggregates by which its host is being chosen, by name, and of distances, by
-	// DistancesKey; 0: there is none of this name. The write of the first order, and of a move, compares them. Never
-	// stored.
+	// BasedOn has the generations on which the choice of the host is based: of aggregates, by name, and of distances,
+	// by DistancesKey; 0: none of this name exists. The transaction of the first order, and of a move, compares them.
+	// Never stored.
 	BasedOn map[string]int64 `json:"-"`
-	// Noted is the generation of the properties of this host, if it is chosen by those: 0: it has none. Compared like
-	// BasedOn. Never stored.
+	// Noted is the generation of the host's properties, if filters use them; 0: the host has no properties. Compared
+	// like BasedOn. Never stored.
 	Noted *int64 `json:"-"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.
 	Revision int64 `json:"-"`
-	// CreateRevision identifies the record: another instance that later gets the same ID has another one. Never
-	// stored.
+	// CreateRevision identifies the record: an instance that later gets the same ID has a different one. Never stored.
 	CreateRevision int64 `json:"-"`
 }
 
-// Loss says how an instance was lost with its host. Host and HostName are for operators.
+// Loss describes how an instance was lost with its host. Host and HostName are for operators.
 type Loss struct {
 	At       time.Time `json:"at"`
 	Host     HostID    `json:"host,omitempty"`
@@ -297,11 +298,11 @@ type Loss struct {
 	Reason   string    `json:"reason"` // names no host
 }
 
-// ExpirySoon is how long before its end an instance is said to expire soon.
+// ExpirySoon is the time before its expiry from which an instance is reported to expire soon.
 const ExpirySoon = time.Hour
 
-// Former returns the hosts that may still have something of the instance. Nothing is built while one of them
-// has an order for it.
+// Former returns the hosts that may still have state of the instance. No host builds it while one of them has an order
+// for it.
 func (i Instance) Former() []HostID { return former(i.MovedFrom, i.LeftBefore) }
 
 // ID returns the identifier of the order.
@@ -325,33 +326,32 @@ func (i Instance) Places() []HostID {
 	return []HostID{i.Host}
 }
 
-// Same reports whether a record is as it was: of the same request, in the same state, with the same order, and not on
-// another way.
+// Same reports whether a record is unchanged: the same instance, state, host, order, move and session.
 func (i Instance) Same(was Instance) bool {
 	return i.ID == was.ID && i.State == was.State && i.Host == was.Host && i.Generation == was.Generation &&
 		i.Moving == was.Moving && i.Session == was.Session
 }
 
-// Claim is what an instance claims, as read from Placement at one moment.
+// Claim is the allocations of an instance, as read from Placement at one moment.
 type Claim struct {
 	Instance    InstanceID
-	Allocations map[HostID]Resources // empty: it claims nothing
-	// Generation changes with every change of the claim. A change names the generation that it builds on, so of
-	// two changes that build on the same one only one is made. Nil: no claim.
+	Allocations map[HostID]Resources // empty: no allocations
+	// Generation changes with every change of the claim. A change names the generation that it builds on, so only one
+	// of two changes based on the same generation succeeds. Nil: no claim.
 	Generation *int64
-	// Version tells the claim from an earlier one of the same UUID, whose generations start at the same number. Empty:
-	// this Placement has no versions.
+	// Version distinguishes the claim from an earlier one of the same UUID, whose generations start at the same number.
+	// Empty: this Placement has no versions.
 	Version string
 }
 
-// Permit says whether a claim may be released, and on which hosts; none: on all. What it has on other hosts stays. It
-// is asked after the claim was read, and the claim is released only as it was read. So a permit that holds for an
-// instance releases no claim of another instance that gets the same UUID later, however long its caller is suspended in
-// between. An error ends the release.
+// Permit reports whether a claim may be released, and on which hosts; none: on all. Allocations on other hosts stay. It
+// is called after the claim was read, and the claim is released only if it is unchanged since. So a permit for one
+// instance never releases the claim of another instance that gets the same UUID later, however long its caller is
+// suspended in between. An error prevents the release.
 type Permit func(ctx context.Context) (on []HostID, err error)
 
-// IfSame permits the release of an instance's claim where the instance is, or moves to, if fence finds the record as it
-// was. Afterwards inst is the record as stored. Conflict: it changed.
+// IfSame permits the release of an instance's claim on its host and on the target of its move, if fence finds the
+// record unchanged. Afterwards inst is the record as stored. Conflict: it changed.
 func IfSame(inst *Instance, fence func(context.Context, Instance) (Instance, error)) Permit {
 	return func(ctx context.Context) ([]HostID, error) {
 		now, err := fence(ctx, *inst)
@@ -386,8 +386,8 @@ type Order struct {
 	Spec       Spec        `json:"spec"`
 	Issued     time.Time   `json:"issued"`
 
-	// The generations of the newest orders to reboot and to rebuild. A domain defined by an earlier generation
-	// is restarted, or rebuilt from the image. So neither is done twice, nor lost if a later order comes first.
+	// The generations of the newest orders to reboot and to rebuild. A domain defined by an earlier generation is
+	// restarted, or rebuilt from the image. So neither is done twice, nor lost if a later order arrives first.
 	Rebooted int64 `json:"rebooted,omitempty"`
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 
@@ -397,8 +397,8 @@ type Order struct {
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
-	// revision at which the order was first stored: its identity, which an order of a later instance with the same UUID
-	// does not share
+	// revision at which the order was first stored: its identity, which differs from that of an order for a later
+	// instance with the same UUID
 	CreateRevision int64 `json:"-"`
 }
 
@@ -431,7 +431,7 @@ type Observation struct {
 	Password  string     `json:"password,omitempty"` // as posted: encrypted with the instance's key
 }
 
-// Event is a step on an instance's way to its address, and its time.
+// Event is a step of an instance's start, and its time.
 type Event struct {
 	Name EventName `json:"name"`
 	At   time.Time `json:"at"`
@@ -442,30 +442,30 @@ type EventName string
 
 // The steps, in order. A boot after the first fetches no image and defines no domain.
 const (
-	EventClaimed EventName = "claimed" // the resources are taken and the order is written
+	EventClaimed EventName = "claimed" // the resources are claimed and the order is written
 	EventImage   EventName = "image"   // the image is on the host
-	EventDefined EventName = "defined" // disk and domain are made
+	EventDefined EventName = "defined" // disk and domain are created
 	EventRunning EventName = "running" // the domain runs
 	EventAddress EventName = "address" // the guest has acquired its address
 )
 
-// CloudInit is the outcome of the first boot's set-up, as reported by the guest.
+// CloudInit is the result of cloud-init at the first boot, as reported by the guest.
 type CloudInit struct {
 	State CloudInitState `json:"state"`
 	At    time.Time      `json:"at"`
 	Error string         `json:"error,omitempty"` // if State is CloudInitFailed
 }
 
-// CloudInitState is the outcome reported by a guest.
+// CloudInitState is the result reported by a guest.
 type CloudInitState string
 
-// The outcomes of a guest's set-up.
+// The results of cloud-init.
 const (
 	CloudInitDone   CloudInitState = "done"
 	CloudInitFailed CloudInitState = "failed"
 )
 
-// Status joins the three views of one instance, as `schedule show` prints them.
+// Status combines the three views of one instance, as `schedule show` prints them.
 type Status struct {
 	Instance    Instance     `json:"instance"`
 	Order       *Order       `json:"order,omitempty"`
@@ -473,10 +473,10 @@ type Status struct {
 	Host        *Host        `json:"host,omitempty"`
 }
 
-// Change tells that something about an instance changed: its record, what its host observed, or whether that host
-// is alive. It carries no more data: who wants to know reads the instance.
+// Change says that an instance changed: its record, its host's observation, or whether that host is alive. It has no
+// more data: receivers read the instance.
 type Change struct {
-	Revision int64      `json:"revision,omitempty"` // of the store; several instances may change at one
+	Revision int64      `json:"revision,omitempty"` // of the store; several instances may change at one revision
 	Instance InstanceID `json:"instance"`
 	Project  Project    `json:"project"`
 	Gone     bool       `json:"gone,omitempty"`

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Distance is a distance that an operator states between two aggregates, locations or hosts, either way.
+// Distance is a distance that an operator sets between two aggregates, locations or hosts, in both directions.
 type Distance struct {
 	// the ends, sorted: names of aggregates, locations as topology.Path writes them, or UUIDs of hosts
 	A        string `json:"a"`
 	B        string `json:"b"`
-	Distance int    `json:"distance"` // from 0 to MaxStatedDistance, in a unit of the operator's
+	Distance int    `json:"distance"` // from 0 to MaxStatedDistance, in a unit of the operator's choice
 }
 
 // Distances are the stated distances of one type.
 type Distances struct {
 	Type      string     `json:"type"`
-	Distances []Distance `json:"distances"` // sorted, each pair once, at most MaxDistances
-	// Generation is the version of all of these together. 0: none are stored, or the caller is a tenant.
+	Distances []Distance `json:"distances"` // sorted, one per pair, at most MaxDistances
+	// Generation is the version of all distances of the type together. 0: none are stored, or the caller is a tenant.
 	Generation int64 `json:"generation"`
 }
 
@@ -29,20 +29,21 @@ type Between struct {
 	A        string `json:"a"`
 	B        string `json:"b"`
 	Distance int    `json:"distance"`
-	Stated   bool   `json:"stated"` // by an operator, for these two or for what holds them; else it is that of locations
+	Stated   bool   `json:"stated"` // by an operator, for these two or for places that contain them; false: derived
 }
 
-// FailureDistance is the type of distances that locations have: how many levels lead up to one that holds both.
+// FailureDistance is the type of distances that are derived from locations: the number of levels up to a location that
+// contains both.
 const FailureDistance = "failure"
 
-// Limits of stated distances. Every aggregate and site that they name adds a comparison to the transactions that write
-// orders, and etcd limits those.
+// Limits of stated distances. Every aggregate and site in them adds a comparison to the transactions that write orders,
+// and etcd limits those.
 const (
 	MaxStatedDistance = 1_000_000
-	MaxDistances      = 2000 // of one type
-	MaxDistanceNames  = 32   // aggregates and sites that those of one type name
+	MaxDistances      = 2000 // per type
+	MaxDistanceNames  = 32   // aggregates and sites in the distances of one type
 	MaxDistanceTypes  = 16
-	maxDistanceBytes  = 1 << 19 // of the names in those of one type
+	maxDistanceBytes  = 1 << 19 // of the names in the distances of one type
 )
 
 var distanceForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
@@ -85,7 +86,8 @@ func comparePairs(a, b Distance) int {
 	return cmp.Or(strings.Compare(a.A, b.A), strings.Compare(a.B, b.B))
 }
 
-// With returns the distances with one that replaces another of this pair. Invalid: it is none, or there are too many.
+// With returns the distances with d added, which replaces another one of its pair. Invalid: d is invalid, or there are
+// too many.
 func (all Distances) With(d Distance) (Distances, error) {
 	if err := d.Check(); err != nil {
 		return all, err
@@ -115,7 +117,7 @@ func (all Distances) With(d Distance) (Distances, error) {
 	return all, nil
 }
 
-// Without returns the distances without that of a pair; false: there is none.
+// Without returns the distances without the one of a pair; false: there is none.
 func (all Distances) Without(a, b string) (Distances, bool) {
 	i, found := slices.BinarySearchFunc(all.Distances, Distance{A: a, B: b}.Sorted(), comparePairs)
 	if found {
@@ -124,7 +126,8 @@ func (all Distances) Without(a, b string) (Distances, bool) {
 	return all, found
 }
 
-// Names returns what the distances name that is or may become an aggregate, sorted, each once, hosts excepted.
+// Names returns the names in the distances that are or may become aggregates, sorted, without duplicates, without
+// hosts.
 func (all Distances) Names() (names []string) {
 	for _, d := range all.Distances {
 		for _, end := range []string{d.A, d.B} {
@@ -137,15 +140,15 @@ func (all Distances) Names() (names []string) {
 	return slices.Compact(names)
 }
 
-// DistancesKey is how Instance.BasedOn names the distances of a type.
+// DistancesKey returns the key of the distances of a type in Instance.BasedOn.
 func DistancesKey(kind string) string { return distancesPrefix + kind }
 
 const distancesPrefix = "distances/"
 
-// DistancesOf returns the type of distances that a name in Instance.BasedOn has; false: it is that of an aggregate.
+// DistancesOf returns the type of distances that a key in Instance.BasedOn denotes; false: the key is an aggregate.
 func DistancesOf(name string) (kind string, is bool) { return strings.CutPrefix(name, distancesPrefix) }
 
-// NoDistances is the error about a type of which no distance is stated, given those of which there are some.
+// NoDistances returns the error for a type that has no distances, given the types that have some.
 func NoDistances(kind string, all []Distances) error {
 	types := []string{FailureDistance}
 	for _, d := range all {

@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A composeService is what we promise about a service of docker/compose.yaml.
+// A composeService describes a service of docker/compose.yaml, with the properties that we guarantee.
 type composeService struct {
 	Profiles    []string
 	Build       composeBuild

@@ -99,8 +99,8 @@ func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// TestTheWayIsAsDescribed checks the tables for new readers against the source: each path exists, and its
-// directory declares the name beside it.
+// TestTheWayIsAsDescribed checks the tables for new readers against the source: each path exists, and its directory
+// declares the name next to it.
 func TestTheWayIsAsDescribed(t *testing.T) {
 	const page = "docs/finding-your-way.md"
 	text := read(t, page)
@@ -122,7 +122,7 @@ func TestTheWayIsAsDescribed(t *testing.T) {
 	}
 }
 
-// declares tells whether a directory declares a function, a type, or a method as Type.Method.
+// declares reports whether a directory declares a function, a type, or a method as Type.Method.
 func declares(t *testing.T, dir, name string) bool {
 	t.Helper()
 	pattern := `(?m)^(func|type) ` + name + `\b`

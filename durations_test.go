@@ -18,15 +18,15 @@ import (
 	"testing"
 )
 
-// withoutSentences lists the packages whose output only programs and the engineers of croft read.
+// withoutSentences lists the packages whose output only programs and the developers of croft read.
 var withoutSentences = []string{"croft/bench/", "croft/test/", "croft/internal/testing/", "croft/internal/wording",
 	"croft/pool/api"}
 
-// writesDurations lists the functions that may get a time.Duration as it is: they write logs, which programs read.
+// writesDurations lists the functions that may get an unformatted time.Duration: they write logs, which programs read.
 var writesDurations = []string{"log/slog.", "(*log/slog."}
 
-// A duration that a sentence contains has passed through wording.Duration. fmt writes 10 days as 240h0m0s, which no
-// person reads as 10 days and which differs from what the options of croft accept and print.
+// Every duration in a sentence has passed through wording.Duration. fmt writes 10 days as 240h0m0s, which people cannot
+// read easily and which differs from the form that the options of croft accept and print.
 func TestNoSentenceHasADurationInGosNotation(t *testing.T) {
 	fset := token.NewFileSet()
 	for _, p := range typed(t, fset) {
@@ -51,8 +51,8 @@ func TestNoSentenceHasADurationInGosNotation(t *testing.T) {
 	}
 }
 
-// rawDurations returns the positions of the durations that a call writes in Go's notation: the receiver of String,
-// and every argument that is passed as an interface.
+// rawDurations returns the positions of the durations that a call writes in Go's notation: the receiver of String, and
+// every argument that is passed as an interface.
 func rawDurations(info *types.Info, call *ast.CallExpr) []token.Pos {
 	if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "String" && isDuration(info.TypeOf(sel.X)) {
 		return []token.Pos{call.Pos()}
@@ -107,7 +107,7 @@ type typedPackage struct {
 	info  *types.Info
 }
 
-// typed returns the packages of croft. The types of what they import come from the compiler's cache.
+// typed returns the packages of croft. The types of their imports come from the compiler's cache.
 func typed(t *testing.T, fset *token.FileSet) []typedPackage {
 	t.Helper()
 	list := exec.Command("go", "list", "-tags", "libvirt_dlopen", "-export", "-compiled", "-deps",

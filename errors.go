@@ -6,18 +6,18 @@ import (
 	"net/http"
 )
 
-// Kind classifies an error once, where it is known. A Kind is itself an error, so errors.Is(err,
-// croft.Conflict) tests for it through any wrapping.
+// Kind classifies an error once, where its cause is known. A Kind is itself an error, so errors.Is(err, croft.Conflict)
+// tests for it through any wrapping.
 type Kind string
 
 // The kinds.
 const (
 	Invalid     Kind = "invalid"     // the request is wrong; repeating it cannot help
-	NotFound    Kind = "not found"   // what was named does not exist
-	Conflict    Kind = "conflict"    // a concurrent change won, or the name is taken
+	NotFound    Kind = "not found"   // the named object does not exist
+	Conflict    Kind = "conflict"    // a concurrent change won, or the name is in use
 	NoCapacity  Kind = "no capacity" // nothing left fits
-	Unavailable Kind = "unavailable" // a part does not answer now; later it may
-	Denied      Kind = "denied"      // the caller is unknown, or may not do this
+	Unavailable Kind = "unavailable" // a part does not answer now; it may later
+	Denied      Kind = "denied"      // the caller is unknown, or lacks permission
 	OverQuota   Kind = "over quota"  // a limit of a project forbids it
 )
 

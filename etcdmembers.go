@@ -15,7 +15,7 @@ type EtcdMember struct {
 	Role MemberRole `json:"role,omitempty"`
 }
 
-// MemberRole is the role of a member in the cluster, or why it has none at the moment.
+// MemberRole is the role of a member in the cluster, or the reason why it has none at the moment.
 type MemberRole string
 
 // The roles.
@@ -24,5 +24,5 @@ const (
 	MemberFollows MemberRole = "member"
 	MemberLearns  MemberRole = "learner" // does not vote yet: it catches up
 	MemberSilent  MemberRole = "silent"  // does not answer
-	MemberMissing MemberRole = "missing" // unknown to etcd: its host began to join, or leaves
+	MemberMissing MemberRole = "missing" // unknown to etcd: its host is joining or leaving
 )

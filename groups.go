@@ -2,15 +2,16 @@ package croft
 
 import "strings"
 
-// Affinity makes an instance a member of a group of its project, with the group's rule about where members are. A group
+// Affinity makes an instance a member of a group of its project, whose rule restricts the hosts of the members. A group
 // exists while it has members, and keeps one rule for that time. An instance is a member from its order to its end.
 type Affinity struct {
 	Group string       `json:"group"`
 	Rule  AffinityRule `json:"rule"`
 }
 
-// AffinityRule says where the members of a group are placed: one of the constants, or at-most-2-per-rack, same-site,
-// at-most-1-per-rack+same-site, each also with the suffix -soft. RuleOf makes them.
+// AffinityRule restricts the placement of a group's members: one of the constants, or clauses such as
+// at-most-2-per-rack, same-site, at-most-1-per-rack+same-site, each also with the suffix -soft. RuleOf builds such
+// rules.
 type AffinityRule string
 
 // The rules. Hard rules hold under any concurrency; soft rules choose among hosts that are otherwise equal.
@@ -24,7 +25,7 @@ const (
 // softly is the suffix of soft rules, in rules and on the command line.
 const softly = "soft"
 
-// Soft tells whether the rule is a preference.
+// Soft reports whether the rule is a preference.
 func (r AffinityRule) Soft() bool { return strings.HasSuffix(string(r), "-"+softly) }
 
 // Softened returns the soft variant of the rule.

@@ -26,21 +26,20 @@ type PartitionID string
 // Project is the name of a tenant within the partition.
 type Project string
 
-// ProjectID identifies a project for good: names are used again, this UUID is not. Empty: the name has no record.
+// ProjectID identifies a project permanently: names are reused, this UUID is not. Empty: the name has no record.
 type ProjectID string
 
-// NewProjectID derives the UUID of a project from what never changes about its record: the revision of the store at
-// which it was created, and when. Programs that know no ID of projects therefore cannot change it. It proves nothing
-// about whoever names it, and is only ever compared.
+// NewProjectID derives the UUID of a project from the constant data of its record: the revision of the store at which
+// it was created, and the time. Programs that do not know project IDs therefore cannot change it. It authenticates
+// nothing, and is only ever compared.
 func NewProjectID(p PartitionID, name Project, revision int64, created time.Time) ProjectID {
 	partition, _ := uuid.Parse(string(p)) // the zero UUID for the partitions of tests
 	return ProjectID(uuid.NewSHA1(partition, fmt.Appendf(nil, "project %s %d %d", name, revision,
 		created.UnixNano())).String())
 }
 
-// Below returns the name that a project has which tenants create below p. Only operators choose names without the name
-// above in front: a name that settings, pools or other clouds mention cannot be taken by a tenant before its owner
-// does.
+// Below returns the name of a project that tenants create below p. Only operators choose names without the parent's
+// name as a prefix, so a tenant cannot take a name that settings, pools or other clouds mention before its owner does.
 func (p Project) Below(name Project) Project {
 	if strings.HasPrefix(string(name), string(p)+".") {
 		return name
@@ -48,15 +47,15 @@ func (p Project) Below(name Project) Project {
 	return p + "." + name
 }
 
-// Root returns the name at the top of the tree of a project, as the name tells: whatever a tenant creates below a
-// project has its name and a dot in front. So everything that a tenant has is bounded together, projects that were
-// removed too.
+// Root returns the name at the top of the tree of a project. The name of a project that a tenant creates starts with
+// its parent's name and a dot, so the root follows from the name alone. Limits per root therefore cover all projects of
+// a tenant, including removed ones.
 func (p Project) Root() Project {
 	root, _, _ := strings.Cut(string(p), ".")
 	return Project(root)
 }
 
-// DefaultProject owns what is requested without naming a project.
+// DefaultProject owns objects that are requested without a project.
 const DefaultProject Project = "default"
 
 // projectForm is the form of a project's name: safe in keys, in URLs and on terminals.
@@ -74,29 +73,29 @@ func (p Project) Check() error {
 	return nil
 }
 
-// Owner is whom a claim counts for in Placement, which may serve several partitions: a project of one of them. Its text
-// has at most 100 characters, and Placement takes 255.
+// Owner is the project to which Placement, which may serve several partitions, charges a claim. Its text has at most
+// 100 characters, and Placement accepts 255.
 type Owner struct {
 	Partition PartitionID
 	Project   Project
 }
 
-// String is the project_id of the owner's claims: <partition>/<project>.
+// String returns the project_id of the owner's claims: <partition>/<project>.
 func (o Owner) String() string { return string(o.Partition) + "/" + string(o.Project) }
 
 // ConsumerType is the type of the consumers that are instances, in Placement.
 const ConsumerType = "INSTANCE"
 
-// NewInstanceID makes a random (version 4) UUID.
+// NewInstanceID returns a random (version 4) UUID.
 func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
 
-// NewHostID makes a random (version 4) UUID.
+// NewHostID returns a random (version 4) UUID.
 func NewHostID() HostID { return HostID(uuid.NewString()) }
 
-// NewClusterID makes a random (version 4) UUID.
+// NewClusterID returns a random (version 4) UUID.
 func NewClusterID() ClusterID { return ClusterID(uuid.NewString()) }
 
-// NewPartitionID makes a random (version 4) UUID.
+// NewPartitionID returns a random (version 4) UUID.
 func NewPartitionID() PartitionID { return PartitionID(uuid.NewString()) }
 
 // ParseInstanceID accepts a UUID with or without dashes, in either case, and returns it in canonical form.
@@ -129,8 +128,8 @@ func parseUUID(s string) (string, error) {
 	return u.String(), nil
 }
 
-// MAC returns the address of the instance's n-th network interface (n from 0). It is derived from the UUID, so
-// the UUID is enough to know it. It is a locally administered unicast address below QEMU's 52:54.
+// MAC returns the address of the instance's n-th network interface (n from 0). It is derived from the UUID alone. It is
+// a locally administered unicast address; its prefix is lower than QEMU's 52:54.
 func (id InstanceID) MAC(n int) net.HardwareAddr {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", id, n))
 	return net.HardwareAddr{0x52, 0x54, sum[0], sum[1], sum[2], sum[3]}

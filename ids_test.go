@@ -91,7 +91,8 @@ func TestWhatAProjectMayBeCalled(t *testing.T) {
 	}
 }
 
-// Commands that put tags, aggregates, distances and tokens on "the host h2" took one of two hosts, and did not say so.
+// Before, commands that put tags, aggregates, distances and tokens on "the host h2" silently took one of two hosts of
+// that name.
 func TestANameThatTwoHostsHaveIsNoHost(t *testing.T) {
 	const one, two, three = croft.HostID("0b8756be-a30d-4311-920c-0ad996367a8e"),
 		croft.HostID("1b8756be-a30d-4311-920c-0ad996367a8e"), croft.HostID("2b8756be-a30d-4311-920c-0ad996367a8e")

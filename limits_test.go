@@ -11,7 +11,8 @@ import (
 )
 
 // TestEveryKeyHasALimit compares the tables of docs/security.md with the list in etcdstore/keys.go: each key has a row
-// that says who can make it grow, its limit, and where it is charged. The bounds in it are those of the code.
+// with the callers who can make it grow, its limit, and the account that it is charged to. The limits in the rows are
+// those of the code.
 func TestEveryKeyHasALimit(t *testing.T) {
 	const page, keysFile = "docs/security.md", "etcdstore/keys.go"
 	_, section, is := strings.Cut(read(t, page), "\n## What tenants can store\n")

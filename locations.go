@@ -21,7 +21,7 @@ const (
 // Levels lists the levels from the top down.
 var Levels = [...]Level{LevelSite, LevelRow, LevelRack, LevelHost}
 
-// Depth returns the level's index in Levels; -1: there is no such level.
+// Depth returns the level's index in Levels; -1: the level does not exist.
 func (l Level) Depth() int {
 	for i, level := range Levels {
 		if level == l {
@@ -31,7 +31,7 @@ func (l Level) Depth() int {
 	return -1
 }
 
-// ParseLevel reads the name of a level. Invalid.
+// ParseLevel parses the name of a level. Invalid.
 func ParseLevel(text string) (Level, error) {
 	if level := Level(text); level.Depth() >= 0 {
 		return level, nil
@@ -43,24 +43,25 @@ func ParseLevel(text string) (Level, error) {
 	return "", Errorf(Invalid, "there is no level %q: write one of %s", text, strings.Join(names, ", "))
 }
 
-// Near asks for a host near to a location, a host or an aggregate, or far from it. Operators state distances. Those of
-// FailureDistance that they do not count how many levels lead up from the host to a location that holds both: 0 the
-// host itself, or any host in the location or aggregate; 1 the same rack; 2 the same row; 3 the same site; 4 another.
+// Near requires or prefers a host near to a location, host or aggregate, or requires one far from it. Operators set
+// distances. For pairs without one, the distance of type FailureDistance is the number of levels from the host up to a
+// location that contains both: 0 the host itself, or any host in the location or aggregate; 1 the same rack; 2 the same
+// row; 3 the same site; 4 another site.
 type Near struct {
-	To        string `json:"to"`                  // what the user named
-	Location  string `json:"location"`            // where that was at the time of the request
-	Distance  int    `json:"distance"`            // the greatest that is allowed, or with Far the least, unless Soft
-	Soft      bool   `json:"soft"`                // as near as there is room
+	To        string `json:"to"`                  // the name that the user gave
+	Location  string `json:"location"`            // its location at the time of the request
+	Distance  int    `json:"distance"`            // the greatest allowed distance or, with Far, the least, unless Soft
+	Soft      bool   `json:"soft"`                // as near as capacity allows
 	Far       bool   `json:"far,omitempty"`       // never Soft
 	Type      string `json:"type,omitempty"`      // of the distance; FailureDistance if empty
 	Aggregate bool   `json:"aggregate,omitempty"` // Location is the name of an aggregate
 }
 
-// MaxDistance is the greatest distance within a site that follows from locations.
+// MaxDistance is the greatest distance within a site that is derived from locations.
 const MaxDistance = len(Levels) - 1
 
-// ParseNear reads NAME or NAME:DISTANCE, where the distance is a number from 0 to MaxStatedDistance or the level that
-// is shared. The location is left empty. Invalid.
+// ParseNear parses NAME or NAME:DISTANCE, where the distance is a number from 0 to MaxStatedDistance or the level that
+// is shared. It leaves the location empty. Invalid.
 func ParseNear(text string) (Near, error) {
 	name, distance, hard := strings.Cut(text, ":")
 	n := Near{To: name, Soft: !hard}
@@ -82,8 +83,8 @@ func ParseNear(text string) (Near, error) {
 	return n, nil
 }
 
-// ParseFar reads NAME:DISTANCE, where the distance is a number from 1 to MaxStatedDistance or the level that is not to
-// be shared. The location is left empty. Invalid.
+// ParseFar parses NAME:DISTANCE, where the distance is a number from 1 to MaxStatedDistance or the level that must not
+// be shared. It leaves the location empty. Invalid.
 func ParseFar(text string) (Near, error) {
 	name, distance, _ := strings.Cut(text, ":")
 	n := Near{To: name, Far: true}
@@ -110,7 +111,7 @@ func parseDistance(text string) (int, error) {
 	return int(d), err
 }
 
-// ParseNears reads texts as ParseNear and ParseFar do, by distances of a type; empty: FailureDistance. Invalid.
+// ParseNears parses texts with ParseNear and ParseFar, for distances of type kind; empty: FailureDistance. Invalid.
 func ParseNears(near, far []string, kind string) (all []Near, err error) {
 	if kind != "" {
 		if err := CheckDistanceType(kind); err != nil {
@@ -144,7 +145,7 @@ func ParseNears(near, far []string, kind string) (all []Near, err error) {
 	return all, nil
 }
 
-// NearType returns the one type of distances of all, as ParseNears takes it. Invalid: there are several.
+// NearType returns the common type of distances of all, in the form that ParseNears takes. Invalid: they differ.
 func NearType(all []Near) (string, error) {
 	for _, n := range all {
 		if n.Type != all[0].Type {
@@ -161,7 +162,7 @@ func NearType(all []Near) (string, error) {
 // Kind returns the type of the distance.
 func (n Near) Kind() string { return cmp.Or(n.Type, FailureDistance) }
 
-// Text returns what ParseNear or ParseFar reads.
+// Text returns the text that ParseNear or ParseFar parses.
 func (n Near) Text() string {
 	level := n.Distance
 	if n.Far {
@@ -176,7 +177,7 @@ func (n Near) Text() string {
 	return n.To + ":" + strconv.Itoa(n.Distance)
 }
 
-// String returns it for people.
+// String returns the text for people.
 func (n Near) String() string {
 	text := "near " + n.Text()
 	if n.Far {
@@ -188,13 +189,13 @@ func (n Near) String() string {
 	return text
 }
 
-// Admit checks whether a host at this distance, which is stated or follows from locations, is near enough, or far
+// Admit checks whether a host at this distance, which is stated or derived from locations, is near enough, or far
 // enough. NoCapacity: it is not.
 func (n Near) Admit(distance int, stated bool) error {
 	if n.Soft || n.Far && distance >= n.Distance || !n.Far && distance <= n.Distance {
 		return nil
 	}
-	// Neither stated distances nor locations are for everybody to read.
+	// The error contains no distances and no locations, because not all callers may read them.
 	level := n.Distance
 	if n.Far {
 		level--
@@ -213,7 +214,7 @@ func (n Near) Admit(distance int, stated bool) error {
 	return Errorf(NoCapacity, "is %s and is to be in the same %s", where(distance, n.To), Levels[MaxDistance-level])
 }
 
-// where says where a host at a distance that follows from locations is.
+// where describes the place of a host at a distance that is derived from locations.
 func where(distance int, name string) string {
 	switch {
 	case distance == 0:

@@ -9,7 +9,7 @@ import (
 
 func TestParseNear(t *testing.T) {
 	for _, c := range []struct {
-		text, want string // "!": refused, and a part of why
+		text, want string // "!": refused, with a part of the reason
 		distance   int
 		soft       bool
 	}{
@@ -83,8 +83,8 @@ func TestNearAndFarByATypeOfDistances(t *testing.T) {
 		name      string
 		near, far []string
 		kind      string
-		want      string // of the last
-		says      string // refused
+		want      string // of the last one
+		says      string // text of the refusal
 	}{
 		{"a level is not to be shared", nil, []string{"web:rack"}, "", "far web:rack", ""},
 		{"the number for that", nil, []string{"web:2"}, "failure", "far web:rack", ""},

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultNetworks is the name, in a Spec, of the networks that a host gives to instances that name none.
+// DefaultNetworks is the name, in a Spec, of the networks that a host gives to instances without a list of networks.
 const DefaultNetworks = "default"
 
 // networkTrait is the prefix of the traits by which hosts offer named networks.
@@ -40,7 +40,7 @@ func NetworkOf(t Trait) (name string, ok bool) {
 	return strings.ToLower(strings.ReplaceAll(rest, "_", "-")), ok
 }
 
-// EveryProject stands for all projects where the projects of a network are listed.
+// EveryProject stands for all projects in the list of a network's projects.
 const EveryProject Project = "*"
 
 // NetworkProjects returns the projects that may use a further network of a host, given the list in its settings. The
@@ -69,13 +69,13 @@ type OpenPort struct {
 	Port     uint16
 }
 
-// String returns the port as ParseOpenPort reads it, such as tcp/80.
+// String returns the port in the syntax of ParseOpenPort, such as tcp/80.
 func (p OpenPort) String() string { return fmt.Sprintf("%s/%d", p.Protocol, p.Port) }
 
-// MaxOpenPorts is how many ports an instance may open.
+// MaxOpenPorts is the maximum number of open ports of an instance.
 const MaxOpenPorts = 32
 
-// ParseOpenPort reads a protocol and a port, such as tcp/80 or udp/53. Invalid.
+// ParseOpenPort parses a protocol and a port, such as tcp/80 or udp/53. Invalid.
 func ParseOpenPort(text string) (OpenPort, error) {
 	protocol, number, _ := strings.Cut(text, "/")
 	port, err := strconv.ParseUint(number, 10, 16)
@@ -86,7 +86,7 @@ func ParseOpenPort(text string) (OpenPort, error) {
 	return p, nil
 }
 
-// CheckOpenPorts refuses ports that cannot be opened, ports that are named twice, and too many of them. Invalid.
+// CheckOpenPorts refuses ports that cannot be opened, duplicate ports, and too many ports. Invalid.
 func CheckOpenPorts(all []string) error {
 	if len(all) > MaxOpenPorts {
 		return Errorf(Invalid, "%d open ports are too many: an instance opens at most %d", len(all), MaxOpenPorts)

@@ -1,16 +1,16 @@
 package croft
 
-// Noted is what is noted about hosts, as far as filters of a request ask for it.
+// Noted holds the results of a request's filters of host properties and tags.
 type Noted struct {
-	Wanted      map[HostID]bool  // chosen by one of the filters that have to
-	Barred      map[HostID]bool  // chosen by one of those that may not
+	Wanted      map[HostID]bool  // hosts that match at least one filter of Where
+	Barred      map[HostID]bool  // hosts that match a filter of WhereNot
 	Generations map[HostID]int64 // of the properties of each host that has any
 }
 
-// ByNotes reports whether properties and tags of hosts count for an instance.
+// ByNotes reports whether an instance has filters of host properties and tags.
 func (s Spec) ByNotes() bool { return len(s.Where)+len(s.WhereNot) > 0 }
 
-// Admit checks whether filters of an instance admit a host. NoCapacity: they do not.
+// Admit checks whether the filters of an instance admit a host. NoCapacity: they do not.
 func (n Noted) Admit(s Spec, host HostID) error {
 	switch {
 	case len(s.Where) > 0 && !n.Wanted[host]:
@@ -21,7 +21,7 @@ func (n Noted) Admit(s Spec, host HostID) error {
 	return nil
 }
 
-// Generation returns the generation of a host's properties, if they count for an instance.
+// Generation returns the generation of a host's properties; nil: the instance has no filters.
 func (n Noted) Generation(s Spec, host HostID) *int64 {
 	if !s.ByNotes() {
 		return nil

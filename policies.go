@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// CrushPolicy is a policy by which CRUSH chooses hosts, in the four instructions of package crush/policy, under a name
-// of the operators'.
+// CrushPolicy is a policy by which CRUSH chooses hosts, in the four instructions of package crush/policy. An operator
+// chose its name.
 type CrushPolicy struct {
 	Name string `json:"name"`
 	Text string `json:"text"` // at most MaxPolicyText bytes
@@ -15,7 +15,7 @@ type CrushPolicy struct {
 	Generation int64 `json:"generation"`
 }
 
-// Limits of policies. An instance's record and its order have the text.
+// Limits of policies. An instance's record and its order contain the text.
 const (
 	MaxPolicyText = 4096
 	MaxPolicies   = 1000
@@ -44,8 +44,8 @@ func (p CrushPolicy) Check() error {
 	return nil
 }
 
-// CrushNumbers are what CRUSH draws by: a number for each host and location, which stays the same for as long as the
-// host or the location is on record, whatever becomes of others.
+// CrushNumbers are the input of CRUSH: a number for each host and location, which stays the same while the host or the
+// location is on record, independently of others.
 type CrushNumbers struct {
 	Hosts     map[HostID]int32
 	Locations map[string]int32 // by the name of the location's bucket
@@ -54,11 +54,11 @@ type CrushNumbers struct {
 // MaxCrushNumber is above all numbers of hosts and locations.
 const MaxCrushNumber = 1<<17 - 1
 
-// Refusal is a host that a policy chose before another and that was not taken.
+// Refusal is a host that a policy chose before another and that was refused.
 type Refusal struct {
 	Host HostID `json:"host"`
-	Why  string `json:"why"` // a phrase that goes on after the host's name, such as: is drained
+	Why  string `json:"why"` // a phrase to follow the host's name, such as: is drained
 }
 
-// MaxRefusals is how many a record keeps, the first ones.
+// MaxRefusals is the maximum number of refusals in a record, which keeps the first ones.
 const MaxRefusals = 16

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestRequestsChooseTheirProxy forbids what sends requests through the proxy of the environment without saying so:
-// clients and transports are made with a transport, and internal/egress alone knows the environment.
+// TestRequestsChooseTheirProxy forbids implicit use of the environment's proxy: clients and transports are created with
+// an explicit transport, and only internal/egress reads the environment.
 func TestRequestsChooseTheirProxy(t *testing.T) {
 	except := append([]string{"croft/internal/egress", "croft/bench/...", "croft/test/...",
 		"croft/cluster/heat/heattest", "croft/placementclient/placementtest"}, testHelpers...)

@@ -17,7 +17,7 @@ const (
 // ResourceClass names a kind of resource, such as VCPU or CUSTOM_FPGA.
 type ResourceClass string
 
-// Trait names a quality of a provider, such as HW_CPU_X86_AVX2.
+// Trait names a capability of a provider, such as HW_CPU_X86_AVX2.
 type Trait string
 
 // Resources are amounts by class.
@@ -32,8 +32,8 @@ func (r Resources) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Inventory is what a provider offers of one class. Placement's API reference defines the fields; capacity is
-// (Total - Reserved) * AllocationRatio.
+// Inventory is the amount of one class that a provider offers. Placement's API reference defines the fields; capacity
+// is (Total - Reserved) * AllocationRatio.
 type Inventory struct {
 	Total           int64   `json:"total"`
 	Reserved        int64   `json:"reserved"`
@@ -43,13 +43,13 @@ type Inventory struct {
 	AllocationRatio float64 `json:"allocation_ratio"`
 }
 
-// Capacity is the total amount that may be allocated.
+// Capacity returns the total amount that may be allocated.
 func (i Inventory) Capacity() int64 {
 	return int64(float64(i.Total-i.Reserved) * i.AllocationRatio)
 }
 
-// Provider is a resource provider: as an agent describes its host, and as a scheduler reads it to explain why
-// nothing fits.
+// Provider is a resource provider: as an agent describes its host, and as a scheduler reads it to explain why nothing
+// fits.
 type Provider struct {
 	ID          HostID
 	Root        HostID // read-only: the root of its tree; if empty, the provider itself

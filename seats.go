@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Clause is a part of a rule about the locations of a level: at most so many members of the group in each of them, or
-// all members in one.
+// Clause is a part of a rule about the locations of a level: at most AtMost members of the group in each location, or
+// all members in one location.
 type Clause struct {
 	AtMost int // 1 to MaxPerLocation; 0: all members are in one location
 	Level  Level
@@ -25,7 +25,8 @@ func (c Clause) String() string {
 	return "at-most-" + strconv.Itoa(c.AtMost) + "-per-" + string(c.Level)
 }
 
-// RuleOf returns the rule that all clauses hold. What affinity and anti-affinity say has these names alone.
+// RuleOf returns the rule that consists of these clauses. The rules at-most-1-per-host and same-host are always named
+// anti-affinity and affinity.
 func RuleOf(clauses ...Clause) AffinityRule {
 	var words []string
 	for _, c := range clauses {
@@ -42,7 +43,7 @@ func RuleOf(clauses ...Clause) AffinityRule {
 	}
 }
 
-// Clauses returns what the rule says. Invalid: there is no such rule.
+// Clauses returns the clauses of the rule. Invalid: the rule does not exist.
 func (r AffinityRule) Clauses() ([]Clause, error) {
 	hard, _ := strings.CutSuffix(string(r), "-"+softly)
 	switch AffinityRule(hard) {
@@ -60,7 +61,7 @@ func (r AffinityRule) Clauses() ([]Clause, error) {
 		clauses = append(clauses, c)
 	}
 	switch {
-	case string(RuleOf(clauses...)) != hard: // one rule has one name
+	case string(RuleOf(clauses...)) != hard: // a rule has only one name
 		return nil, Errorf(Invalid, "there is no rule %q; it is written %s", r, RuleOf(clauses...))
 	case len(clauses) == 1, len(clauses) == 2 && clauses[0].AtMost > 0 && clauses[1].AtMost == 0:
 		return clauses, nil
@@ -82,7 +83,7 @@ func parseClause(word string) (Clause, error) {
 	return Clause{n, l}, err
 }
 
-// ByLocation tells whether the rule is about locations. The others are about hosts and need no seats.
+// ByLocation reports whether the rule is about locations. Other rules are about hosts and need no seats.
 func (r AffinityRule) ByLocation() bool {
 	return r != Together && r != TogetherSoft && r != Apart && r != ApartSoft
 }
@@ -95,13 +96,13 @@ type Seat struct {
 	Clause   string     `json:"clause"`
 	Location string     `json:"location"`
 	Number   int        `json:"number,omitempty"`   // from 1 to the clause's limit; 0: the clause has none
-	Instance InstanceID `json:"instance,omitempty"` // who has it; empty on the instance's own record
+	Instance InstanceID `json:"instance,omitempty"` // the member that has it; empty on the instance's own record
 }
 
-// Counted tells whether the seats of the clause are numbered.
+// Counted reports whether the seats of the clause are numbered.
 func (s Seat) Counted() bool { return !strings.HasPrefix(s.Clause, "same-") }
 
-// same tells whether two seats are in one location under one clause of one group.
+// same reports whether two seats are in one location under one clause of one group.
 func (s Seat) same(other Seat) bool {
 	return s.Group == other.Group && s.Clause == other.Clause && s.Location == other.Location
 }
