@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,13 @@ guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
 
 test: ## install what tests need, look at the code, run all tests
 	@scripts/test
+
+test-cloud: ## the tests of the cloud alone
+	@scripts/test -p=1 -short -skip='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' $$(go list ./... | grep -v '^croft/grid/')
+
+test-grid: ## the tests of the grid alone
+	@scripts/test ./grid/...
+	@scripts/test -run='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' ./cmd/croft
 
 test-guests: ## boot Debian with each source of metadata, ten guests at once, clusters, hosts that are cut off; takes a quarter of an hour without KVM
 	@scripts/test-guests
