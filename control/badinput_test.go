@@ -91,7 +91,7 @@ func streams(o api.Operation) bool {
 	return strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") || o.ID == "getInstanceLog"
 }
 
-// refused fails the test unless the answer says what is wrong with the request.
+// refused fails the test unless the answer describes the error in the request.
 func (a answer) refused(t *testing.T, what string) {
 	t.Helper()
 	if a.status < http.StatusBadRequest || a.status >= http.StatusInternalServerError || a.problem.Detail == "" {

@@ -68,8 +68,8 @@ func withoutHosts(st croft.Status) croft.Status {
 }
 
 // withoutPlaces removes the names of hosts and of their files and locations from a spec. It keeps the instances to be
-// near to, which the user named. It removes the bounds (In) and the aggregates to be near to completely, because an
-// operator may have created the instance with names that tenants do not know.
+// near to, which the user named. It removes the bounds, the filters of hosts and the aggregates to be near to
+// completely, because an operator may have created the instance with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
 	if path := hostFile(spec.Image); path != "" {

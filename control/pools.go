@@ -14,7 +14,7 @@ import (
 	"croft/tenant/access"
 )
 
-// ErrNoPools is the answer about pools while the cloud has no manager of pools.
+// ErrNoPools is the answer about pools while no manager of pools acts in the cloud.
 var ErrNoPools error = api.NewProblem(api.BackendDown,
 	"no manager of pools acts in this cloud: try again, or have its operators start one (croft pool serve)")
 

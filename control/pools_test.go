@@ -382,7 +382,7 @@ func handing(t *testing.T, project string) *pools.Client {
 		if got := r.URL.Query()["project"]; !slices.Equal(got, []string{"", "anna"}) {
 			t.Errorf("the manager is asked about tickets of %q", got)
 		}
-		_ = json.NewEncoder(w).Encode(ticket) // the test sees what is missing
+		_ = json.NewEncoder(w).Encode(ticket) // on an error the test finds no ticket
 	}))
 	t.Cleanup(served.Close)
 	c, err := pools.New(pools.Config{Endpoints: []string{served.URL}, Transport: served.Client().Transport})
@@ -475,7 +475,7 @@ func TestAWaitEndsWithItsClient(t *testing.T) {
 			ended <- true
 			return
 		}
-		_ = json.NewEncoder(w).Encode(pools.Ticket{ID: 1, State: pools.TicketOpen, Project: "anna"}) // likewise
+		_ = json.NewEncoder(w).Encode(pools.Ticket{ID: 1, State: pools.TicketOpen, Project: "anna"}) // as in handing
 	}))
 	defer served.Close()
 	manager, err := pools.New(pools.Config{Endpoints: []string{served.URL}, Transport: served.Client().Transport})

@@ -133,7 +133,7 @@ func checkMachine(arch string) error {
 			"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
 }
 
-// closeHypervisor closes what openHypervisor opened, complete or not.
+// closeHypervisor closes the connection of openHypervisor, which may have failed halfway.
 func (h *host) closeHypervisor() {
 	if h.hv == nil {
 		return

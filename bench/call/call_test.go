@@ -96,7 +96,7 @@ func (c *cloud) up(settings string) {
 	}
 }
 
-// run runs a command of the program and returns what it printed.
+// run runs a command of the program and returns its output.
 func (c *cloud) run(args ...string) []byte {
 	c.Helper()
 	cmd := exec.CommandContext(context.Background(), c.program, args...)

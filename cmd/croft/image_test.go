@@ -14,7 +14,7 @@ import (
 	"croft/compute/image"
 )
 
-// run runs a command and returns what it printed.
+// run runs a command and returns its output.
 func run(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, words bytes.Buffer

@@ -185,7 +185,7 @@ func TestCodesAreThoseOfTheDocument(t *testing.T) {
 	}
 }
 
-// TestAProblemKeepsItsKind: what the server refuses has the same kind for a client.
+// TestAProblemKeepsItsKind: a refusal of the server has the same Kind at a client.
 func TestAProblemKeepsItsKind(t *testing.T) {
 	for code, want := range map[api.Code]croft.Kind{
 		api.BadQuery: croft.Invalid, api.Unauthenticated: croft.Denied, api.QuotaExceeded: croft.OverQuota,

@@ -8,7 +8,7 @@ import (
 	"croft/control/bodies"
 )
 
-// FuzzBody checks that a body is either refused with a problem for the caller, or decoded to what encoding/json says.
+// FuzzBody checks that a body is either refused with a problem for the caller, or decoded as encoding/json decodes it.
 func FuzzBody(f *testing.F) {
 	for _, text := range []string{
 		`{"query":"VCPU:1","image":"tiny"}`, `{"query":"VCPU:1","image":"tiny","tags":{"a":"b"}}`, `[]`, `{"a":`, ``,

@@ -164,7 +164,7 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 	return front.URL, c
 }
 
-// clusters at simulated sites are built at once, and their secrets are sealed.
+// clusters returns the building of clusters: those at simulated sites are ready after 10 ms, and secrets are sealed.
 func clusters(t testing.TB) *direct.Clusters {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")

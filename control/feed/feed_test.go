@@ -20,13 +20,13 @@ func addAll(f *Feed, revisions ...int64) {
 	}
 }
 
-// TestFollowersMissNothing checks where a client goes on, by the revision that it names.
+// TestFollowersMissNothing checks the position at which a client resumes after the revision that it names.
 func TestFollowersMissNothing(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		revisions []int64 // as they arrive after the feed began at 10
+		revisions []int64 // in the order of their arrival, after the feed started at 10
 		after     int64
-		want      []int64 // what the client gets
+		want      []int64 // received by the client
 		compacted bool
 	}{
 		{"a new client gets what is to come", []int64{11, 12}, 0, nil, false},

@@ -70,8 +70,7 @@ func TestAllSchedulersChooseTheSameHosts(t *testing.T) {
 		s := all[len(ids)%users]
 		found, err := s.Standing(t.Context(), croft.DefaultProject, string(inst.ID))
 		c.check(err)
-		// Now the cloud is full: every host that precedes the instance's own has no room, or refused it for the same
-		// reason.
+		// Now the cloud is full: every host that precedes the instance's own either has no room or refused it.
 		if !found.Stands || found.HostID != inst.Host || len(found.Refused) != len(inst.Refused) {
 			t.Errorf("instance %s on %s after %+v: %+v", inst.ID, inst.Host, inst.Refused, found)
 		}

@@ -19,7 +19,7 @@ import (
 	"croft"
 )
 
-// A fact is what is known about one instance from the answers to commands.
+// A fact records the state of one instance according to the answers to commands.
 type fact struct {
 	created   bool            // an answer said it was scheduled
 	refused   bool            // an answer said there was no capacity

@@ -91,7 +91,7 @@ func TestTheLifeOfAClusterWithOpenStack(t *testing.T) {
 	})
 }
 
-// noGrowth makes updates fail that enlarge a cluster by more than two slaves.
+// noGrowth makes every update fail whose cluster_size is not 2.
 func noGrowth(r *http.Request, body map[string]any) {
 	parameters, ok := body["parameters"].(map[string]any)
 	if !ok || r.Method != http.MethodPatch {

@@ -12,7 +12,7 @@ import (
 	"croft/bench/cluster/load"
 )
 
-// run makes requests that take answer to be answered, and as long again to run.
+// run sends requests; each is answered after answer, and its instance runs after twice that time.
 func run(t *testing.T, c load.Config, answer func(n int) time.Duration, fails func(n int) error) *load.Run {
 	t.Helper()
 	var r *load.Run
