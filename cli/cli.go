@@ -76,29 +76,38 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 	return exitCode(err)
 }
 
-// commands returns the subcommands of croft.
-func (p Program) commands() []*cobra.Command {
-	all := []*cobra.Command{
-		serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
-		serve.Placement(admin.ExportCommand(), admin.ImportCommand()),
-		admin.EtcdCommand(), admin.CACommand(), admin.DoctorCommand(),
-		instances.Command(), instances.ClaimCommand(), hosts.Command(), hosts.AggregateCommand(),
-		hosts.DistanceCommand(), policies.Command(),
-		clusters.Command(), clusters.SiteCommand(), clusters.CredentialCommand(), clusters.ApplianceCommand(),
-		images.Command(), keys.Command(),
-		projects.Command(),
-		projects.QuotaCommand(), projects.UsageCommand(), top.Command(),
-		catalogue.ClassCommand(), catalogue.TraitCommand(), catalogue.UserCommand(), partitions.Command(),
-		objects.PropertyCommand(), objects.TagCommand(), objects.DefinitionCommand(),
-		pools.Command(serve.Pools(p.RPC)), pools.TicketCommand(),
-		access.Command(), login.Command(), login.EndCommand(), login.ContextCommand(), actions.Command(),
-		admin.TokenCommand(), admin.AuditCommand(), crush.Command(policies.ExportCommand()),
-		completionCommand(), p.manCommand(),
+// subject is a part of the list of subcommands in the help.
+type subject struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// subjects returns the subcommands of croft, in the order of the help.
+func (p Program) subjects() []subject {
+	var more []*cobra.Command
+	for _, sub := range p.More {
+		more = append(more, sub.Command())
 	}
-	for _, more := range p.More {
-		all = append(all, more.Command())
+	return []subject{
+		{"Instances", []*cobra.Command{instances.Command(), instances.ClaimCommand(), images.Command(), keys.Command(),
+			top.Command()}},
+		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
+			admin.TokenCommand(), admin.AuditCommand(), admin.DoctorCommand()}},
+		{"Tenants", []*cobra.Command{projects.Command(), projects.QuotaCommand(), projects.UsageCommand(),
+			catalogue.UserCommand(), access.Command(), actions.Command()}},
+		{"Your login", []*cobra.Command{login.Command(), login.EndCommand(), login.ContextCommand()}},
+		{"Pools", []*cobra.Command{pools.Command(serve.Pools(p.RPC)), pools.TicketCommand()}},
+		{"Clusters", []*cobra.Command{clusters.Command(), clusters.SiteCommand(), clusters.CredentialCommand(),
+			clusters.ApplianceCommand()}},
+		{"Placement", []*cobra.Command{policies.Command(), crush.Command(policies.ExportCommand()),
+			catalogue.ClassCommand(), catalogue.TraitCommand(), objects.PropertyCommand(), objects.TagCommand(),
+			objects.DefinitionCommand()}},
+		{"Other clouds", []*cobra.Command{partitions.Command()}},
+		{"The grid: machines without a cloud", more},
+		{"Run a cloud", []*cobra.Command{serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
+			serve.Placement(admin.ExportCommand(), admin.ImportCommand()), admin.EtcdCommand(), admin.CACommand(),
+			completionCommand(), p.manCommand()}},
 	}
-	return all
 }
 
 // alias returns the other name under which the binary runs a subcommand; empty: there is none.
@@ -138,15 +147,22 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, sub := range p.commands() {
-		called := strings.TrimSuffix(filepath.Base(name), ".exe")
-		if sub.Name() == called || p.alias(sub) == called {
-			sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
-			sub.AddCommand(completionCommand())
-			command.DocumentExits(sub)
-			return finished(sub)
+	called := strings.TrimSuffix(filepath.Base(name), ".exe")
+	for _, g := range p.subjects() {
+		for _, sub := range g.commands {
+			if sub.Name() == called || p.alias(sub) == called {
+				sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
+				sub.AddCommand(completionCommand())
+				command.DocumentExits(sub)
+				return finished(sub)
+			}
+			sub.GroupID = g.title
+			root.AddCommand(sub)
 		}
-		root.AddCommand(sub)
+		if len(g.commands) > 0 {
+			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+			root.SetHelpCommandGroupID(g.title)
+		}
 	}
 	command.DocumentExits(root)
 	return finished(root)

@@ -108,3 +108,11 @@ func TestEveryHelpTextListsTheExitCodes(t *testing.T) {
 		walk(Program{}.Root(name), false)
 	}
 }
+
+func TestTheHelpGroupsAllCommands(t *testing.T) {
+	for _, sub := range (Program{}).Root("croft").Commands() {
+		if sub.GroupID == "" {
+			t.Errorf("the help lists croft %s outside of the groups", sub.Name())
+		}
+	}
+}
