@@ -397,8 +397,8 @@ type Order struct {
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
-	// revision at which the order was first stored: its identity, which differs from that of an order for a later
-	// instance with the same UUID
+	// revision at which the order was first stored: its identity, because an order for a later instance with the same
+	// UUID has another one
 	CreateRevision int64 `json:"-"`
 }
 

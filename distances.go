@@ -117,7 +117,7 @@ func (all Distances) With(d Distance) (Distances, error) {
 	return all, nil
 }
 
-// Without returns the distances without the one of a pair; false: there is none.
+// Without returns the distances without the one of a pair; false: the pair has no distance.
 func (all Distances) Without(a, b string) (Distances, bool) {
 	i, found := slices.BinarySearchFunc(all.Distances, Distance{A: a, B: b}.Sorted(), comparePairs)
 	if found {

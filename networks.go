@@ -53,8 +53,8 @@ func NetworkProjects(listed []Project) []Project {
 }
 
 // AdmitsTo reports whether instances of a project may use a network of the host, if it has a network of that name. The
-// default networks are open to all projects. Networks that the record does not list, such as those of an agent that
-// does not know this restriction, have the default of NetworkProjects.
+// default networks are open to all projects. Networks missing from the record, for example because the agent is older
+// than this restriction, have the default of NetworkProjects.
 func (h Host) AdmitsTo(network string, p Project) bool {
 	if network == DefaultNetworks {
 		return true

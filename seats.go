@@ -88,9 +88,8 @@ func (r AffinityRule) ByLocation() bool {
 	return r != Together && r != TogetherSoft && r != Apart && r != ApartSoft
 }
 
-// Seat is the right of a group's member to a location under one clause of a hard rule. It is written with the order
-// and removed with the record. The location is that of the host at the time of the order, even if the host has
-// another one later.
+// Seat is the right of a group's member to a location under one clause of a hard rule. It is written with the order and
+// removed with the record. The location is the host's at the time of the order, even if the host has another one later.
 type Seat struct {
 	Group    string     `json:"group"`
 	Clause   string     `json:"clause"`

@@ -326,8 +326,8 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 	return control.New(config)
 }
 
-// listenControl opens the address of the API. For other machines it uses TLS: the configured certificate, else that of
-// the cloud's authority. Invalid: there is no certificate, so tokens would cross the network unencrypted.
+// listenControl opens the address of the API. For other machines it uses TLS, with the configured certificate or else
+// one of the cloud's authority. Invalid: there is no certificate, so tokens would cross the network unencrypted.
 func listenControl(ctx context.Context, s *settings.Settings, v settings.Servers,
 	own *trust.Credentials) (net.Listener, string, error) {
 	l, err := Listen(ctx, v.CloudAPI, "cloud_api.listen")

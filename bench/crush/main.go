@@ -1,7 +1,7 @@
-// Command crush compares mappings of croft crush with those of crushtool: the same maps, built by crushtool, with the
-// same rule and inputs, in turn: crushtool, croft with one thread, croft with several. With one thread it reports the
-// processor time of the whole command, on which other load of the machine has little effect; with several it reports
-// the elapsed time, on which it has much. First it compares the outputs of both.
+// Command crush compares mappings of croft crush and crushtool: the same maps, built by crushtool, with the same rule
+// and inputs, in turn: crushtool, croft with one thread, croft with several. With one thread it reports the processor
+// time of the whole command, which other load of the machine changes little; with several it reports the elapsed time,
+// which other load changes much. First it compares the outputs of both.
 package main
 
 import (

@@ -112,7 +112,7 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) checks.Result {
 	}
 }
 
-// lookClocks compares the clock of this machine with those of the hosts of its cloud, if there is one.
+// lookClocks compares the clock of this machine with the clocks of its cloud's hosts, if there is a cloud.
 func lookClocks(s direct.EtcdSettings) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
