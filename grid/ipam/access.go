@@ -15,7 +15,7 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// Access is a rule: who may reach whom.
+// Access is a firewall rule: it allows addresses to reach other addresses.
 type Access struct {
 	Name     string
 	From, To *setexpr.Expr
@@ -25,7 +25,7 @@ type Access struct {
 	File     string
 }
 
-// accessFile is how a rule is written.
+// accessFile is the YAML form of a rule.
 type accessFile struct {
 	From  string   `yaml:"from"`
 	To    string   `yaml:"to"`
@@ -34,7 +34,7 @@ type accessFile struct {
 	Log   bool     `yaml:"log,omitempty"`
 }
 
-// Access reads all rules, by name. Invalid.
+// Access reads all rules, in directory order. Invalid: a file cannot be read or has a wrong value.
 func (n *Net) Access() ([]*Access, error) {
 	entries, err := n.dir.list(accessDir)
 	if err != nil {
@@ -75,7 +75,7 @@ func readAccess(name string, r *reader) (*Access, error) {
 	return a, r.err
 }
 
-// expr reads an expression.
+// expr parses the expression in the value of a key. Errors give its position in the file.
 func (r *reader) expr(key string) *setexpr.Expr {
 	n := r.at(key)
 	if n == nil {
@@ -85,7 +85,7 @@ func (r *reader) expr(key string) *setexpr.Expr {
 	at := setexpr.Pos{File: r.file, Line: n.Line, Column: n.Column}
 	switch {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		at.Line, at.Column = n.Line+1, 1 // the text begins below the | or >
+		at.Line, at.Column = n.Line+1, 1 // the text starts on the line after | or >
 	case n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0:
 		at.Column++
 	}
@@ -96,7 +96,7 @@ func (r *reader) expr(key string) *setexpr.Expr {
 	return x
 }
 
-// ParsePorts reads 80 or 8000-8100. Invalid.
+// ParsePorts parses a port such as 80, or a range such as 8000-8100. Invalid.
 func ParsePorts(text string) (nft.Ports, error) {
 	first, last, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -111,7 +111,7 @@ func ParsePorts(text string) (nft.Ports, error) {
 	return nft.Ports{First: uint16(from), Last: uint16(to)}, nil
 }
 
-// PutAccess writes a rule, whose expressions are texts. Conflict: there is one of this name. Invalid.
+// PutAccess writes a new rule. from and to are the texts of expressions. Conflict: a rule of this name exists. Invalid.
 func (n *Net) PutAccess(name, from, to, protocol string, ports []string, log bool) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (n *Net) RemoveAccess(name string) error {
 	return nil
 }
 
-// computed is a rule with its sets.
+// computed evaluates the expressions of a rule to address sets.
 func computed(e *setexpr.Evaluator, a *Access) (r nft.Rule, err error) {
 	r = nft.Rule{Name: a.Name, Protocol: a.Protocol, Ports: a.Ports, Log: a.Log}
 	if r.From, err = e.Eval(a.From); err == nil {
@@ -161,7 +161,7 @@ func computed(e *setexpr.Evaluator, a *Access) (r nft.Rule, err error) {
 	return r, err
 }
 
-// Rules computes all rules. Notes has what is likely a mistake.
+// Rules evaluates all rules. It adds likely mistakes to Notes.
 func (n *Net) Rules() ([]nft.Rule, error) {
 	all, err := n.Access()
 	if err != nil {
@@ -180,8 +180,8 @@ func (n *Net) Rules() ([]nft.Rule, error) {
 	return rules, nil
 }
 
-// Firewall is the table of a node, or of a machine that is in front of everything leased: nil. What all nodes share is
-// computed once for a Net.
+// Firewall returns the firewall table of a node. With a nil node, it returns the table of a machine in front of all
+// leased addresses. The parts that all nodes share are computed once per Net.
 func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 	var t nft.Table
 	var err error
@@ -208,7 +208,7 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 			t.SSH = append(t.SSH, netip.AddrPortFrom(a, node.SSHPort))
 		}
 		if len(node.Names) > 0 || len(node.Addresses) == 0 {
-			t.SSHPort = node.SSHPort // a name may be any of its addresses
+			t.SSHPort = node.SSHPort // a name may resolve to any address of the node
 		}
 	}
 	if t.Managed, err = managed.IPSet(); err != nil {
@@ -223,7 +223,8 @@ func (n *Net) Firewall(ctx context.Context, node *Node) (nft.Table, error) {
 	return t, nil
 }
 
-// placed are the leased addresses by the paths of the nodes that their owners are placed on.
+// placed returns the leased addresses of each node, keyed by the node's path. An address belongs to the node that its
+// owner is placed on.
 func (n *Net) placed(ctx context.Context) (map[string][]netip.Addr, error) {
 	if n.shared.placed != nil {
 		return n.shared.placed, nil
@@ -242,7 +243,7 @@ func (n *Net) placed(ctx context.Context) (map[string][]netip.Addr, error) {
 		}
 		placed[at] = append(placed[at], a)
 	}
-	delete(placed, "") // on no node
+	delete(placed, "") // owners without a node
 	n.shared.placed = placed
 	return placed, nil
 }

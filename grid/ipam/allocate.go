@@ -14,9 +14,10 @@ import (
 	"croft"
 )
 
-// Get gives an owner an address of a pool, always the same one: what it has in the pool, else what it freed last while
-// that is held, else a free one. With an address in at it gives that one. Errors: NotFound: no pool; NoCapacity;
-// Conflict: the address is another's, or never given, or the owner has another one.
+// Get leases an address of a pool to an owner. An owner that already has a lease in the pool gets the same address.
+// Otherwise it gets the address that it freed last, if that one is still held for it, else a free address. If at is
+// valid, Get leases that address. NotFound: there is no such pool. NoCapacity: no address is free. Conflict: at is
+// leased to or held for another owner, or the pool never gives it, or the owner has another address.
 func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 	p, err := n.Pool(pool)
 	if err != nil {
@@ -56,7 +57,8 @@ func (n *Net) Get(pool string, o Owner, at netip.Addr) (Lease, error) {
 	return n.Leases[a], nil
 }
 
-// ofOwner returns the owner's lease in a pool, the lowest of several, and the one that it freed last; zero: none.
+// ofOwner returns the owner's lease in a pool (the lowest address if it has several), and the held lease that it freed
+// last. The zero Lease: none.
 func (n *Net) ofOwner(p *Pool, o Owner) (own, freed Lease) {
 	now := time.Now()
 	for _, l := range n.Leases {
@@ -75,27 +77,27 @@ func (n *Net) ofOwner(p *Pool, o Owner) (own, freed Lease) {
 	return own, freed
 }
 
-// room is what is free of a pool, and why the rest is not.
+// room is the set of free addresses of a pool, and the reasons why the others are not free.
 type room struct {
 	set  *netipx.IPSet
 	why  []reason
-	soon time.Time // when the next held address becomes free; zero: none is held
+	soon time.Time // when the next held address becomes free; zero: no address is held
 }
 
-// reason is a number of addresses that are not free. Each address counts for the first of its reasons.
+// reason is a set of addresses that are not free for one reason. An address with several reasons counts for the first.
 type reason struct {
 	count *big.Int
 	what  string
 	set   *netipx.IPSet
 }
 
-// freeIn computes what an owner may get of a pool.
+// freeIn computes which addresses of a pool an owner may get. The addresses held for this owner count as free.
 func (n *Net) freeIn(p *Pool, o Owner) (*room, error) {
 	r, now := &room{}, time.Now()
 	var edges, gateway, nested, leased, held netipx.IPSetBuilder
 	whole := netipx.RangeOfPrefix(p.Prefix)
 	if p.Prefix.Addr().BitLen()-p.Prefix.Bits() > 1 {
-		edges.Add(whole.From()) // the network, or the anycast address of the routers of IPv6
+		edges.Add(whole.From()) // the IPv4 network address, or the IPv6 subnet-router anycast address
 		if p.Prefix.Addr().Is4() {
 			edges.Add(whole.To()) // broadcast
 		}
@@ -149,12 +151,12 @@ func (n *Net) freeIn(p *Pool, o Owner) (*room, error) {
 func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 	s, err := b.IPSet()
 	if err != nil {
-		panic(err) // an address that is none was added
+		panic(err) // an invalid address was added
 	}
 	return s
 }
 
-// take takes addresses out of what is free, and counts them.
+// take removes addresses from the free set, and records how many it removed, with the reason.
 func (r *room) take(of *netipx.IPSet, what string) error {
 	var taken, rest netipx.IPSetBuilder
 	taken.AddSet(r.set)
@@ -170,7 +172,7 @@ func (r *room) take(of *netipx.IPSet, what string) error {
 	return err
 }
 
-// Count is how many addresses a set has.
+// Count returns the number of addresses in a set.
 func Count(s *netipx.IPSet) *big.Int {
 	sum := new(big.Int)
 	for _, r := range s.Ranges() {
@@ -182,7 +184,7 @@ func Count(s *netipx.IPSet) *big.Int {
 
 func number(a netip.Addr) *big.Int { return new(big.Int).SetBytes(a.AsSlice()) }
 
-// choose picks a free address for an owner; the zero Addr: none is free.
+// choose picks a free address for an owner by the pool's strategy. The zero Addr: no address is free.
 func (p *Pool) choose(free *netipx.IPSet, o Owner) netip.Addr {
 	ranges := free.Ranges()
 	if len(ranges) == 0 {
@@ -203,8 +205,8 @@ func (p *Pool) choose(free *netipx.IPSet, o Owner) netip.Addr {
 	return ranges[0].From()
 }
 
-// hashed is the address that an owner's name leads to: SHA-256 of the job, a blank and the slot, as a number modulo the
-// size of the pool, from its first address.
+// hashed returns the address at which the Hash strategy starts its search for an owner. The offset from the pool's
+// first address is the SHA-256 of "JOB SLOT" as a number, modulo the size of the pool.
 func (p *Pool) hashed(o Owner) netip.Addr {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", o.Job, o.Slot))
 	base := p.Prefix.Masked().Addr()
@@ -215,7 +217,7 @@ func (p *Pool) hashed(o Owner) netip.Addr {
 	return a
 }
 
-// exhausted is the error for a pool without a free address.
+// exhausted returns the error for a pool without a free address.
 func (r *room) exhausted(p *Pool) error {
 	size := new(big.Int).Lsh(big.NewInt(1), uint(p.Prefix.Addr().BitLen()-p.Prefix.Bits()))
 	var parts []string
@@ -233,7 +235,7 @@ func (r *room) exhausted(p *Pool) error {
 		strings.Join(parts, ", "), soon)
 }
 
-// whyNot is the error for an address that is not free.
+// whyNot returns the error that says why an address is not free.
 func whyNot(n *Net, p *Pool, a netip.Addr, r *room) error {
 	if !p.Prefix.Contains(a) {
 		return croft.Errorf(croft.Conflict, "%s is not in pool %s, which is %s", a, p.Name, p.Prefix)
@@ -248,8 +250,9 @@ func whyNot(n *Net, p *Pool, a netip.Addr, r *room) error {
 	return croft.Errorf(croft.Conflict, "%s is never given by pool %s: %s", a, p.Name, r.why[at].what)
 }
 
-// Free ends leases: of an address, or of an owner, in one pool or in all of them. The addresses are held as their pools
-// say, or not at all. It returns what was freed, in order; nothing if nothing was leased.
+// Free ends the leases that chosen selects, and returns them ordered by address. With hold, each address stays held for
+// its former owner for the hold time of its pool. Without hold, the addresses are free at once, and chosen addresses
+// that were held before become free too. Free also removes the files of all addresses whose hold has ended.
 func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 	now := time.Now().UTC().Truncate(time.Second)
 	var freed []Lease
@@ -260,7 +263,7 @@ func (n *Net) Free(chosen func(l Lease) bool, hold bool) []Lease {
 			n.end(l, now, hold)
 		case l.Freed() && (!l.Holds(now) || !hold && chosen(l)):
 			delete(n.Leases, l.Addr)
-			n.todo.remove(leasePath(l.Addr)) // nobody is held off any more
+			n.todo.remove(leasePath(l.Addr)) // the address is free for all owners now
 		}
 	}
 	return freed
@@ -282,7 +285,7 @@ func (n *Net) end(l Lease, now time.Time, hold bool) {
 	n.Leases[l.Addr] = l
 	text, err := inYAML(freedFile{l.Owner.String(), l.Until.Format(time.RFC3339)})
 	if err != nil {
-		panic(err) // two texts have a form
+		panic(err) // a struct of two strings always encodes
 	}
 	n.todo.replace(leasePath(l.Addr), text)
 }

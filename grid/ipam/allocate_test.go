@@ -18,8 +18,8 @@ func TestWhatAPoolGives(t *testing.T) {
 	for _, c := range []struct {
 		name, pool string
 		extra      map[string]string
-		want       []string // in this order; then it has no more
-		counts     string   // in the error
+		want       []string // the addresses given, in this order; then the pool is exhausted
+		counts     string   // the counts in the error
 	}{
 		{"the lowest free first, without network and broadcast", "prefix: 10.0.0.0/29", nil,
 			[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"},
@@ -74,7 +74,7 @@ func TestWhatAPoolGives(t *testing.T) {
 	}
 }
 
-// The hash is computed here another way.
+// The test computes the hash in another way than the package.
 func TestAPoolByHash(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/p.yaml": "{prefix: 10.0.0.0/28, strategy: hash}",
 		"net/pools/six.yaml": "{prefix: '2001:db8::/64', strategy: hash}"})
@@ -147,7 +147,7 @@ func TestAnOwnerKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// TestAnOwnerOfTwoAddressesIsToldTheLowest: a merge of two branches may leave two.
+// TestAnOwnerOfTwoAddressesIsToldTheLowest: a merge of two branches may leave an owner with two addresses.
 func TestAnOwnerOfTwoAddressesIsToldTheLowest(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
 		"net/lease/v4/10.0.0.7": "-> ../../../alloc/a/0", "net/lease/v4/10.0.0.30": "-> ../../../alloc/a/0",
@@ -159,7 +159,7 @@ func TestAnOwnerOfTwoAddressesIsToldTheLowest(t *testing.T) {
 	}
 }
 
-// TestAFullPoolSaysWhenTheNextAddressIsFree: the earliest of all that are held.
+// TestAFullPoolSaysWhenTheNextAddressIsFree: the error names the earliest end of all holds.
 func TestAFullPoolSaysWhenTheNextAddressIsFree(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/29",
 		"net/lease/v4/10.0.0.1": "{freed: a/0, until: 2998-01-01T00:00:00Z}",
@@ -190,8 +190,8 @@ func TestAFreedAddressIsHeld(t *testing.T) {
 		if freed, err := free(d, a, true); err != nil || len(freed) != 1 {
 			t.Fatalf("freed: %v, %v", freed, err)
 		}
-		want(b, "10.0.0.2") // the first is held
-		want(a, "10.0.0.1") // for its former owner
+		want(b, "10.0.0.2") // 10.0.0.1 is held
+		want(a, "10.0.0.1") // it is held for a, its former owner
 		_, err := free(d, a, true)
 		must(t, err)
 		if freed, err := free(d, a, true); err != nil || len(freed) != 0 {
@@ -209,7 +209,7 @@ func TestAFreedAddressIsHeld(t *testing.T) {
 		_, err = free(d, b, false)
 		must(t, err)
 		want(Owner{"e", 0}, "10.0.0.2")
-		// A change removes the files of addresses that are held no longer, whoever had them.
+		// A change removes the files of all addresses whose hold has ended, whoever the former owner is.
 		_, err = free(d, Owner{"d", 0}, true)
 		must(t, err)
 		time.Sleep(25 * time.Hour)
@@ -221,7 +221,7 @@ func TestAFreedAddressIsHeld(t *testing.T) {
 	})
 }
 
-// TestGivingAndFreeingAsInAModel gives and frees at random, and compares with what a map of owners would have.
+// TestGivingAndFreeingAsInAModel gives and frees addresses at random, and compares the leases with a map of owners.
 func TestGivingAndFreeingAsInAModel(t *testing.T) {
 	seed := rand.Uint64()
 	for _, strategy := range []string{First, Hash} {
@@ -298,7 +298,7 @@ func TestGivingAndFreeingAsInAModel(t *testing.T) {
 	}
 }
 
-// TestAPoolCarvedOutOfAUsedOneMovesNothing: what the outer pool gave before stays with its owners.
+// TestAPoolCarvedOutOfAUsedOneMovesNothing: owners keep the addresses that the outer pool gave them before.
 func TestAPoolCarvedOutOfAUsedOneMovesNothing(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	owners := []Owner{{"a", 0}, {"b", 0}}

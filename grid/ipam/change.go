@@ -12,14 +12,15 @@ import (
 	"croft/internal/filelock"
 )
 
-// ErrLocked means that another process was changing addresses all the time.
+// ErrLocked means that another process held the lock on net/ for longer than lockPatience.
 var ErrLocked = errors.New("another process changes addresses here, and does not end")
 
-// lockPatience is how long a change waits for those of other processes.
+// lockPatience is how long a change waits for the changes of other processes.
 const lockPatience = 5 * time.Minute
 
-// Change runs a function that reads and then changes files while no other process does. ErrLocked. Conflict: a checkout
-// replaced net/ meanwhile; nothing was changed.
+// Change reads the directory, runs a function that records changes, and writes them. It holds the lock on net/, so no
+// other process makes changes meanwhile. ErrLocked: the wait for the lock took too long. Conflict: a checkout replaced
+// net/ meanwhile, and nothing was changed.
 func (d *Dir) Change(ctx context.Context, change func(n *Net) error) error {
 	lock, err := d.lock(ctx)
 	if err != nil {
@@ -45,9 +46,10 @@ func (d *Dir) Change(ctx context.Context, change func(n *Net) error) error {
 	})
 }
 
-// lock locks net/, until the file that it returns is closed. The lock is on the directory, so that version control sees
-// no file for it. A checkout may replace the directory while a process waits for the lock of the old one, which then
-// excludes no process that came later: so the lock counts only where its directory still has the name.
+// lock locks net/ until the returned file is closed. The lock is on the directory itself, so that version control sees
+// no lock file. A checkout may replace the directory while a process waits for the lock. A lock on the old directory
+// does not exclude processes that open the new one. So lock checks that the locked directory still is net/, and tries
+// again if not.
 func (d *Dir) lock(ctx context.Context) (*os.File, error) {
 	for began := time.Now(); ; {
 		if err := d.makeDir("net"); err != nil {
@@ -75,7 +77,7 @@ func (d *Dir) lock(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// isNet reports whether a directory that was opened is the one that is called net now.
+// isNet reports whether an open directory is still the one named net.
 func (d *Dir) isNet(dir *os.File) bool {
 	have, err := dir.Stat()
 	now, nowErr := d.root.Stat("net")

@@ -11,8 +11,8 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// Check reads everything below net/, and returns sentences about what cannot be right though each file can be read,
-// such as what a merge of branches leaves. An error is about the first file that cannot be read.
+// Check reads everything below net/, and returns sentences about inconsistencies between files that are valid alone,
+// such as a merge of branches leaves. The error is about the first file that cannot be read.
 func (n *Net) Check() ([]string, error) {
 	if _, err := n.layout(); err != nil {
 		return nil, err
@@ -75,11 +75,12 @@ func (n *Net) checkLeases() ([]string, error) {
 	return found, nil
 }
 
-// misgiven are the leases of addresses that a pool never gives, such as those excluded since.
+// misgiven returns a sentence for each lease of an address that the pool never gives, such as an address that was
+// excluded after it was leased.
 func (n *Net) misgiven(p *Pool) ([]string, error) {
 	leases := n.Leases
 	defer func() { n.Leases = leases }()
-	n.Leases = map[netip.Addr]Lease{} // what is never given does not depend on them
+	n.Leases = map[netip.Addr]Lease{} // whether a pool ever gives an address does not depend on leases
 	free, err := n.freeIn(p, Owner{})
 	if err != nil {
 		return nil, err

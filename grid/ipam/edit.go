@@ -10,17 +10,17 @@ import (
 	"croft"
 )
 
-// A Change is what is changed in what is said of a prefix itself. Comments and all else in its file stay.
+// A Change is a change of the facts in the file of one prefix. Comments and all other keys in the file stay.
 type Change struct {
 	AddTags    []string
 	RemoveTags []string
-	Set        map[string]string // texts
+	Set        map[string]string // string values by key
 	Remove     []string          // keys
 	Reserve    bool              // set reserved: true
 }
 
-// Describe changes what is said of a prefix. It reports whether anything was to be changed. Invalid: a name is none,
-// or what is there has another form. NotFound: a tag or key that is to be removed is not there.
+// Describe changes the facts in the file of a prefix. It reports whether the change made any difference. Invalid: a tag
+// or key is not a valid name, or an existing value has the wrong form. NotFound: a tag or key to remove does not exist.
 func (n *Net) Describe(p netip.Prefix, c Change) (bool, error) {
 	file := metaPath(p)
 	text, err := n.dir.read(file)
@@ -68,7 +68,7 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// checkKey returns why a word cannot be a key of texts. Invalid.
+// checkKey checks that a word may be the key of a string value. Invalid.
 func checkKey(key string) error {
 	if !validName(key) || key == tagsKey || key == reservedKey {
 		return croft.Errorf(croft.Invalid,
@@ -123,7 +123,7 @@ func (e *editor) set(key, value string) {
 	e.put(key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value})
 }
 
-// tags adds to tags+, or to tags where the file has that; what it removes is in either.
+// tags adds tags to the key tags if the file has that key, else to tags+. It removes tags from both keys.
 func (e *editor) tags(c Change) {
 	for _, t := range append(slices.Clone(c.AddTags), c.RemoveTags...) {
 		if err := CheckName(t); err != nil && e.err == nil {

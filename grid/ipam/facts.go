@@ -15,27 +15,27 @@ import (
 	"croft"
 )
 
-// Facts are tags and other values that files and pools state about prefixes and addresses. What is said of a longer
-// prefix goes before what is said of a shorter one, as in a tree of folders: mappings merge, everything else replaces,
-// key+ adds to a list, and ~ removes.
+// Facts are tags and other values that files and pools state about prefixes and addresses. A prefix inherits the facts
+// of the shorter prefixes that contain it, and its own facts override them: mappings merge, other values replace, key+
+// appends to a list, and a null value (~) removes the key.
 type Facts struct {
 	dir     *Dir
 	pools   map[netip.Prefix][]string // tags
-	stated  []netip.Prefix            // by files or pools, in order, so that each comes before those inside of it
+	stated  []netip.Prefix            // prefixes with facts, sorted: each one precedes the prefixes inside it
 	files   map[netip.Prefix]bool
-	lengths map[string][]int // of what is stated in each family, in order
+	lengths map[string][]int // the lengths of the stated prefixes of each family, ascending
 	mu      sync.Mutex
 	read    map[netip.Prefix]map[string]any
 }
 
-// Keys with a meaning of their own.
+// Keys with a special meaning.
 const (
 	tagsKey     = "tags"
 	reservedKey = "reserved" // true: no pool gives these addresses
 	adds        = "+"
 )
 
-// Covering are the prefixes that have all of p and of which something is said, shortest first.
+// Covering returns the prefixes with facts that contain p or equal it, shortest first.
 func (f *Facts) Covering(p netip.Prefix) []netip.Prefix {
 	var all []netip.Prefix
 	for _, bits := range f.lengths[family(p.Addr())] {
@@ -49,7 +49,7 @@ func (f *Facts) Covering(p netip.Prefix) []netip.Prefix {
 	return all
 }
 
-// Of merges what is said of all prefixes that have p.
+// Of merges the facts of all prefixes that contain p or equal it.
 func (f *Facts) Of(p netip.Prefix) (map[string]any, error) {
 	merged := map[string]any{}
 	for _, q := range f.Covering(p) {
@@ -61,7 +61,7 @@ func (f *Facts) Of(p netip.Prefix) (map[string]any, error) {
 	return merged, nil
 }
 
-// over adds what is said of one prefix itself.
+// over overlays the facts that a pool and a file state about p itself.
 func (f *Facts) over(merged map[string]any, p netip.Prefix) (map[string]any, error) {
 	if tags := f.pools[p]; tags != nil {
 		list := make([]any, len(tags))
@@ -80,7 +80,7 @@ func (f *Facts) over(merged map[string]any, p netip.Prefix) (map[string]any, err
 	return overlay(merged, own), nil
 }
 
-// own reads what the file of a prefix says.
+// own reads the facts in the file of a prefix, once per Facts.
 func (f *Facts) own(p netip.Prefix) (map[string]any, error) {
 	f.mu.Lock()
 	own, ok := f.read[p]
@@ -90,7 +90,7 @@ func (f *Facts) own(p netip.Prefix) (map[string]any, error) {
 	}
 	r, err := f.dir.reader(metaPath(p))
 	if croft.KindOf(err) == croft.NotFound {
-		return nil, nil // removed since
+		return nil, nil // the file was removed since it was listed
 	} else if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,8 @@ func (f *Facts) own(p netip.Prefix) (map[string]any, error) {
 	return own, nil
 }
 
-// mapping converts a mapping to values as JSON has them.
+// mapping converts a YAML mapping to values of the types that encoding/json uses. It wraps a single value of key+ in a
+// list.
 func mapping(file string, n *yaml.Node) (map[string]any, error) {
 	m := map[string]any{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -147,10 +148,10 @@ func plainValue(file string, n *yaml.Node) (any, error) {
 		}
 		return v, nil
 	}
-	return n.Value, nil // numbers with a point too: 10.0 and 1.10 stay what was written
+	return n.Value, nil // floats stay strings too, so that 10.0 and 1.10 keep their spelling
 }
 
-// overlay returns the values of a shorter prefix with those of a longer one over them.
+// overlay merges the facts of a longer prefix (over) into the facts of a shorter one (base).
 func overlay(base, over map[string]any) map[string]any {
 	merged := maps.Clone(base)
 	for _, key := range slices.Sorted(maps.Keys(over)) { // key comes before key+
@@ -176,7 +177,7 @@ func overlay(base, over map[string]any) map[string]any {
 	return merged
 }
 
-// asList is a list, or the list of the one value that stands in its place.
+// asList returns v if it is a list, else a list with the one value v. nil: an empty list.
 func asList(v any) []any {
 	switch v := v.(type) {
 	case nil:
@@ -187,7 +188,7 @@ func asList(v any) []any {
 	return []any{v}
 }
 
-// TagsIn are the tags in merged facts, each once and in order.
+// TagsIn returns the tags in merged facts, sorted and without duplicates.
 func TagsIn(facts map[string]any) []string {
 	tags := []string{}
 	for _, t := range asList(facts[tagsKey]) {
@@ -199,10 +200,10 @@ func TagsIn(facts map[string]any) []string {
 	return slices.Compact(tags)
 }
 
-// load reads the files of prefixes with all processors.
+// load reads the files of many prefixes in parallel on all processors.
 func (f *Facts) load(all []netip.Prefix) error {
 	if len(all) < 64 {
-		return nil // they are read one by one
+		return nil // so few files are read one by one when they are needed
 	}
 	var g errgroup.Group
 	parts := runtime.GOMAXPROCS(0)
@@ -221,8 +222,8 @@ func (f *Facts) load(all []netip.Prefix) error {
 	return g.Wait()
 }
 
-// areas calls each with the facts of every range of addresses of which something is said, as far as its prefixes
-// overlap within; the zero Prefix: all of them. The ranges do not overlap.
+// areas splits the addresses that have facts into ranges with equal facts, and calls each with every range and its
+// merged facts. The ranges do not overlap. It considers only prefixes that overlap within; the zero Prefix: all.
 func (f *Facts) areas(within netip.Prefix, each func(r netipx.IPRange, facts map[string]any)) error {
 	var all []netip.Prefix
 	for _, p := range f.stated {
@@ -237,7 +238,7 @@ func (f *Facts) areas(within netip.Prefix, each func(r netipx.IPRange, facts map
 		last  netip.Addr
 		facts map[string]any
 	}
-	var around []area // each has the next in it
+	var around []area // a stack: each area contains the next one
 	var next netip.Addr
 	emit := func(to netip.Addr) {
 		if next.IsValid() && !to.Less(next) {
@@ -272,5 +273,5 @@ func (f *Facts) areas(within netip.Prefix, each func(r netipx.IPRange, facts map
 	return nil
 }
 
-// layout is where tags are.
+// layout maps each tag to the set of addresses that have it.
 type layout struct{ tags map[string]*netipx.IPSet }

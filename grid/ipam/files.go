@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	maxBytes = 1 << 20 // of a file
-	maxDepth = 16      // of directories, and of values in each other
+	maxBytes = 1 << 20 // size limit of a file
+	maxDepth = 16      // nesting limit of directories and of YAML values
 )
 
-// fresh begins the names of files that are being written. A crash may leave them; the next change removes them.
+// fresh is the prefix of the names of temporary files. A crash may leave such files; the next change removes them.
 const fresh = ".new-"
 
-// read returns a text. NotFound; Invalid: what is there is no file, or no text.
+// read returns the content of a text file. NotFound. Invalid: it is not a regular file, is larger than maxBytes, is not
+// in UTF-8, or has unresolved conflict markers of version control.
 func (d *Dir) read(name string) ([]byte, error) {
 	var file *os.File
 	err := d.in(name, func(dir *os.Root, base string) (err error) {
@@ -74,7 +75,8 @@ func readError(name string, err error) error {
 	return croft.Errorf(kind, "read %s: %w", name, err)
 }
 
-// list returns what a directory has, in order, without hidden files. No directory is an empty one.
+// list returns the entries of a directory without hidden files, in directory order, which is not sorted. A missing
+// directory counts as empty.
 func (d *Dir) list(name string) ([]fs.DirEntry, error) {
 	dir, err := d.root.Open(name)
 	if notThere(err) {
@@ -96,7 +98,8 @@ func (d *Dir) list(name string) ([]fs.DirEntry, error) {
 	return kept, nil
 }
 
-// target returns where a link leads below the directory, by its text alone. Invalid: out of it, or to an absolute path.
+// target returns the target of a symlink as a path below the cluster's directory. It resolves the text only, and does
+// not follow the link. Invalid: the target is an absolute path or outside of the directory.
 func (d *Dir) target(name string) (string, error) {
 	var to string
 	err := d.in(name, func(dir *os.Root, base string) (err error) {
@@ -115,7 +118,7 @@ func (d *Dir) target(name string) (string, error) {
 	return at, nil
 }
 
-// makeDir makes a directory and those above it. A crash after it leaves all of them.
+// makeDir makes a directory and its parents, and flushes them: they survive a crash after makeDir returns.
 func (d *Dir) makeDir(name string) error {
 	var fresh []string
 	for at := name; at != "."; at = path.Dir(at) {
@@ -144,21 +147,21 @@ func writeError(what, name string, err error) error {
 	return croft.Errorf(croft.Unavailable, "%s %s: %w", what, name, err)
 }
 
-// step is called before each change of a file. Tests end the process there.
+// step is called before each change of a file. Tests replace it to end the process at that point.
 var step = func(what, name string) {}
 
-// flush makes what was written survive a crash of the machine. A variable, so that tests can observe it.
+// flush makes written data survive a crash of the machine. It is a variable so that tests can observe the calls.
 var flush = (*os.File).Sync
 
-// An edit is one change of a file or link. Several of them are first prepared, which can fail and changes nothing that
-// readers see, and then done.
+// An edit is one change of a file or link. A batch of edits is first prepared and then done. Preparing may fail, and
+// changes nothing that readers see.
 type edit struct {
 	name      string
-	create    func(temporary string) error // makes the new content; nil: the file is removed
-	temporary string                       // where the new content waits
+	create    func(temporary string) error // writes the new content; nil: the edit removes the file
+	temporary string                       // the temporary name of the new content
 }
 
-// content is the edit that makes a file, or replaces what has its name.
+// content returns the edit that creates a file, or replaces the file or link of that name.
 func (d *Dir) content(name string, text []byte) *edit {
 	return &edit{name: name, create: func(temporary string) error {
 		f, err := d.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -171,7 +174,7 @@ func (d *Dir) content(name string, text []byte) *edit {
 	}}
 }
 
-// link is the edit that makes a link, or replaces what has its name.
+// link returns the edit that creates a symlink, or replaces the file or link of that name.
 func (d *Dir) link(name, to string) *edit {
 	return &edit{name: name, create: func(temporary string) error { return d.root.Symlink(to, temporary) }}
 }
@@ -192,7 +195,7 @@ func (d *Dir) prepare(e *edit) error {
 	return nil
 }
 
-// do lets readers see an edit. NotFound: what it removes is not there.
+// do makes an edit visible to readers. NotFound: the file to remove does not exist.
 func (d *Dir) do(e *edit) error {
 	if e.create == nil {
 		step("remove", e.name)
@@ -212,7 +215,7 @@ func (d *Dir) do(e *edit) error {
 	return nil
 }
 
-// discard removes the content of edits that were prepared and not done.
+// discard removes the temporary files of edits that were prepared and not done.
 func (d *Dir) discard(all []*edit) {
 	for _, e := range all {
 		if e.temporary != "" {
@@ -221,7 +224,7 @@ func (d *Dir) discard(all []*edit) {
 	}
 }
 
-// flush makes the names in a directory survive a crash.
+// flush makes changes to the names in a directory survive a crash.
 func (d *Dir) flush(name string) error {
 	dir, err := d.root.Open(name)
 	if err != nil {
@@ -230,14 +233,14 @@ func (d *Dir) flush(name string) error {
 	return errors.Join(flush(dir), dir.Close())
 }
 
-// sweep removes what a process that crashed was writing in a directory. The caller has the lock.
+// sweep removes the temporary files that a crashed process left in a directory. The caller holds the lock on net/.
 func (d *Dir) sweep(name string) {
 	dir, err := d.root.Open(name)
 	if err != nil {
 		return
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what cannot be read is told by who needs it
+	names, _ := dir.Readdirnames(-1) // the code that needs the directory reports that it cannot be read
 	for _, n := range names {
 		if strings.HasPrefix(n, fresh) {
 			_ = d.root.Remove(path.Join(name, n)) // the next change tries again

@@ -20,7 +20,7 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// everything reads all that there is.
+// everything reads all files of a directory.
 func everything(d *Dir) error {
 	n, err := d.Read()
 	if err == nil {
@@ -154,7 +154,7 @@ func TestPoolsOverlapOnlyAsDeclared(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		pools map[string]string
-		want  string // empty: they go together
+		want  string // empty: the pools are valid together
 	}{
 		{"apart", map[string]string{"a": "prefix: 10.0.0.0/24", "b": "prefix: 10.0.1.0/24"}, ""},
 		{"one in another", map[string]string{"a": "prefix: 10.0.0.0/16", "b": "prefix: 10.0.1.0/24"},
@@ -205,7 +205,7 @@ func TestWhatIsSaidOfLongerPrefixesGoesBefore(t *testing.T) {
 	}
 }
 
-// TestTagsAreWhereEachAddressHasThem compares the sets of tags with the facts of each address by itself.
+// TestTagsAreWhereEachAddressHasThem compares the address set of each tag with the facts of each single address.
 func TestTagsAreWhereEachAddressHasThem(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -314,7 +314,7 @@ func TestCheckFindsWhatMergesLeave(t *testing.T) {
 	}
 }
 
-// FuzzYAML: no text is a panic, and every error says the file.
+// FuzzYAML checks that no text causes a panic, and that every error names the file.
 func FuzzYAML(f *testing.F) {
 	for _, text := range []string{"prefix: 10.0.0.0/24\nexclude: [10.0.0.1]", "{tags: [a], tags+: [b], x: {y: ~}}",
 		"a: &a [*a]",
@@ -460,8 +460,8 @@ func TestACheckoutReplacesDirectories(t *testing.T) {
 	}
 }
 
-// Whoever waits for the lock of a directory that is replaced gets the lock of the new one.
-// TestAFileOfTheGreatestSizeIsRead: one byte more is refused.
+// A process that waits for the lock of a directory that is replaced gets the lock of the new directory.
+// TestAFileOfTheGreatestSizeIsRead: a file that is one byte larger is refused.
 func TestAFileOfTheGreatestSizeIsRead(t *testing.T) {
 	text := "prefix: 10.0.0.0/24\n#"
 	d := tree(t, map[string]string{"net/pools/web.yaml": text + strings.Repeat("#", 1<<20-len(text))})
@@ -492,7 +492,7 @@ func TestTheLockIsThatOfTheDirectoryCalledNet(t *testing.T) {
 	}
 }
 
-// watchFlush calls do for everything that is flushed, until the test ends.
+// watchFlush calls do for each file and directory that is flushed, until the test ends.
 func watchFlush(t *testing.T, do func(f *os.File) error) {
 	before := flush
 	flush = do
@@ -518,7 +518,7 @@ func TestWhatIsWrittenSurvivesACrashOfTheMachine(t *testing.T) {
 		return err
 	}))
 	in := func(name string) string { return filepath.Join(d.root.Name(), name) }
-	want := []string{in("net"), in("net/lease"), // which have the new directories lease and v4
+	want := []string{in("net"), in("net/lease"), // the parents of the new directories lease and v4
 		in("net"), in("net/meta"), "a file", in("net/lease/v4"), in("net/meta/v4")}
 	if !slices.Equal(flushed, want) {
 		t.Errorf("flushed:\n%s\nwant\n%s", strings.Join(flushed, "\n"), strings.Join(want, "\n"))

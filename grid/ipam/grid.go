@@ -14,31 +14,32 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// Grid is what is known of the machines, and of what runs where.
+// Grid answers questions about nodes, and about which node each owner of leases is placed on.
 type Grid interface {
-	// Cluster is the cluster's id, 32 hexadecimal digits; empty: there is none.
+	// Cluster returns the cluster's id, 32 hexadecimal digits; empty: the cluster has no id.
 	Cluster() (string, error)
-	// NodeOf is the path below nodes/ of the node that an owner is placed on, such as syd/r1/web1; empty: on none.
+	// NodeOf returns the path below nodes/ of the node that an owner is placed on, such as syd/r1/web1; empty: the
+	// owner is on no node.
 	NodeOf(o Owner) (string, error)
-	// Nodes are the paths of all nodes, in order.
+	// Nodes returns the paths of all nodes, sorted.
 	Nodes() ([]string, error)
-	// Node reads one. NotFound.
+	// Node reads one node by its path. NotFound.
 	Node(path string) (*Node, error)
 }
 
 // Node is a machine.
 type Node struct {
 	Path      string       // below nodes/
-	Addresses []netip.Addr // all that are known
-	Names     []string     // what is written in place of an address, and is none
-	SSHPort   uint16       // where the machine is managed
+	Addresses []netip.Addr // all known addresses
+	Names     []string     // host names given in place of addresses
+	SSHPort   uint16       // the port on which the node is managed
 	File      string
 }
 
-// gridFiles reads the grid's files in the cluster's directory, and of those no more than it needs.
+// gridFiles reads the grid's files in the cluster's directory. It reads only the files that a question needs.
 type gridFiles struct{ dir *Dir }
 
-// NewGrid returns the grid of a directory.
+// NewGrid returns a Grid that reads the files of a cluster's directory.
 func NewGrid(d *Dir) Grid { return gridFiles{d} }
 
 var clusterForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
@@ -133,7 +134,7 @@ func (g gridFiles) Node(name string) (*Node, error) {
 	return n, nil
 }
 
-// add adds an address, with a port or without, or a name.
+// add adds an address or host name, with or without a port. A port sets SSHPort.
 func (n *Node) add(text string) {
 	host := text
 	if at, err := netip.ParseAddrPort(text); err == nil {

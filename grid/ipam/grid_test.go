@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// TestTwoBranchesThatGiveOneAddressConflict merges them with git.
+// TestTwoBranchesThatGiveOneAddressConflict merges the two branches with git.
 func TestTwoBranchesThatGiveOneAddressConflict(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed: scripts/install-deps test")
@@ -82,7 +82,7 @@ func TestADirectoryThatLeadsElsewhereIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeWrittenIsTold: a directory comes to be where the lease goes, so the rename fails.
+// TestWhatCannotBeWrittenIsTold puts a directory at the path of the lease, so that the rename fails.
 func TestWhatCannotBeWrittenIsTold(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	step = func(what, name string) {
@@ -100,7 +100,7 @@ func TestWhatCannotBeWrittenIsTold(t *testing.T) {
 	}
 }
 
-// TestManyQuestionsToOneNet: what is shared is forgotten when leases change.
+// TestManyQuestionsToOneNet checks that the shared cache is cleared when leases change.
 func TestManyQuestionsToOneNet(t *testing.T) {
 	files := map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24",
 		"net/access/a.yaml": "{from: all4, to: 'job:**'}"}
@@ -129,7 +129,7 @@ func TestManyQuestionsToOneNet(t *testing.T) {
 	if l, ok := n.LeaseOf("web", Owner{"a", 1}); ok || managed("n1") != "" {
 		t.Errorf("after it was freed: %v, %s", l, managed("n1"))
 	}
-	l, err := n.Get("web", Owner{"a", 1}, netip.Addr{}) // what it freed
+	l, err := n.Get("web", Owner{"a", 1}, netip.Addr{}) // the address that it freed
 	if err != nil || l.Addr != addr("10.0.0.2") || managed("n1") != "10.0.0.2/32" {
 		t.Errorf("then: %v, %v, %s", l, err, managed("n1"))
 	}

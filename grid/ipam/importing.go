@@ -8,26 +8,26 @@ import (
 	"croft/grid/ipam/foreign"
 )
 
-// What becomes of the addresses of a list.
+// The ways to import the addresses of a list.
 const (
-	AsReserved = "reserved" // no pool gives them
-	AsFacts    = "facts"    // only what is said of them is kept
-	// each is leased to the owner that the list names, or whose name it has; else it is reserved
+	AsReserved = "reserved" // reserve each address: no pool gives it
+	AsFacts    = "facts"    // keep only the facts and tags
+	// lease each address to the owner that the list names, else to an owner named after its host, else reserve it
 	AsLeases = "leases"
 )
 
 // Imported counts what an import changed.
 type Imported struct {
 	Records int `json:"records"`
-	Changed int `json:"changed"` // prefixes and addresses of which something else is said now
+	Changed int `json:"changed"` // prefixes and addresses whose facts changed
 	Leased  int `json:"leased"`
-	// Nameless are the addresses that were to be leased, and for which the list names neither an owner nor a host. They
-	// are reserved.
+	// Nameless are the addresses that could not be leased because the list names neither an owner nor a host for them.
+	// They are reserved.
 	Nameless []netip.Addr `json:"nameless,omitempty"`
 }
 
-// Import adds what lists of other programs say. Doing it again changes nothing. Conflict: an address is leased to
-// another owner, or a list names two owners; nothing is imported then.
+// Import adds the records from lists of other programs. It is idempotent. Conflict: an address is leased to another
+// owner, or two records are about the same prefix. The caller then writes nothing.
 func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 	done := Imported{Records: len(all)}
 	seen := map[netip.Prefix]foreign.Record{}
@@ -61,7 +61,7 @@ func (n *Net) Import(all []foreign.Record, as string) (Imported, error) {
 	return done, nil
 }
 
-// ownerOf returns the owner that a list names, or the name of the machine that has the address; empty: neither.
+// ownerOf returns the owner in a record, else the name of the machine that has the address; empty: it has neither.
 func ownerOf(r foreign.Record) string {
 	name := r.Owner
 	for _, k := range []string{"name", "hostname", "dns_name"} {
@@ -72,7 +72,8 @@ func ownerOf(r foreign.Record) string {
 	return name
 }
 
-// importLease leases an address to an owner, whatever its pool would give. It returns how many it leased, 0 or 1.
+// importLease leases an address to an owner, even if its pool would not give it. It returns the number of new leases, 0
+// or 1. Conflict: the address is leased to another owner.
 func importLease(n *Net, a netip.Addr, owner string) (int, error) {
 	o, err := ParseOwner(owner)
 	if err != nil {

@@ -1,15 +1,16 @@
 // Package ipam manages addresses as files of a directory that is kept under version control.
 //
-//	net/pools/NAME.yaml          where addresses are taken from
-//	net/lease/v4/10.0.0.5        a link to ../../../alloc/JOB/SLOT, which has the address; a file where it was freed
+//	net/pools/NAME.yaml          a pool of addresses to lease
+//	net/lease/v4/10.0.0.5        a link to the owner, ../../../alloc/JOB/SLOT; a regular file if the address was freed
 //	net/lease/v6/2001-db8--5     IPv6 has - for :
-//	net/meta/v4/10.0.0.0_8.yaml  tags and other facts about a prefix, or an address: 10.0.0.5.yaml
+//	net/meta/v4/10.0.0.0_8.yaml  tags and other facts about a prefix; those about an address are in 10.0.0.5.yaml
 //	net/sets/NAME                an expression (package setexpr)
-//	net/access/NAME.yaml         who may reach whom
+//	net/access/NAME.yaml         a firewall rule
 //
-// The path is the address: two branches that give one address to two owners conflict when they are merged. Every change
-// of a lease is one rename or one new link, so a crash leaves the tree as before or after it, and whoever changes
-// something has a lock on net/, so processes at once lose nothing and give nothing twice. Readers take no lock.
+// The path of a lease is its address, so two branches that lease one address to two owners conflict when they are
+// merged. Every change of a lease is one rename or one removal, so a crash leaves the tree as it was before or after
+// the change. A process that makes changes holds a lock on net/, so concurrent processes lose no lease and lease no
+// address twice. Readers take no lock.
 package ipam
 
 import (
@@ -27,11 +28,11 @@ import (
 type Dir struct {
 	root *os.Root
 
-	mu   sync.Mutex // reading facts has several goroutines
-	near map[string]*os.Root
+	mu   sync.Mutex          // guards near: several goroutines read facts
+	near map[string]*os.Root // directories kept open, by name
 }
 
-// Open opens a directory. NotFound.
+// Open opens a cluster's directory. NotFound.
 func Open(name string) (*Dir, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -45,8 +46,8 @@ func (d *Dir) Close() error {
 	return d.root.Close()
 }
 
-// in calls a function with the directory of a file, which may be kept open, and the file's name in it. Where the file
-// is not there because a checkout replaced the directory, it calls the function again with the new one.
+// in calls a function with the directory of a file and the file's base name. The directory may stay open afterwards. If
+// the file is missing because a checkout replaced the directory, in calls the function again with the new directory.
 func (d *Dir) in(name string, look func(dir *os.Root, base string) error) error {
 	dir, base, err := d.beside(name)
 	if err != nil {
@@ -61,8 +62,8 @@ func (d *Dir) in(name string, look func(dir *os.Root, base string) error) error 
 	return look(dir, base)
 }
 
-// replaced reports whether a directory that is kept open has its name no more, and keeps it open no longer. It is not
-// closed, since others may be reading there.
+// replaced reports whether another directory now has the name of a directory that is kept open. If so, it forgets the
+// old directory. It does not close it, because other goroutines may be reading there.
 func (d *Dir) replaced(name string, dir *os.Root) bool {
 	have, err := dir.Stat(".")
 	now, nowErr := d.root.Stat(name)
@@ -77,8 +78,8 @@ func (d *Dir) replaced(name string, dir *os.Root) bool {
 	return true
 }
 
-// forget closes the directories that are kept open. They are directories, not names: after a checkout they may be
-// others than those that have the names.
+// forget closes the directories that are kept open. After a checkout, an open directory may no longer be the one that
+// has its name.
 func (d *Dir) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,11 +89,11 @@ func (d *Dir) forget() {
 	}
 }
 
-// maxNear is how many directories are kept open.
+// maxNear is the maximum number of directories kept open.
 const maxNear = 64
 
-// beside opens the directory of a file and returns it with the file's name in it. Directories stay open for a while, so
-// that reading thousands of files does not look up each of their paths from the top.
+// beside opens the directory of a file and returns it with the file's base name. Directories stay open for a while, so
+// that reading thousands of files does not look up each path from the top.
 func (d *Dir) beside(name string) (*os.Root, string, error) {
 	dir, file := path.Split(name)
 	dir = path.Clean(dir)
@@ -114,7 +115,7 @@ func (d *Dir) beside(name string) (*os.Root, string, error) {
 	}
 	for old, was := range d.near {
 		if strings.HasPrefix(old, "net/") {
-			continue // others may be reading there
+			continue // other goroutines may be reading there
 		}
 		_ = was.Close()
 		delete(d.near, old)
@@ -124,5 +125,5 @@ func (d *Dir) beside(name string) (*os.Root, string, error) {
 	return at, file, nil
 }
 
-// notThere reports whether an error says that there is no such file.
+// notThere reports whether an error means that a file does not exist.
 func notThere(err error) bool { return errors.Is(err, fs.ErrNotExist) }

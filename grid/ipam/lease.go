@@ -11,21 +11,21 @@ import (
 	"croft"
 )
 
-// A Lease is an address that an owner has, or had until a short time ago.
+// A Lease is an address that an owner has, or that it freed and that is held for it.
 type Lease struct {
 	Addr  netip.Addr
 	Owner Owner
-	Until time.Time // of an address that was freed: until when it is held for its former owner; zero: it is leased
+	Until time.Time // for a freed address: the end of its hold for the former owner; zero: the address is leased
 }
 
 // Freed reports whether the owner gave the address back.
 func (l Lease) Freed() bool { return !l.Until.IsZero() }
 
-// Holds reports whether others are refused the address.
+// Holds reports whether the lease keeps the address from other owners: it is leased, or held at the time now.
 func (l Lease) Holds(now time.Time) bool { return !l.Freed() || now.Before(l.Until) }
 
-// readLease reads what has the name of an address. Another process may replace it meanwhile, a link by a file or the
-// other way round, so what looks wrong is looked at again.
+// readLease reads the link or file of an address. Another process may replace a link by a file, or the reverse, at the
+// same time, so readLease tries again after an error other than NotFound.
 func (d *Dir) readLease(a netip.Addr) (l Lease, err error) {
 	for range 4 {
 		if l, err = d.lookAtLease(a); err == nil || croft.KindOf(err) == croft.NotFound {
@@ -38,7 +38,7 @@ func (d *Dir) readLease(a netip.Addr) (l Lease, err error) {
 func (d *Dir) lookAtLease(a netip.Addr) (Lease, error) {
 	name := leasePath(a)
 	to, err := d.target(name)
-	if errors.Is(err, syscall.EINVAL) { // it is no link
+	if errors.Is(err, syscall.EINVAL) { // not a link
 		l, freedErr := d.readFreed(a)
 		if to, err = d.target(name); errors.Is(err, syscall.EINVAL) {
 			return l, freedErr
@@ -51,7 +51,7 @@ func (d *Dir) lookAtLease(a netip.Addr) (Lease, error) {
 	return Lease{Addr: a, Owner: o}, err
 }
 
-// ownerAt reads the owner from where a lease leads, such as alloc/web/front@7/0.
+// ownerAt parses the owner from the target of a lease's link, such as alloc/web/front@7/0.
 func ownerAt(name, to string) (Owner, error) {
 	below, ok := strings.CutPrefix(to, "alloc/")
 	dir, last := path.Split(below)
@@ -65,7 +65,7 @@ func ownerAt(name, to string) (Owner, error) {
 	return o, nil
 }
 
-// freedFile is what stands in place of a lease that was freed.
+// freedFile is the YAML form of a freed lease. It replaces the link.
 type freedFile struct {
 	Freed string `yaml:"freed"` // the former owner
 	Until string `yaml:"until"`

@@ -10,7 +10,7 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// Directories and endings of files.
+// Directories, and the extension of files.
 const (
 	poolDir    = "net/pools"
 	setDir     = "net/sets"
@@ -21,7 +21,7 @@ const (
 // validName reports whether a text may name a pool, a set, a rule, a tag, or a part of a job's or node's path.
 func validName(text string) bool { return setexpr.NameForm.MatchString(text) }
 
-// CheckName returns why a text is no name. Invalid.
+// CheckName checks that a text is a valid name. Invalid.
 func CheckName(text string) error {
 	if !validName(text) {
 		return croft.Errorf(croft.Invalid, "%q is no name: write a to z, 0 to 9, and . _ - inside of it, at most 63",
@@ -30,7 +30,7 @@ func CheckName(text string) error {
 	return nil
 }
 
-// named returns the name in the name of a file. Invalid: it is none, or the file's ending is another.
+// named returns the file's name without its extension. Invalid: it is not a valid name, or the extension differs.
 func named(dir, file, ending string) (string, error) {
 	name, ok := strings.CutSuffix(file, ending)
 	if !ok {
@@ -42,7 +42,7 @@ func named(dir, file, ending string) (string, error) {
 	return name, nil
 }
 
-// family is the directory of an address.
+// family returns the directory name of an address's family, v4 or v6.
 func family(a netip.Addr) string {
 	if a.Is4() {
 		return "v4"
@@ -50,12 +50,12 @@ func family(a netip.Addr) string {
 	return "v6"
 }
 
-// addrFile is the name that an address has as a file: - instead of :.
+// addrFile returns the file name of an address, with - in place of :.
 func addrFile(a netip.Addr) string { return strings.ReplaceAll(a.String(), ":", "-") }
 
 func leasePath(a netip.Addr) string { return path.Join("net/lease", family(a), addrFile(a)) }
 
-// fileAddr reads such a name in the directory of a family.
+// fileAddr parses a file name that addrFile made, in the directory of a family. Invalid.
 func fileAddr(dir, name string) (netip.Addr, error) {
 	a, err := setexpr.ParseAddr(strings.ReplaceAll(name, "-", ":"))
 	switch {
@@ -78,7 +78,7 @@ func metaPath(p netip.Prefix) string {
 	return path.Join("net/meta", family(p.Addr()), name+yamlEnding)
 }
 
-// filePrefix reads the name of a file with facts.
+// filePrefix parses the name of a file of facts, as metaPath makes it. Invalid.
 func filePrefix(dir, file string) (netip.Prefix, error) {
 	var none netip.Prefix
 	name, ok := strings.CutSuffix(file, yamlEnding)

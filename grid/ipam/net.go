@@ -10,13 +10,13 @@ import (
 	"croft/grid/ipam/nft"
 )
 
-// Net is what a directory says, as it was read: pools and leases at once, the rest when it is asked for. Changes are
-// collected, and written by Dir.Change.
+// Net is a snapshot of a directory. Pools and leases are read at once, the rest on demand. Net collects changes, and
+// Dir.Change writes them.
 type Net struct {
-	Pools  []*Pool // by name
+	Pools  []*Pool // sorted by name
 	Leases map[netip.Addr]Lease
 	Grid   Grid     // where jobs run; NewGrid reads it from the same directory
-	Notes  []string // sentences about what is likely a mistake
+	Notes  []string // sentences about likely mistakes
 
 	dir   *Dir
 	facts *Facts
@@ -26,7 +26,7 @@ type Net struct {
 	shared shared
 }
 
-// Read reads pools and leases. Invalid, with the file and line of what is wrong.
+// Read reads pools and leases. Invalid: the error names the file and line of the mistake.
 func (d *Dir) Read() (*Net, error) {
 	d.forget() // a checkout may have replaced directories since the last read
 	n := &Net{dir: d, todo: changes{dir: d}, Leases: map[netip.Addr]Lease{}, Grid: NewGrid(d)}
@@ -68,7 +68,7 @@ func (n *Net) readLeases(dir string) error {
 		}
 		l, err := n.dir.readLease(a)
 		if croft.KindOf(err) == croft.NotFound {
-			continue // freed since
+			continue // the address was freed since it was listed
 		} else if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (n *Net) readLeases(dir string) error {
 	return nil
 }
 
-// shared is what is computed once for many questions. A change of a lease forgets it.
+// shared caches results that many queries use. A change of a lease clears it.
 type shared struct {
 	placed map[string][]netip.Addr
 	rules  []nft.Rule
@@ -85,7 +85,8 @@ type shared struct {
 	nodes  []string
 }
 
-// LeaseOf returns the lease of an owner in a pool, the lowest of several; ok: it has one.
+// LeaseOf returns the lease of an owner in a pool, the lowest address if it has several. If it has none in the pool
+// itself, LeaseOf looks in the pools nested in it. ok reports whether the owner has a lease.
 func (n *Net) LeaseOf(pool string, o Owner) (l Lease, ok bool) {
 	if n.shared.owned == nil {
 		n.shared.owned = map[Owner][]netip.Addr{}
@@ -108,8 +109,8 @@ func (n *Net) LeaseOf(pool string, o Owner) (l Lease, ok bool) {
 	return Lease{}, false
 }
 
-// isPart reports whether a pool is inside of another, at any depth. An address that the outer pool gave before the
-// inner one was carved out of it stays with its owner.
+// isPart reports whether a pool is nested in another, at any depth. An owner keeps an address that the outer pool gave
+// before the inner pool was split off.
 func (n *Net) isPart(p *Pool, outer string) bool {
 	for range n.Pools {
 		if p == nil || p.Within == "" {
@@ -118,7 +119,7 @@ func (n *Net) isPart(p *Pool, outer string) bool {
 		if p.Within == outer {
 			return true
 		}
-		p, _ = n.Pool(p.Within) // nil where there is none, which reading the pools refuses
+		p, _ = n.Pool(p.Within) // nil if it does not exist, but Read refuses such pools
 	}
 	return false
 }
@@ -130,7 +131,7 @@ func (n *Net) lease(a netip.Addr, o Owner) {
 	n.todo.link(leasePath(a), "../../../alloc/"+o.String())
 }
 
-// changes are what is to be written, in order.
+// changes lists the edits to write, in order.
 type changes struct {
 	dir *Dir
 	all []*edit
@@ -140,9 +141,9 @@ func (c *changes) replace(name string, text []byte) { c.all = append(c.all, c.di
 func (c *changes) link(name, to string)             { c.all = append(c.all, c.dir.link(name, to)) }
 func (c *changes) remove(name string)               { c.all = append(c.all, &edit{name: name}) }
 
-// write does all of them. The caller has the lock, which held says again just before readers see the first change. All
-// new content is on the disk before that, so a disk that is full changes nothing. An error after that says how many of
-// the changes were done.
+// write makes all edits. The caller holds the lock on net/. write first puts all new content on the disk, so a full
+// disk changes nothing. It then calls held to check the lock again, just before readers see the first change. A later
+// error says how many of the changes were made.
 func (c *changes) write(held func() error) error {
 	if len(c.all) == 0 {
 		return nil
@@ -178,7 +179,7 @@ func (c *changes) write(held func() error) error {
 	return nil
 }
 
-// Sorted are the leases in the order of their addresses, those that were freed and are held too.
+// Sorted returns the leases ordered by address, including freed ones.
 func (n *Net) Sorted() []Lease {
 	return slices.SortedFunc(maps.Values(n.Leases), func(a, b Lease) int { return a.Addr.Compare(b.Addr) })
 }

@@ -8,7 +8,7 @@ import (
 	"croft"
 )
 
-// An Owner has leases: a slot of a job, or whatever else is named in that form.
+// An Owner is the holder of leases: a slot of a job, or another thing with a name of the same form.
 type Owner struct {
 	Job  string `json:"job"` // parts joined by /, such as web/front@7
 	Slot int    `json:"slot"`
@@ -19,7 +19,7 @@ func (o Owner) String() string { return o.Job + "/" + strconv.Itoa(o.Slot) }
 // maxSlot is the largest slot.
 const maxSlot = 999_999
 
-// ParseOwner reads JOB/SLOT; without a slot it is slot 0. Invalid.
+// ParseOwner parses JOB/SLOT. The slot defaults to 0. Invalid.
 func ParseOwner(text string) (Owner, error) {
 	o := Owner{Job: text}
 	if dir, last := path.Split(text); dir != "" && allDigits(last) {

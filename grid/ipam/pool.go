@@ -11,31 +11,32 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// The strategies: which free address an owner gets.
+// The strategies for choosing a free address.
 const (
-	First = "first" // the lowest
-	Hash  = "hash"  // the first at or after the one that the owner's name leads to: branches seldom choose the same
+	First = "first" // the lowest free address
+	// the first free address at or after the hash of the owner's name, so that branches seldom choose the same address
+	Hash = "hash"
 )
 
-// DefaultHold is how long an address that was freed is given to nobody but its former owner.
+// DefaultHold is how long a freed address is held for its former owner.
 const DefaultHold = 24 * time.Hour
 
-// A Pool is a prefix that addresses are taken from.
+// A Pool is a prefix whose addresses are leased to owners.
 type Pool struct {
 	Name     string
 	Prefix   netip.Prefix
-	Exclude  []string   // addresses, ranges and prefixes that are never given
-	Gateway  netip.Addr // the zero Addr: none
-	Tags     []string   // of every address in the prefix
+	Exclude  []string   // addresses, ranges and prefixes that the pool never gives
+	Gateway  netip.Addr // the zero Addr: no gateway
+	Tags     []string   // tags of every address in the prefix
 	Strategy string
 	Hold     time.Duration
-	Within   string // the pool that this one is inside of, which gives none of its addresses; empty: none
+	Within   string // the enclosing pool, which gives no addresses of this pool; empty: none
 
 	file    string
 	exclude *netipx.IPSet
 }
 
-// poolFile is how a pool is written.
+// poolFile is the YAML form of a pool.
 type poolFile struct {
 	Prefix   string   `yaml:"prefix"`
 	Gateway  string   `yaml:"gateway,omitempty"`
@@ -90,7 +91,7 @@ func (p *Pool) addExclude(text string) error {
 	return err
 }
 
-// check checks a pool by itself.
+// check checks one pool, without regard to the others.
 func (p *Pool) check() error {
 	wrong := func(format string, args ...any) error {
 		return croft.Errorf(croft.Invalid, "%s: "+format, append([]any{p.file}, args...)...)

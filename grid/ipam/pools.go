@@ -10,7 +10,7 @@ import (
 	"croft/internal/wording"
 )
 
-// Put writes a new pool. Conflict: there is one of this name, or its prefix overlaps another's.
+// Put writes a new pool. Conflict: a pool of this name exists, or the prefix overlaps that of another pool.
 func (n *Net) Put(p *Pool) error {
 	exclude := p.Exclude
 	p.Exclude = nil
@@ -45,7 +45,7 @@ func (n *Net) Put(p *Pool) error {
 	return err
 }
 
-// checkPools checks the pools together.
+// checkPools sorts the pools by name, and checks how their prefixes nest.
 func (n *Net) checkPools() error {
 	slices.SortFunc(n.Pools, func(a, b *Pool) int { return strings.Compare(a.Name, b.Name) })
 	byPlace := slices.Clone(n.Pools)
@@ -55,7 +55,7 @@ func (n *Net) checkPools() error {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	var around []*Pool // each has the next in it
+	var around []*Pool // a stack: each pool contains the next one
 	for _, p := range byPlace {
 		for len(around) > 0 && !around[len(around)-1].Prefix.Overlaps(p.Prefix) {
 			around = around[:len(around)-1]
@@ -72,7 +72,7 @@ func (n *Net) checkPools() error {
 	return nil
 }
 
-// checkNesting checks a pool and the next one that has all of its prefix; empty: none has.
+// checkNesting checks a pool against outer, the smallest pool that contains its prefix; empty: no pool does.
 func (n *Net) checkNesting(p *Pool, outer string) error {
 	if p.Within == outer {
 		if outer == "" {
@@ -117,7 +117,7 @@ func (n *Net) Pool(name string) (*Pool, error) {
 	return nil, croft.Errorf(croft.NotFound, "there is no pool %q%s", name, hint)
 }
 
-// PoolOf returns the smallest pool that has an address; nil: none has.
+// PoolOf returns the smallest pool that contains an address; nil: no pool does.
 func (n *Net) PoolOf(a netip.Addr) *Pool {
 	var best *Pool
 	for _, p := range n.Pools {

@@ -14,21 +14,21 @@ import (
 	"croft"
 )
 
-// workerVariable has what this test binary does as a process of its own: its words are separated by blanks.
+// workerVariable holds the command that this test binary runs as a separate process, as words separated by blanks.
 const workerVariable = "CROFT_IPAM_WORK"
 
-// crashVariable has the number of the change of a file before which the process ends.
+// crashVariable holds the number of the file change before which the process exits.
 const crashVariable = "CROFT_IPAM_CRASH"
 
 const crashed = 99 // exit code
 
-// worker does what a test asked a process for, and returns the exit code.
+// worker runs the command that a test gave to a process, and returns the exit code.
 func worker(work string) int {
 	words := strings.Fields(work)
 	if at, err := strconv.Atoi(os.Getenv(crashVariable)); err == nil {
 		step = func(string, string) {
 			if at--; at < 0 {
-				os.Exit(crashed) // nothing that is deferred happens
+				os.Exit(crashed) // deferred calls do not run
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func process(t testing.TB, crash string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestManyProcessesAtOnce: none of their leases is lost, and none is given twice.
+// TestManyProcessesAtOnce checks that no lease of concurrent processes is lost, and that no address is given twice.
 func TestManyProcessesAtOnce(t *testing.T) {
 	const processes = 16
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
@@ -135,8 +135,8 @@ func TestManyProcessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestACrashAtAnyStep ends a process before each of its changes of files. What it leaves is read by the next command,
-// and doing the work again has the result of an undisturbed run.
+// TestACrashAtAnyStep ends a process before each of its file changes. The next command must be able to read the files
+// that are left, and repeating the work must have the result of an undisturbed run.
 func TestACrashAtAnyStep(t *testing.T) {
 	files := map[string]string{"net/pools/web.yaml": "{prefix: 10.0.0.0/24, hold: 1000000h}",
 		"net/lease/v4/10.0.0.1": "-> ../../../alloc/a/0", "net/lease/v4/10.0.0.2": "-> ../../../alloc/b/0",
@@ -174,7 +174,7 @@ func TestACrashAtAnyStep(t *testing.T) {
 				t.Errorf("%s, step %d: another's lease is %v", name, at, l)
 			}
 			if work[0] == "rest" {
-				continue // the set, the rule and the pool may be there already, which is told
+				continue // an error reports that the set, the rule or the pool already exists
 			}
 			if out, err := process(t, "", words...).CombinedOutput(); err != nil {
 				t.Fatalf("%s, again after step %d: %v: %s", name, at, err, out)
@@ -192,7 +192,7 @@ func TestACrashAtAnyStep(t *testing.T) {
 	}
 }
 
-// withoutTimes is a listing without the times at which something was freed.
+// withoutTimes removes the until times of freed leases from a listing.
 func withoutTimes(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -202,13 +202,13 @@ func withoutTimes(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAKilledProcessLeavesNoLock: the next one waits for nobody.
+// TestAKilledProcessLeavesNoLock: the next process gets the lock without waiting.
 func TestAKilledProcessLeavesNoLock(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	for i := range 40 {
 		cmd := process(t, "", "churn", d.root.Name(), strconv.Itoa(i))
 		must(t, cmd.Start())
-		for own := -1; own < i%4; { // until it is at work; in the end it has three
+		for own := -1; own < i%4; { // until the process is at work; at the end it has three addresses
 			own = 0
 			for _, l := range read(t, d).Leases {
 				if l.Owner.Job == fmt.Sprint("w", i) && !l.Freed() {

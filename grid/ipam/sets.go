@@ -11,10 +11,10 @@ import (
 	"croft/internal/nearest"
 )
 
-// Evaluator computes expressions about this Net.
+// Evaluator returns an evaluator of expressions over this Net.
 func (n *Net) Evaluator() *setexpr.Evaluator { return setexpr.NewEvaluator(source{n}) }
 
-// source is what the names in expressions stand for.
+// source resolves the names in expressions.
 type source struct{ *Net }
 
 var _ setexpr.Source = source{}
@@ -104,7 +104,7 @@ func (n *Net) Set(name string) (*setexpr.Expr, error) {
 	return setexpr.Parse(string(text), path.Join(setDir, name), 1)
 }
 
-// Sets are the names of all sets, in order.
+// Sets returns the names of all sets, in directory order.
 func (n *Net) Sets() ([]string, error) {
 	entries, err := n.dir.list(setDir)
 	if err != nil {
@@ -121,7 +121,7 @@ func (n *Net) Sets() ([]string, error) {
 	return names, nil
 }
 
-// PutSet writes a set. Invalid: the text is no expression, or leads back to the set.
+// PutSet writes a set. Invalid: the text is not a valid expression, or the set would refer to itself.
 func (n *Net) PutSet(name, text string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (n *Net) PutSet(name, text string) error {
 	return nil
 }
 
-// changedSet is a Net in which one set is another expression.
+// changedSet is a source in which one set has another expression.
 type changedSet struct {
 	source
 	name string
@@ -153,10 +153,10 @@ func (c changedSet) Set(name string) (*setexpr.Expr, error) {
 	return c.source.Set(name)
 }
 
-// RemoveSet removes a set. NotFound; Conflict: another set or a rule mentions it.
+// RemoveSet removes a set. NotFound. Conflict: another set or a rule refers to it.
 func (n *Net) RemoveSet(name string) error {
 	if _, err := n.Set(name); croft.KindOf(err) == croft.NotFound {
-		return err // one that cannot be read may be removed
+		return err // a set that exists but cannot be read may be removed
 	}
 	names, err := n.Sets()
 	if err != nil {
@@ -193,7 +193,7 @@ func mentions(x *setexpr.Expr, name string) bool {
 	return false
 }
 
-// FindNode finds a node by its path below nodes/ or by the last part of it, which is unique. NotFound.
+// FindNode finds a node by its path below nodes/ or by the last part of the path, which is unique. NotFound.
 func (n *Net) FindNode(name string) (*Node, error) {
 	all := n.shared.nodes
 	if all == nil {

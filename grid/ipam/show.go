@@ -9,19 +9,19 @@ import (
 	"go4.org/netipx"
 )
 
-// About is what is known of an address.
+// About is everything that is known about an address.
 type About struct {
 	Address  string         `json:"address"`
 	Pool     string         `json:"pool,omitempty"`
 	State    string         `json:"state"` // free, leased, held, never (given by its pool), or outside (of all pools)
 	Owner    *Owner         `json:"owner,omitempty"`
-	Until    string         `json:"until,omitempty"` // of a held one
+	Until    string         `json:"until,omitempty"` // the end of the hold, if the address is held
 	Node     string         `json:"node,omitempty"`  // the path of the node that the owner is placed on
 	Gateway  string         `json:"gateway,omitempty"`
-	Prefixes []string       `json:"prefixes,omitempty"` // of which something is said, shortest first
+	Prefixes []string       `json:"prefixes,omitempty"` // the prefixes with facts that contain it, shortest first
 	Tags     []string       `json:"tags,omitempty"`
 	Sets     []string       `json:"sets,omitempty"`
-	Facts    map[string]any `json:"facts,omitempty"` // merged
+	Facts    map[string]any `json:"facts,omitempty"` // merged from all prefixes
 }
 
 // The states of an address.
@@ -33,7 +33,7 @@ const (
 	Outside = "outside"
 )
 
-// About tells what is known of an address.
+// About returns everything that is known about an address.
 func (n *Net) About(a netip.Addr) (*About, error) {
 	about, err := n.brief(a)
 	if err != nil {
@@ -74,7 +74,8 @@ func (n *Net) About(a netip.Addr) (*About, error) {
 	return about, err
 }
 
-// brief is what a list says of an address: without prefixes and sets, and free where it may be never given.
+// brief returns the part of About for a list: without prefixes and sets. Its state is Free even for an address that the
+// pool never gives.
 func (n *Net) brief(a netip.Addr) (*About, error) {
 	about := &About{Address: a.String(), State: Outside}
 	if p := n.PoolOf(a); p != nil {
@@ -103,7 +104,7 @@ func (n *Net) brief(a netip.Addr) (*About, error) {
 	return about, err
 }
 
-// Find lists the known addresses in a set: those that are leased or held, and those of which something is said alone.
+// Find lists the known addresses in a set, in order: leased and held ones, and those with a file of their own facts.
 func (n *Net) Find(s *netipx.IPSet) ([]*About, error) {
 	f, err := n.Facts()
 	if err != nil {
@@ -137,7 +138,7 @@ func (n *Net) Find(s *netipx.IPSet) ([]*About, error) {
 	return found, nil
 }
 
-// Usage is how full a pool is.
+// Usage counts the addresses of a pool by state.
 type Usage struct {
 	Pool   string   `json:"pool"`
 	Prefix string   `json:"prefix"`

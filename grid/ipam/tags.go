@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// Facts reads which prefixes something is said of; what is said is read when it is asked for.
+// Facts lists the prefixes that have facts. The facts themselves are read on demand.
 func (n *Net) Facts() (*Facts, error) {
 	if n.facts != nil {
 		return n.facts, nil
@@ -52,7 +52,8 @@ func (n *Net) Facts() (*Facts, error) {
 	return f, nil
 }
 
-// reserved are the addresses within a prefix that facts keep away from pools.
+// reserved returns the addresses that facts reserve, so that pools do not give them. It considers the prefixes with
+// facts that overlap within.
 func (n *Net) reserved(within netip.Prefix) (*netipx.IPSet, error) {
 	f, err := n.Facts()
 	if err != nil {
@@ -70,7 +71,7 @@ func (n *Net) reserved(within netip.Prefix) (*netipx.IPSet, error) {
 	return b.IPSet()
 }
 
-// layout computes where every tag is.
+// layout computes the addresses of every tag.
 func (n *Net) layout() (*layout, error) {
 	if n.tags != nil {
 		return n.tags, nil

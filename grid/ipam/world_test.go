@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// tree makes a directory with these files; a text that begins with -> is a link.
+// tree makes a directory with these files. A text that starts with -> is the target of a symlink.
 func tree(t testing.TB, files map[string]string) *Dir {
 	t.Helper()
 	root := t.TempDir()
@@ -55,7 +55,7 @@ func must(t testing.TB, err error) {
 func addr(text string) netip.Addr     { return netip.MustParseAddr(text) }
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// get gives an owner an address, as a process of its own would.
+// get gives an owner an address, as a separate process would.
 func get(d *Dir, pool string, o Owner, at netip.Addr) (got netip.Addr, err error) {
 	err = d.Change(context.Background(), func(n *Net) error {
 		l, err := n.Get(pool, o, at)
@@ -81,7 +81,7 @@ func read(t testing.TB, d *Dir) *Net {
 	return n
 }
 
-// listing is every file below net/ with its text, and every link with where it leads.
+// listing returns every file below net/ with its text, and every symlink with its target.
 func listing(t testing.TB, d *Dir) string {
 	t.Helper()
 	var b strings.Builder

@@ -17,8 +17,8 @@ import (
 	"croft/internal/settings"
 )
 
-// parse reads one YAML document, which is a mapping or empty. It takes no anchors, so that a small file is small, and
-// no key twice. Invalid, with the line.
+// parse parses one YAML document, which must be a mapping or empty. It refuses anchors and aliases, so that a small
+// file cannot expand to a large value, and duplicate keys. Invalid: the error names the line.
 func parse(file string, text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document yaml.Node
@@ -87,7 +87,7 @@ func (d *Dir) reader(file string) (*reader, error) {
 	return &reader{file: file, root: root}, err
 }
 
-// at returns the value of a key; nil: it is not there, or null.
+// at returns the value of a key; nil: the key is missing, or its value is null.
 func (r *reader) at(key string) *yaml.Node {
 	r.keys = append(r.keys, key)
 	for i := 0; i+1 < len(r.root.Content); i += 2 {
@@ -122,7 +122,7 @@ func describe(n *yaml.Node) string {
 	return n.Value
 }
 
-// items are the values of a list, or the one value that stands in place of a list.
+// items returns the values of a list. A value that is not a list counts as a list of one.
 func (r *reader) items(n *yaml.Node) []*yaml.Node {
 	if n.Kind == yaml.SequenceNode {
 		return n.Content
@@ -130,7 +130,7 @@ func (r *reader) items(n *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{n}
 }
 
-// scalars are the texts of a list, whatever they look like.
+// scalars returns the scalars in the list of a key, whatever their YAML types.
 func (r *reader) scalars(key string) []*yaml.Node {
 	n := r.at(key)
 	if n == nil {
@@ -207,7 +207,7 @@ func (r *reader) names(key string) []string {
 	return all
 }
 
-// unknown returns sentences about keys that are likely mistyped ones. Others are kept and mean nothing here.
+// unknown returns sentences about unknown keys that are probably misspelled known keys. It ignores other unknown keys.
 func (r *reader) unknown() []string {
 	var notes []string
 	for i := 0; i+1 < len(r.root.Content); i += 2 {
@@ -222,7 +222,7 @@ func (r *reader) unknown() []string {
 	return notes
 }
 
-// inYAML writes a value as a file.
+// inYAML encodes a value as YAML with an indent of two.
 func inYAML(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
