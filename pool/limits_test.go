@@ -94,10 +94,10 @@ func TestLimitsOfFiles(t *testing.T) {
 		{"a pool without settings", "p:\n", "f:1: pool p: cmd_new is required"},
 		{"aliases of aliases", "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + doubled("abcdef"),
 			"aliases make more of this than can be read"},
-		{"an instance that the cloud refuses", instances, "f:1: pool p: instance: no such image"},
+		{"an instance that the cloud refuses", instances, "f:2: pool p: instance: no such image"},
 		{"an instance without resources", "p:\n  instance: {image: x}\n",
 			"f:2: pool p: instance: resources is required"},
-		{"an instance with a command that cleans", instances + "  cmd_release: r\n", "f:1: pool p: instance and cmd_"},
+		{"an instance with a command that cleans", instances + "  cmd_release: r\n", "f:2: pool p: instance and cmd_"},
 	} {
 		_, err := Parse("f", []byte(c.text), func(Instance) error { return errors.New("no such image") }, nil)
 		if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), c.want) {
