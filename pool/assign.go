@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"croft"
 )
 
 // usedBonus is added to the score of resources that the ticket's sandbox has used before, so that they rank above fresh
@@ -19,8 +21,8 @@ type kind struct {
 	left  int
 }
 
-// assign gives ready resources to waiting tickets: first those with an on-demand tag, then in the order of
-// numbers. Each gets the best resource that has all its tags and was used in its sandbox or nowhere.
+// assign gives ready resources to waiting tickets: first those with an on-demand tag, then in turn. Each gets the best
+// resource that has all its tags and was used in its sandbox or nowhere.
 func (r *round) assign() {
 	if len(r.waiting) == 0 {
 		return
@@ -35,7 +37,7 @@ func (r *round) assign() {
 			continue
 		}
 		lines := r.waiting.lines(func(tags []string) bool { return isOnDemand(tags, names) == first })
-		r.hand(match(lines, stock))
+		r.hand(match(lines, r.heldByProject(), stock))
 	}
 }
 
@@ -46,7 +48,7 @@ type served struct {
 }
 
 // match takes resources from the stock for the tickets in the lines.
-func match(lines []*line, stock []*kind) (all []served) {
+func match(lines []*line, held map[croft.Project]int, stock []*kind) (all []served) {
 	fit := map[*line][]*kind{}
 	var wanted []*line
 	for _, l := range lines {
@@ -60,8 +62,9 @@ func match(lines []*line, stock []*kind) (all []served) {
 		}
 	}
 	left := func(l *line) bool { return slices.ContainsFunc(fit[l], func(k *kind) bool { return k.left > 0 }) }
-	for l, t := range inTurn(wanted, left) {
+	for l, t := range inTurn(wanted, held, left) {
 		if res := take(t, fit[l]); res != nil {
+			held[l.project]++
 			all = append(all, served{t, res})
 		}
 	}

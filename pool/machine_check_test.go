@@ -151,7 +151,7 @@ func (r *run) checkTickets(b books) {
 	}
 }
 
-// checkTurns checks that tickets with the same tags that may not use used resources are served in order.
+// checkTurns checks that tickets of a project with the same tags that may not use used resources are served in order.
 func (r *run) checkTurns(b books) {
 	waits := map[string]*pool.Ticket{}
 	for i := range b.Tickets {
@@ -159,7 +159,7 @@ func (r *run) checkTurns(b books) {
 		if !t.Private {
 			continue
 		}
-		tags := strings.Join(t.Tags, " ")
+		tags := string(t.Project) + " " + strings.Join(t.Tags, " ")
 		if first := waits[tags]; first != nil && t.Resource != 0 {
 			r.Errorf("ticket %d waits for %s still, and %d was served", first.ID, tags, t.ID)
 		} else if first == nil && t.Waiting() {

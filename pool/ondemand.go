@@ -43,11 +43,14 @@ func (r *round) planOnDemand() map[Name]int {
 	pools := r.demands()
 	planned := map[Name]int{}
 	lines := r.waiting.lines(func(tags []string) bool { return isOnDemand(tags, names) })
-	for _, t := range inTurn(lines, func(*line) bool { return true }) {
+	held := r.heldByProject()
+	for l, t := range inTurn(lines, held, func(*line) bool { return true }) {
 		if absorbed(pools, t) {
+			held[l.project]++
 			continue
 		}
 		if p := r.choose(pools, t); p != nil {
+			held[l.project]++
 			p.planned++
 			planned[p.name()]++
 		}

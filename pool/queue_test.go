@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"croft"
 )
 
 func TestLinesAreServedInTurn(t *testing.T) {
@@ -28,7 +30,7 @@ func TestLinesAreServedInTurn(t *testing.T) {
 	given := map[string]int{} // of tag0 and tag1, ten each
 	goesOn := func(l *line) bool { return l.tags[0] > "tag1" || given[l.tags[0]] < 10 }
 	var got, want []TicketID
-	for l, ticket := range inTurn(q.lines(func(tags []string) bool { return tags[0] < "tag5" }), goesOn) {
+	for l, ticket := range inTurn(q.lines(func(tags []string) bool { return tags[0] < "tag5" }), nil, goesOn) {
 		given[l.tags[0]]++
 		got = append(got, ticket.ID)
 	}
@@ -41,6 +43,23 @@ func TestLinesAreServedInTurn(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestTheProjectThatHoldsTheFewestResourcesIsNext(t *testing.T) {
+	q := queue{}
+	for i, project := range []croft.Project{"many", "many", "many", "few", "none", "few", "many"} {
+		q.add(&Ticket{ID: TicketID(i + 1), Project: project, Tags: []string{"a"}})
+	}
+	held := map[croft.Project]int{"many": 2, "few": 1}
+	var got []TicketID
+	for l, ticket := range inTurn(q.lines(func([]string) bool { return true }), held,
+		func(*line) bool { return true }) {
+		held[l.project]++
+		got = append(got, ticket.ID)
+	}
+	if want := []TicketID{5, 4, 1, 6, 2, 3, 7}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

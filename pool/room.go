@@ -35,7 +35,10 @@ func (r *round) makeRoom() {
 		return slices.ContainsFunc(pools, func(s *space) bool { return able(s, l) })
 	}
 	lines := r.waiting.lines(func([]string) bool { return true })
-	for l, t := range inTurn(slices.DeleteFunc(lines, func(l *line) bool { return !goesOn(l) }), goesOn) {
+	held := r.heldByProject()
+	for l, t := range inTurn(slices.DeleteFunc(lines, func(l *line) bool { return !goesOn(l) }), held,
+		goesOn) {
+		held[l.project]++
 		if slices.ContainsFunc(pools, func(s *space) bool { return s.absorbs(l, t) }) {
 			continue
 		}
