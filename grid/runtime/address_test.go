@@ -15,7 +15,7 @@ import (
 	"croft/grid/unit"
 )
 
-// networkNode is a node with a network of its own: a namespace with the interface lan.
+// networkNode is a node with a separate network: a network namespace with the interface lan.
 type networkNode struct{ namespace string }
 
 func newNetworkNode(t *testing.T) networkNode {
@@ -59,7 +59,7 @@ func (n networkNode) wants(t *testing.T, when, address string, wanted bool) {
 	}
 }
 
-// do does what apply does, in this order.
+// do runs the same steps as apply, in the same order.
 func (n networkNode) do(t *testing.T, u unit.Unit,
 	steps ...func(context.Context, machine.Machine, unit.Unit) error) {
 	t.Helper()
@@ -70,7 +70,7 @@ func (n networkNode) do(t *testing.T, u unit.Unit,
 	}
 }
 
-// pooled is a suite on a node, with units that have an address of a pool.
+// pooled returns a suite on a node, with units that have an address of a pool.
 func pooled(t *testing.T, n networkNode, address, through string) (runtimetest.Suite, *runtime.Runtime) {
 	s := runtimetest.Suite{
 		Name:     "process",

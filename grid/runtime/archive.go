@@ -19,7 +19,7 @@ import (
 	"croft/grid/unit"
 )
 
-// send sends the archive of a unit's image to a machine, unpacked, as what the verb send takes.
+// send sends the archive of a unit's image to a machine, decompressed, as input of the verb send.
 func (r *Runtime) send(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	if !r.point.Has("send") || u.Image.Archive == "" {
 		return croft.Errorf(croft.Invalid, "%s: prepare says that an archive is to be sent, and there is no %s",
@@ -42,14 +42,15 @@ func (r *Runtime) send(ctx context.Context, m machine.Machine, u unit.Unit) erro
 	if err != nil {
 		return err
 	}
-	// The archive is the input of the shell, so that the script has to be an argument: it has no files of the unit.
+	// The archive is the input of the shell, so the script must be an argument. It contains no files of the unit.
 	ctx, cancel := context.WithTimeout(ctx, r.point.Timeout("send"))
 	defer cancel()
 	_, err = machine.Output(ctx, m, in, "sh", "-c", "exec 3<&0\n"+script)
 	return judge(r.Name()+" send "+u.Image.Archive, "", err)
 }
 
-// verify compares the archive with the digest that was planned, so that what runs is what was shown.
+// verify compares the archive with the digest in the plan, so that the unit runs the image that the plan showed.
+// Conflict: the archive has changed.
 func (r *Runtime) verify(i unit.Image) error {
 	if r.config.Repository == nil {
 		return croft.Errorf(croft.Invalid, "image %s: there is no repository to take it from", i.Archive)
@@ -73,7 +74,7 @@ func (r *Runtime) verify(i unit.Image) error {
 	return nil
 }
 
-// unpacked reads a tar file, which may be packed by gzip or zstd.
+// unpacked returns a reader of a tar file that may be compressed with gzip or zstd.
 func unpacked(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReaderSize(r, 64<<10)
 	head, err := b.Peek(4)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stateDir is a directory for units; what is mounted or written there by others is theirs to end before.
+// stateDir returns a directory for units. Tests must end all mounts and writes in it before it is removed.
 func stateDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "croft-grid-")
@@ -41,7 +41,7 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
-// family lists a process and all that come from it.
+// family lists a process and all its descendants.
 func family(pid int) []int {
 	all := []int{pid}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -53,14 +53,14 @@ func family(pid int) []int {
 	return all
 }
 
-// ended says whether a process has given back all that it held.
+// ended reports whether a process has released all its resources.
 func ended(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return err != nil || strings.HasPrefix(state, "Z")
 }
 
-// kill ends a unit of a supervised runtime, and makes what is noted of it that of another boot.
+// kill ends a unit of a supervised runtime, and changes its record to that of another boot.
 func kill(state string) func(t *testing.T, u unit.Unit) {
 	return func(t *testing.T, u unit.Unit) {
 		file := state + "/units/" + u.Name() + "/pid"
@@ -80,11 +80,11 @@ func kill(state string) func(t *testing.T, u unit.Unit) {
 		for _, one := range all { // a container's first process may have a session of its own
 			_ = syscall.Kill(one, syscall.SIGKILL) // it may have ended
 		}
-		// A reboot leaves nobody who holds the lock of an image, say.
+		// After a reboot, no process holds a lock, for example that of an image.
 		patient.Until(t, "all of its processes have ended", func() bool {
 			return !slices.ContainsFunc(all, func(one int) bool { return !ended(one) })
 		})
-		// The number is given to a process that has nothing to do with it.
+		// An unrelated process gets the process ID.
 		other := strconv.Itoa(os.Getpid()) + " " + words[1] + " 00000000-0000-0000-0000-000000000000\n"
 		if err := os.WriteFile(file, []byte(other), 0o600); err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestRunc(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Suite{Name: "runc", Machine: machine.Local{}, StateDir: state, Reboot: kill(state)})
 }
 
-// podman is the runtime podman with the flags of machines whose kernel and limits are like a container's.
+// podman is the runtime podman, with flags for machines whose kernel and limits are like those in a container.
 const podman = `
 extends: podman
 variables:

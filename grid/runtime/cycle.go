@@ -10,15 +10,15 @@ import (
 	"croft/grid/unit"
 )
 
-// A Step is one part of what every runtime has to do.
+// A Step is the result of one check of the contract of runtimes.
 type Step struct {
 	Name string
-	Err  error // nil: it did
+	Err  error // nil: the check passed
 }
 
-// Cycle puts a unit through its whole life on a machine, everything twice, and says for each step whether the runtime
-// did what is asked of every runtime. It ends at the first step that failed, and then tries to leave nothing behind.
-// The unit's command has to run until it is told to end, and its name to be free.
+// Cycle takes a unit through its whole life on a machine, with each operation done twice, and checks the contract of
+// runtimes in each step. It ends at the first failed step, and then tries to stop and remove the unit. The unit's
+// command must run until it gets a signal to end, and no object on the machine may have the unit's name.
 func (r *Runtime) Cycle(ctx context.Context, m machine.Machine, u unit.Unit) []Step {
 	var done []Step
 	for _, s := range r.cycle(m, u) {
@@ -91,7 +91,7 @@ func (r *Runtime) cycle(m machine.Machine, u unit.Unit) []step {
 	return append(steps, listed("it is listed no more", false, false))
 }
 
-// want is nil for an error of the kind.
+// want returns nil if err is of the kind, else an error.
 func want(err error, kind croft.Kind) error {
 	if croft.KindOf(err) == kind {
 		return nil
@@ -99,7 +99,7 @@ func want(err error, kind croft.Kind) error {
 	return fmt.Errorf("it says %v, and an error of kind %s was wanted", err, kind) //nolint:errorlint // the answer
 }
 
-// listed compares the list with what is wanted of the unit.
+// listed checks whether the unit is in the list of units, and in the wanted state.
 func (r *Runtime) listed(ctx context.Context, m machine.Machine, u unit.Unit, wanted, running bool) error {
 	list, err := r.List(ctx, m, u.Cluster)
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"croft/grid/unit"
 )
 
-// A daemon is a dockerd of the test's own: its state is in a directory of the test, and the networks and the firewall
-// of
-// the machine stay as they are.
+// A daemon is a separate dockerd for the test. Its state is in a directory of the test, and the networks and the
+// firewall of the machine stay unchanged.
 type daemon struct {
 	dir, socket string
 	process     *exec.Cmd
@@ -33,7 +32,7 @@ func startDaemon(t *testing.T) *daemon {
 	d := &daemon{dir: dir, socket: "unix://" + filepath.Join(dir, "docker.sock")}
 	t.Cleanup(func() {
 		d.stop(t, syscall.SIGTERM)
-		// Where containers had the machine's network, its handle stays mounted.
+		// If containers used the machine's network, its handle stays mounted.
 		mounted, _ := filepath.Glob(filepath.Join(dir, "exec", "netns", "*"))
 		for _, m := range mounted {
 			_ = syscall.Unmount(m, syscall.MNT_DETACH)
@@ -110,7 +109,7 @@ func TestDocker(t *testing.T) {
 					"--force", name)
 			})
 		},
-		// The daemon ends its containers, as a shutdown of the machine does.
+		// The daemon stops its containers, as a shutdown of the machine does.
 		Reboot: func(t *testing.T, _ unit.Unit) {
 			d.stop(t, syscall.SIGTERM)
 			d.start(t)

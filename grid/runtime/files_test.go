@@ -18,7 +18,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// Links of an image count from its root directory, also absolute ones and those that climb.
+// Symlinks in an image resolve from its root directory, including absolute ones and ones with .. components.
 func TestAFileOfAProcessStaysInItsImage(t *testing.T) {
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "tar")
 	root, outside := t.TempDir(), "croft-test-"+filepath.Base(t.TempDir())+fmt.Sprint(os.Getpid())
@@ -74,7 +74,7 @@ func TestAFileOfAProcessStaysInItsImage(t *testing.T) {
 	}
 }
 
-// TestASecretWithoutAModeIsForTheUnitsUserAlone: others that run in the unit, or see its files, cannot read it.
+// TestASecretWithoutAModeIsForTheUnitsUserAlone: other users in the unit, or with access to its files, cannot read it.
 func TestASecretWithoutAModeIsForTheUnitsUserAlone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving files away takes root")
@@ -117,7 +117,7 @@ func TestASecretWithoutAModeIsForTheUnitsUserAlone(t *testing.T) {
 	}
 }
 
-// TestTheLogOfAProcessIsBounded: what a unit says fills no disk, and the newest lines can be read.
+// TestTheLogOfAProcessIsBounded: the output of a unit does not fill the disk, and the newest lines can be read.
 func TestTheLogOfAProcessIsBounded(t *testing.T) {
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	if _, err := os.Stat("/run/systemd/system"); err == nil {

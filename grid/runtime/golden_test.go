@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// full uses everything that a unit has.
+// full is a unit with every field set.
 func full(runtime string) unit.Unit {
 	u := unit.Unit{
 		Cluster: "0123456789abcdef0123456789abcdef", Job: "web/front@7", Slot: 2, Runtime: runtime,
@@ -42,7 +42,8 @@ func full(runtime string) unit.Unit {
 	return u
 }
 
-// TestCommands compares the arguments that runtimes give to programs, those too that cannot run on every machine.
+// TestCommands compares the arguments that runtimes give to programs, including runtimes that cannot run on every
+// machine.
 func TestCommands(t *testing.T) {
 	for name, variable := range map[string]string{"systemd-run": "run", "systemd-nspawn": "run", "process": "run",
 		"runc": "run",
@@ -104,7 +105,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestShippedRuntimes: each renders all of its scripts, for a unit and for an orphan, and shows no secret.
+// TestShippedRuntimes: each runtime renders all its scripts, for a unit and for an orphan, and shows no secret.
 func TestShippedRuntimes(t *testing.T) {
 	names, err := Config{}.Names()
 	if err != nil || len(names) != 9 {

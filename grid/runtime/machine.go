@@ -19,17 +19,18 @@ import (
 	"croft/mdserver"
 )
 
-// diskFormat stands in the domain's XML for the format of the image, which the node finds out.
+// diskFormat is a placeholder in the domain's XML for the format of the image, which the node detects.
 const diskFormat = "@format@"
 
-// machineMark is what a domain carries in its metadata.
+// machineMark is the mark of a unit in the metadata of its domain.
 type machineMark struct {
 	XMLName   xml.Name `xml:"unit"`
 	Namespace string   `xml:"xmlns,attr"`
 	Mark      string   `xml:"mark,attr"`
 }
 
-// machineValues adds what the runtime vm refers to: the domain's XML and its seed disk. Of no machine, they are empty.
+// machineValues adds the values of the runtime vm, such as the domain's XML and its seed disk. They are empty for a
+// unit that is not a virtual machine.
 func machineValues(v hardpoint.Values, u unit.Unit) error {
 	disks := u.Options["disks"]
 	if disks == "" {
@@ -45,7 +46,8 @@ func machineValues(v hardpoint.Values, u unit.Unit) error {
 	if err := checkMachine(u, disks); err != nil {
 		return err
 	}
-	// The same slot is the same machine to the guest, until its unit changes.
+	// The instance ID depends on the slot and the unit's hash: to the guest, a slot is the same machine until its unit
+	// changes.
 	id := croft.InstanceID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("croft:grid:"+u.Name()+":"+u.Hash())).String())
 	text, err := domainOf(u, id, disks, v["mark"].(string))
 	if err != nil {
@@ -107,9 +109,8 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 	return domainxml.Definition{Name: u.Name(), Metadata: string(element), Virt: virt}.Marshal(m)
 }
 
-// seedOf is the disk from which cloud-init of the guest reads its name, the user's data and the unit's files, packed
-// and
-// as text.
+// seedOf returns the seed disk, compressed and in base64. cloud-init of the guest reads the guest's name, the user-data
+// and the unit's files from it.
 func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
 	vendor, err := vendorData(u)
 	if err != nil {
@@ -132,7 +133,7 @@ func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
 	return hardpoint.Secret(b.String()), nil
 }
 
-// vendorData has cloud-init write the unit's files; none if there are none.
+// vendorData returns a cloud-config with which cloud-init writes the unit's files; nil if the unit has no files.
 func vendorData(u unit.Unit) ([]byte, error) {
 	type file struct {
 		Path        string `yaml:"path"`
@@ -143,7 +144,7 @@ func vendorData(u unit.Unit) ([]byte, error) {
 	var files []file
 	for _, f := range u.Files {
 		if f.ModeUnset {
-			f.Mode = 0o600 // cloud-init writes it for root of the guest
+			f.Mode = 0o600 // cloud-init makes root of the guest the owner
 		}
 		files = append(files, file{f.Path, fmt.Sprintf("%04o", f.Mode&0o7777), "b64",
 			base64.StdEncoding.EncodeToString([]byte(f.Content))})

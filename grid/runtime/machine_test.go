@@ -78,8 +78,8 @@ func TestVirtualMachines(t *testing.T) {
 	})
 }
 
-// TestAGuestOfAJobBootsAndShutsDown: the domain that croft defines is one that a kernel boots, that finds its
-// user-data, and that the power button ends.
+// TestAGuestOfAJobBootsAndShutsDown: a kernel boots in the domain that croft defines, the guest finds its user-data,
+// and the power button shuts it down.
 func TestAGuestOfAJobBootsAndShutsDown(t *testing.T) {
 	runtimetest.Need(t, "virsh", "qemu-img", "qemu-system-x86_64")
 	libvirttest.Start(t)

@@ -13,9 +13,9 @@ import (
 	"croft/grid/unit"
 )
 
-// ociConfig is the config.json of the unit's bundle, for runtimes of the Open Container Initiative.
+// ociConfig returns the config.json of the unit's bundle, for runtimes of the Open Container Initiative.
 func ociConfig(u unit.Unit, root string) (string, error) {
-	user, _ := ociUser(u) // the verb create refuses what is no number
+	user, _ := ociUser(u) // the verb create refuses a user that is not numeric
 	spec := specs.Spec{
 		Version:  "1.0.2", // the newest that runc 1.1 knows
 		Hostname: hostname(u),
@@ -46,7 +46,7 @@ func ociConfig(u unit.Unit, root string) (string, error) {
 
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// capabilities are those that podman leaves to a container.
+// capabilities lists the capabilities that podman gives to a container by default.
 var capabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL",
 	"CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"}
 
@@ -57,7 +57,8 @@ func hostname(u unit.Unit) string {
 	return u.Name()
 }
 
-// secretsHere is what the verb create replaces in config.json by the variables with secrets, with the comma before it.
+// secretsHere is a placeholder in config.json. The verb create replaces it, with the comma before it, by the variables
+// with secrets.
 const secretsHere = "croft: secrets"
 
 func ociEnvironment(u unit.Unit) []string {
@@ -68,7 +69,7 @@ func ociEnvironment(u unit.Unit) []string {
 	return list
 }
 
-// ociUser reads UID and UID:GID; a bundle has no names.
+// ociUser parses UID or UID:GID. A bundle does not support names. Invalid.
 func ociUser(u unit.Unit) (specs.User, error) {
 	var user specs.User
 	if u.User == "" {

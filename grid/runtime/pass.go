@@ -13,7 +13,7 @@ import (
 	"croft/grid/unit"
 )
 
-// Logs writes the last lines of what a unit said. NotFound: there is no such unit.
+// Logs writes the last lines of a unit's output. NotFound: the unit does not exist.
 func (r *Runtime) Logs(ctx context.Context, m machine.Machine, u unit.Unit, lines int, w io.Writer) error {
 	if _, err := r.Status(ctx, m, u); err != nil {
 		return err
@@ -21,8 +21,8 @@ func (r *Runtime) Logs(ctx context.Context, m machine.Machine, u unit.Unit, line
 	return r.pass(ctx, m, u, "logs", hardpoint.Values{"lines": strconv.Itoa(lines)}, nil, w, w)
 }
 
-// Exec runs a program inside of a unit. A program that ends with another code than 0 is a *machine.Exit. Invalid: the
-// runtime has no way in. NotFound: there is no such unit.
+// Exec runs a program inside a unit. If the program exits with a code other than 0, the error is a *machine.Exit.
+// Invalid: the runtime cannot run programs in units. NotFound: the unit does not exist.
 func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv []string, stdin io.Reader, stdout,
 	stderr io.Writer) error {
 	if len(argv) == 0 {
@@ -42,7 +42,8 @@ func (r *Runtime) Exec(ctx context.Context, m machine.Machine, u unit.Unit, argv
 		stderr)
 }
 
-// pass runs a verb with the caller's streams. Its script is an argument, as the input is the caller's.
+// pass runs a verb with the caller's streams. The script is an argument of the shell, because the standard input is the
+// caller's.
 func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb string, more hardpoint.Values,
 	stdin io.Reader, stdout, stderr io.Writer) error {
 	v, err := r.values(u)
@@ -67,9 +68,9 @@ func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb
 	return p.Wait()
 }
 
-// Adopt makes what runs already under a name of its own the unit: it gets the unit's name, and from then on is listed
-// with the unit's hash, stopped and removed as the unit. It is not restarted or changed. Invalid: the runtime cannot.
-// Conflict: something has the unit's name.
+// Adopt turns an existing object of the runtime into the unit. The object gets the unit's name, and from then on is
+// listed with the unit's hash, stopped and removed as the unit. It is not restarted or otherwise changed. Invalid: the
+// runtime does not support this. Conflict: another object has the unit's name.
 func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
 	if !r.point.Has("adopt") {
 		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing,

@@ -1,12 +1,11 @@
-// Package runtime runs units on machines: by podman, docker, systemd-nspawn, runc, systemd, as plain processes, or as
-// virtual machines of libvirt.
+// Package runtime runs units on machines: with podman, docker, systemd-nspawn, runc or systemd, as plain processes, or
+// as virtual machines of libvirt.
 //
-// A runtime is a hard point: a file that says which programs create, start, stop and list what a unit is. Each method
-// is
-// one script for a POSIX shell that first asks the runtime what is there, so every method can be repeated, nothing that
-// carries no mark of the cluster is touched, and one call costs one round trip. Scripts are the input of the shell, so
-// nothing of a unit's files is ever an argument of a program; and they are one function, so that half a script, of a
-// connection that broke, does nothing.
+// A runtime is a hard point: a file that defines which programs create, start, stop and list units. Each method is one
+// script for a POSIX shell, which first asks the runtime about the existing unit. So every method can be repeated,
+// objects without a mark of the cluster stay untouched, and one call costs one round trip. The shell reads a script
+// from its standard input, so the content of a unit's files is never an argument of a program. A script is one
+// function, so a script that a broken connection cut off does nothing.
 package runtime
 
 import (
@@ -34,39 +33,40 @@ var Verbs = []string{"probe", "prepare", "send", "create", "start", "stop", "rem
 // needed are the verbs that every runtime defines.
 var needed = []string{"probe", "prepare", "create", "start", "stop", "remove", "status", "list"}
 
-// Config says where runtimes come from.
+// Config is the configuration from which runtimes are opened.
 type Config struct {
-	// Repository is the cluster's directory: hardpoints/runtime/NAME.yaml, and the archives of images. nil: neither.
+	// Repository is the cluster's directory, with hardpoints/runtime/NAME.yaml and the archives of images. nil: there
+	// are none.
 	Repository fs.FS
 
-	// StateDir is where units are kept on the nodes: an absolute path of letters, digits and /._- "":
-	// /var/lib/croft/grid
-	// for root, and croft/grid in the user's state directory ($XDG_STATE_HOME, ~/.local/state) for others.
+	// StateDir is the directory of units on the nodes: an absolute path of letters, digits and the characters /._-
+	// only. An empty path means /var/lib/croft/grid for root, and croft/grid in the user's state directory
+	// ($XDG_STATE_HOME, ~/.local/state) for other users.
 	StateDir string
 }
 
 func (c Config) library() hardpoint.Library {
 	shipped, err := fs.Sub(points, "points")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the directory is embedded
 	}
 	return hardpoint.Library{Kind: "runtime", Verbs: Verbs, Shipped: shipped, Repository: c.Repository}
 }
 
-// Names lists the runtimes: those that croft brings, and those of the repository.
+// Names lists the runtimes that ship with croft, and the ones in the repository.
 func (c Config) Names() ([]string, error) { return c.library().Names() }
 
 // A Runtime runs units. It may be used by several goroutines.
 type Runtime struct {
 	config     Config
 	point      *hardpoint.Point
-	definition string // what the repository says of how units are made; shippedOnly: nothing
+	definition string // digest of the repository's file about how units are made; shippedOnly: no such file
 }
 
-// shippedOnly is noted of units of which the repository defines nothing.
+// shippedOnly is the definition of units whose runtime has no file in the repository.
 const shippedOnly = "-"
 
-// apart are the keys of a runtime's file that do not change what a unit is made of.
+// apart lists the keys of a runtime's file that do not affect how units are made.
 var apart = []string{"about", "cannot", "probe", "stop", "remove", "status", "list", "ready", "logs", "exec", "adopt"}
 
 // Open loads a runtime by its name. NotFound, Invalid.
@@ -90,29 +90,29 @@ func (c Config) Open(name string) (*Runtime, error) {
 
 const plainPath = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-"
 
-// Name is the runtime's name.
+// Name returns the runtime's name.
 func (r *Runtime) Name() string { return r.point.Name }
 
-// About is one line about the runtime.
+// About returns a description of the runtime in one line.
 func (r *Runtime) About() string { return r.point.About }
 
-// Lacks reports whether the runtime cannot do what a feature names, as its file does in cannot.
+// Lacks reports whether the runtime does not support a feature. Features are named as in the key cannot of its file.
 func (r *Runtime) Lacks(feature string) bool {
 	_, lacks := r.point.Cannot[feature]
 	return lacks
 }
 
-// Executes reports whether programs can be run in its units.
+// Executes reports whether the runtime can run programs in its units.
 func (r *Runtime) Executes() bool { return r.point.Has("exec") }
 
-// Probe asks whether the runtime works on a machine, and for its version. Unavailable: it does not.
+// Probe checks that the runtime works on a machine, and returns its version. Unavailable: it does not work.
 func (r *Runtime) Probe(ctx context.Context, m machine.Machine) (string, error) {
 	out, err := r.run(ctx, m, "probe", unit.Unit{}, needsProgram+`verb_probe`)
 	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	return first, err
 }
 
-// Prepare makes the image ready, and sends an archive of the repository that the machine lacks.
+// Prepare makes the image of a unit ready. It sends an archive from the repository if the machine lacks it.
 func (r *Runtime) Prepare(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	if err := r.check(u); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (r *Runtime) Prepare(ctx context.Context, m machine.Machine, u unit.Unit) e
 	return err
 }
 
-// Create makes the unit, with its files and its hash. A unit of the same name and another hash is Conflict, and so is
-// something that is not of the unit's cluster.
+// Create makes the unit, with its files and its hash. Conflict: a unit of the same name has another hash, or an object
+// of this name is not of the unit's cluster.
 func (r *Runtime) Create(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	if err := r.check(u); err != nil {
 		return err
@@ -141,19 +141,19 @@ func (r *Runtime) Create(ctx context.Context, m machine.Machine, u unit.Unit) er
 	return err
 }
 
-// Start starts a unit that was created. NotFound: it was not.
+// Start starts a unit that was created. NotFound: the unit does not exist.
 func (r *Runtime) Start(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	_, err := r.run(ctx, m, "start", u, needsProgram+startScript)
 	return err
 }
 
-// Stop stops a unit; when it returns nil, nothing of the unit runs. One that does not exist is stopped.
+// Stop stops a unit. When it returns nil, no process of the unit runs. A unit that does not exist counts as stopped.
 func (r *Runtime) Stop(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	_, err := r.run(ctx, m, "stop", u, needsProgram+stopScript)
 	return err
 }
 
-// Remove removes a stopped unit, and the files that were made for it. Conflict: it runs.
+// Remove removes a stopped unit, and the files that were made for it. Conflict: the unit runs.
 func (r *Runtime) Remove(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	_, err := r.run(ctx, m, "remove", u, needsProgram+removeScript)
 	return err
@@ -169,7 +169,8 @@ func (r *Runtime) List(ctx context.Context, m machine.Machine, cluster string) (
 	return r.parse(out, cluster)
 }
 
-// Status asks for one unit. NotFound: there is none. Conflict: the name is a stranger's.
+// Status returns the state of one unit. NotFound: the unit does not exist. Conflict: an object of this name is not of
+// the unit's cluster.
 func (r *Runtime) Status(ctx context.Context, m machine.Machine, u unit.Unit) (plan.Actual, error) {
 	out, err := r.run(ctx, m, "status", u, needsProgram+statusScript)
 	if err != nil {
@@ -185,8 +186,8 @@ func (r *Runtime) Status(ctx context.Context, m machine.Machine, u unit.Unit) (p
 	return list[0], nil
 }
 
-// Ready asks once whether a unit that was started runs, and says of itself that it works: a reason if not, "" if so.
-// NotFound: it does not run.
+// Ready checks once whether a started unit runs and reports itself ready. It returns the reason if the unit is not
+// ready, and "" if it is. NotFound: the unit does not run.
 func (r *Runtime) Ready(ctx context.Context, m machine.Machine, u unit.Unit) (string, error) {
 	script := readyScript
 	if r.point.Has("ready") {
@@ -204,10 +205,11 @@ func (r *Runtime) Ready(ctx context.Context, m machine.Machine, u unit.Unit) (st
 	return strings.TrimSpace(out), err
 }
 
-// Undo returns a script for a POSIX shell on the node that takes a change back: it stops and removes now, and then
-// creates and starts before. Either may be nil. It ends with exit code 0 if all of that was done. Where files of before
-// are Kept there is a script, keep, to be run before the change: it copies them into the directory $kept, in which undo
-// finds them, and ends with 71 if they are not there as they were applied. Conflict: this runtime cannot.
+// Undo returns a POSIX shell script, undo, that reverts a change on the node: it stops and removes the unit now, and
+// then creates and starts the unit before. Either unit may be nil. The script exits with 0 if all of that succeeded. If
+// files of before are Kept, Undo also returns a script keep, which must run before the change. It copies these files
+// into the directory $kept, from which undo reads them, and exits with 71 if the unit on the node is not the one that
+// was applied. Conflict: this runtime cannot restore the unit.
 func (r *Runtime) Undo(before, now *unit.Unit) (keep, undo string, err error) {
 	if before != nil && before.Kept() {
 		if before.VM != nil {

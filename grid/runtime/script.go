@@ -20,7 +20,7 @@ import (
 	"croft/internal/wording"
 )
 
-// Exit codes of our scripts. 78 is a verb's own way to say that the unit is not for this runtime or machine.
+// Exit codes of the scripts. A verb may exit with 78 to report that this runtime or machine cannot run the unit.
 const (
 	exitFailed   = 70
 	exitConflict = 71
@@ -29,14 +29,14 @@ const (
 	exitInvalid  = 78
 )
 
-// The scripts of the methods. verb_NAME are the verbs of the hard point; $home, $units and $dir are where units and
-// this
-// unit are kept; $name, $cluster and $hash are the unit's. try reports a verb that failed, and ends the script.
+// The scripts of the methods. verb_NAME is a verb of the hard point. $home is the state directory, $units the directory
+// of all units, and $dir the directory of this unit. $name, $cluster and $hash are the unit's. try reports a verb that
+// failed, and ends the script.
 const (
 	needsProgram = "needs\n"
 
-	// look sets found to what the runtime knows of the unit: nothing, or f_hash and the like. A stranger ends the
-	// script.
+	// look sets $found to the status of the unit, and f_hash and the like to its fields. $found is empty if the unit
+	// does not exist. An object of the same name that is not of the cluster ends the script with a conflict.
 	look = `
 found=$(verb_status); code=$?
 case $code in
@@ -80,7 +80,7 @@ if [ "$f_state" = running ]; then
 fi
 if [ -n "$found" ]; then verb_remove; code=$?; [ "$code" = 111 ] || try remove "$code"; fi
 rm -rf "$dir"`
-	// listScript puts before each unit the definition that was noted when it was made.
+	// listScript prefixes each unit with the definition that was recorded when the unit was made.
 	listScript = `( needs ) 2> /dev/null || return 0
 listed=$(verb_list); try list $?
 printf '%s\n' "$listed" | while IFS= read -r line; do
@@ -94,7 +94,7 @@ done`
 	statusScript = look + `
 [ -n "$found" ] || { echo "there is no $name there" >&2; exit 72; }
 printf '|%s\n' "$found"`
-	// keepScript copies what a later script makes the unit from again; there, write_files reads it.
+	// keepScript copies the Kept files and variables, from which write_files of a later script restores the unit.
 	keepScript = look + `
 if [ "$f_hash" != "$hash" ]; then
 	echo "$name is not there as it was applied, so that nobody knows the secrets it had" >&2
@@ -107,7 +107,7 @@ keep_files`
 `
 )
 
-// prelude is what all scripts begin with.
+// prelude is the start of every script.
 const prelude = `umask 077
 if [ -n "$home" ]; then :
 elif [ "$(id -u)" = 0 ]; then home=/var/lib/croft/grid
@@ -166,7 +166,7 @@ func verbsOf(script string) []string {
 	return list
 }
 
-// script is the whole script of a method: a function that is called at its end, without input.
+// script returns the whole script of a method: a function, and a call of it at the end with empty input.
 func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardpoint.Values) (string, error) {
 	v, err := r.values(u)
 	if err != nil {
@@ -207,7 +207,7 @@ func (r *Runtime) script(verbs []string, u unit.Unit, body string, more ...hardp
 	return b.String(), nil
 }
 
-// writeFiles is a shell function that writes the files of a unit, each whole or not at all.
+// writeFiles returns a shell function that writes the files of a unit. It replaces each file atomically.
 func writeFiles(u unit.Unit) string {
 	var b strings.Builder
 	b.WriteString("write_files() {\nmkdir -p \"$dir/files\" || fail create 1\n")
@@ -223,11 +223,11 @@ func writeFiles(u unit.Unit) string {
 	return b.String() + "}\n"
 }
 
-// environmentFiles are the files of $dir that have the variables with secrets, one for each reader.
+// environmentFiles lists the files in $dir that contain the variables with secrets, one for each reader.
 var environmentFiles = []string{"env.sh", "env.list", "env.systemd", "env.json"}
 
-// writeEnvironment is what writes the variables with secrets, as their readers want them: a POSIX shell, podman
-// and docker, systemd, and config.json of a bundle.
+// writeEnvironment returns shell commands that write the variables with secrets in the formats of their readers: a
+// POSIX shell, podman and docker, systemd, and config.json of a bundle.
 func writeEnvironment(u unit.Unit) string {
 	var b strings.Builder
 	b.WriteString("(cd \"$dir\" && rm -f " + machine.Quote(environmentFiles...) + ") || fail create 1\n")
@@ -253,21 +253,22 @@ func environmentContents(u unit.Unit) map[string]string {
 		contents["env.systemd"] += v.Name + `="` + systemdValue.Replace(v.Content) + "\"\n"
 		text, err := json.Marshal(v.Name + "=" + v.Content)
 		if err != nil {
-			panic(err) // a text has a form
+			panic(err) // a string always encodes
 		}
 		contents["env.json"] += "," + string(text)
 	}
 	return contents
 }
 
-// systemdValue quotes a value in a file of variables of systemd, which leaves all other characters as they are.
+// systemdValue quotes a value in an EnvironmentFile of systemd, which keeps all other characters unchanged.
 var systemdValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 
 var numbers = regexp.MustCompile(`^[0-9]+(:[0-9]+)?$`)
 
-// permit is a shell command that gives the file $file.new its mode. A secret without a mode is for the unit's user
-// alone, unless nobody knows here who that is: the image names it, or the name counts in the image. Then, and where the
-// file cannot be given to the user, its directory alone protects it from others on the node.
+// permit returns a shell command that sets the mode of the file $file.new. A secret without a mode is readable only by
+// the unit's user, unless the user's number is unknown here, because the image defines the user or resolves its name.
+// In that case, and if the owner of the file cannot be changed, only the mode of its directory protects the file from
+// other users of the node.
 func permit(u unit.Unit, f unit.File) string {
 	mode := fmt.Sprintf("chmod %04o \"$file.new\"", f.Mode&0o7777)
 	switch {
@@ -282,8 +283,8 @@ func permit(u unit.Unit, f unit.File) string {
 	return mode
 }
 
-// keepFiles is a shell function that copies the files and variables of a unit that only the node has. The copies are
-// for their owner alone.
+// keepFiles returns a shell function that copies the files and variables of a unit that only the node has. Only their
+// owner can read the copies.
 func keepFiles(u unit.Unit) string {
 	var b strings.Builder
 	b.WriteString("keep_files() {\n")
@@ -304,7 +305,7 @@ func keepFiles(u unit.Unit) string {
 	return b.String() + "}\n"
 }
 
-// answer is an exit code by which a script answers, and no failure.
+// answer is an exit code that is a script's answer and not a failure.
 type answer struct {
 	code int
 	text string
@@ -322,12 +323,12 @@ func isNo(err error) bool {
 	return ok && a.code == hardpoint.CodeNo
 }
 
-// run runs the script of a method.
+// run runs the script of a method, and returns its output.
 func (r *Runtime) run(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string) (string, error) {
 	return r.runWith(ctx, m, what, u, body, nil)
 }
 
-// runWith is run, with further values.
+// runWith is run with additional values.
 func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u unit.Unit, body string,
 	more hardpoint.Values) (string, error) {
 	label := r.Name() + " " + what
@@ -352,7 +353,7 @@ func (r *Runtime) runWith(ctx context.Context, m machine.Machine, what string, u
 	return out, judge(label, out, err)
 }
 
-// judge gives the error of a script its kind.
+// judge converts the exit code of a script to an error of the right kind.
 func judge(label, out string, err error) error {
 	exit, ended := errors.AsType[*machine.Exit](err)
 	if !ended {
@@ -378,8 +379,9 @@ func judge(label, out string, err error) error {
 	return croft.Errorf(croft.Unavailable, "%s: %s", label, said)
 }
 
-// parse reads what the scripts of list and status print: DEFINITION|NAME|HASH|JOB|SLOT|CLUSTER|STATE, one unit on a
-// line. A runtime may add |IMAGE|NOW: the image of the unit, and the one that its reference names now.
+// parse parses the output of the scripts of list and status: one line per unit, in the form
+// DEFINITION|NAME|HASH|JOB|SLOT|CLUSTER|STATE. A runtime may append |IMAGE|NOW: the unit's image, and the image to
+// which its reference resolves now.
 func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
 	var list []plan.Actual
 	for line := range strings.Lines(out) {
@@ -394,7 +396,7 @@ func (r *Runtime) parse(out, cluster string) ([]plan.Actual, error) {
 		}
 		slot, err := strconv.Atoi(fields[3])
 		if fields[4] != cluster || err != nil || slot < 0 {
-			continue // not ours, or not by us
+			continue // of another cluster, or not made by croft
 		}
 		a := plan.Actual{Name: fields[0], Hash: fields[1], Job: fields[2], Slot: slot, Runtime: r.Name(),
 			Running: fields[5] == "running", Status: fields[5],

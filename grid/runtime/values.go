@@ -12,7 +12,8 @@ import (
 	"croft/grid/unit"
 )
 
-// values are what the verbs of a runtime refer to, for one unit. Of an unknown unit, all of them are empty.
+// values returns the values that the verbs of a runtime may refer to, for one unit. Without a unit, its values are
+// empty.
 func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 	if err := plainUnit(u); err != nil {
 		return nil, err
@@ -51,8 +52,8 @@ func (r *Runtime) values(u unit.Unit) (hardpoint.Values, error) {
 	return v, machineValues(v, u)
 }
 
-// addressValues says where the unit's own address goes: to a network of containers (address.ip4, address.ip6), or, as
-// ADDRESS/BITS, to an interface of the node while the unit runs (address.node).
+// addressValues adds the unit's own address, in the value for its destination: a network of containers (address.ip4,
+// address.ip6), or an interface of the node while the unit runs (address.node, as ADDRESS/BITS).
 func addressValues(v hardpoint.Values, u unit.Unit) {
 	v["address.ip4"], v["address.ip6"], v["address.node"], v["interface"] = "", "", "", u.Interface
 	a, err := netip.ParseAddr(u.Address)
@@ -79,7 +80,7 @@ func orHost(network string) string {
 	return network
 }
 
-// positive is the number as a text, and empty for 0.
+// positive formats a number; "" if it is not positive.
 func positive(x float64) string {
 	if x <= 0 {
 		return ""
@@ -135,7 +136,7 @@ func lists(v hardpoint.Values, u unit.Unit) {
 	v["env"], v["files"], v["mounts"], v["ports"] = env, files, mounts, ports
 }
 
-// publish writes a port as podman and docker do.
+// publish formats a port as the options --publish of podman and docker want it.
 func publish(p unit.Port) string {
 	text := strconv.Itoa(p.Node) + ":" + strconv.Itoa(p.Unit)
 	if strings.Contains(p.Address, ":") {
@@ -157,7 +158,7 @@ func environment(u unit.Unit) []string {
 	return list
 }
 
-// systemdWords quotes words as the lines of systemd's units want them.
+// systemdWords quotes words for a line of a systemd unit file.
 func systemdWords(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -167,7 +168,7 @@ func systemdWords(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// plainUnit refuses texts that no program can get.
+// plainUnit refuses texts that cannot be passed to programs, such as those with a zero byte. Invalid.
 func plainUnit(u unit.Unit) error {
 	texts := slices.Concat(
 		[]string{u.Cluster, u.Job, u.Network, u.Address, u.Interface, u.User, u.Image.Rootfs, u.Image.Archive,
@@ -176,7 +177,7 @@ func plainUnit(u unit.Unit) error {
 		environment(u),
 	)
 	for _, v := range u.SecretEnv {
-		if hardpoint.Plain(v.Content) != nil { // whose error shows the text
+		if hardpoint.Plain(v.Content) != nil { // its error would show the secret
 			return croft.Errorf(
 				croft.Invalid,
 				"the secret in the variable %s has a zero byte, or a character of Unicode's "+
@@ -200,7 +201,7 @@ func plainUnit(u unit.Unit) error {
 	return hardpoint.Plain(texts...)
 }
 
-// check refuses what the runtime cannot do, with its reason. Invalid.
+// check refuses a unit that uses features which the runtime lacks, with the reason in the runtime's file. Invalid.
 func (r *Runtime) check(u unit.Unit) error {
 	fail := func(format string, args ...any) error {
 		return croft.Errorf(croft.Invalid, "job %s, slot %d, runtime %s: %w", u.Job, u.Slot, r.Name(),

@@ -25,26 +25,26 @@ import (
 )
 
 const (
-	renewBefore    = 5 * time.Minute // the end of a certificate
+	renewBefore    = 5 * time.Minute // before a certificate expires
 	requestTimeout = time.Minute
 	answerMax      = 64 << 10
 )
 
-// A Credential is a key with a certificate that is renewed when less than 5 minutes are left. It is what grid/ssh logs
-// in with; other processes of the user share it by its directory.
+// A Credential is a key with a certificate, with which grid/ssh logs in. It is renewed when the certificate is valid
+// for less than 5 more minutes. The processes of a user share it through its directory.
 type Credential struct {
-	// Request is the program that gets a certificate, such as ssh ca@host sign --role ops: it reads the public key, and
-	// writes the certificate. No shell reads it.
+	// Request is the program that gets a certificate, and its arguments, such as ssh ca@host sign --role ops. The
+	// program reads the public key on stdin, and writes the certificate on stdout. It is run without a shell.
 	Request []string
-	Dir     string // keeps key and key-cert.pub; made if it is missing
+	Dir     string // contains key and key-cert.pub; created if it is missing
 
 	mu sync.Mutex
 }
 
-// KeptIn is where the credential of a cluster is kept, by the cluster's id.
+// KeptIn returns the directory of the credential of a cluster, given the cluster's id.
 func KeptIn(cluster string) string { return filepath.Join(xdg.CacheHome, "croft", "sshca", cluster) }
 
-// Signers returns the key with its certificate. Unavailable: there is no valid certificate, and none to be had.
+// Signers returns the key with its certificate. Unavailable: there is no valid certificate, and requesting one failed.
 func (c *Credential) Signers(ctx context.Context) ([]ssh.Signer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *Credential) Signers(ctx context.Context) ([]ssh.Signer, error) {
 		err = locked
 	}
 	if left > 0 {
-		return []ssh.Signer{s}, nil // it does for the moment
+		return []ssh.Signer{s}, nil // the old certificate is still valid
 	}
 	return nil, croft.Errorf(croft.Unavailable, "get a certificate: %w", err)
 }
@@ -81,7 +81,8 @@ func (c *Credential) Signers(ctx context.Context) ([]ssh.Signer, error) {
 func (c *Credential) keyFile() string         { return filepath.Join(c.Dir, "key") }
 func (c *Credential) certificateFile() string { return c.keyFile() + "-cert.pub" }
 
-// kept returns the kept key and certificate, and how long that is valid. 0: there is none.
+// kept returns the stored key with its certificate, and how much longer the certificate is valid. 0: no valid one is
+// stored.
 func (c *Credential) kept() (ssh.Signer, time.Duration) {
 	key, err := os.ReadFile(c.keyFile())
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *Credential) kept() (ssh.Signer, time.Duration) {
 	return with, left
 }
 
-// certified joins a key and the text of its certificate.
+// certified joins a key and the text of its certificate. It returns how much longer the certificate is valid.
 func certified(s ssh.Signer, text []byte) (ssh.Signer, time.Duration, error) {
 	public, _, _, rest, err := ssh.ParseAuthorizedKey(text)
 	cert, is := public.(*ssh.Certificate)
@@ -125,7 +126,7 @@ func certified(s ssh.Signer, text []byte) (ssh.Signer, time.Duration, error) {
 	return with, end.Sub(now), err
 }
 
-// renew makes a new key, and asks for its certificate. What was kept stays until that is there.
+// renew makes a new key, and requests its certificate. The stored ones stay until the new certificate has arrived.
 func (c *Credential) renew(ctx context.Context) (ssh.Signer, error) {
 	if len(c.Request) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "no program is configured that gets one")
@@ -157,7 +158,7 @@ func (c *Credential) renew(ctx context.Context) (ssh.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(c.Request, " "), err)
 	}
-	// a crash in between leaves a key without its certificate, which is renewed
+	// A crash between the two writes leaves a key without its certificate, and the next call renews both.
 	if err := durable.Write(c.keyFile(), pem.EncodeToMemory(block), 0o600); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"croft/internal/filelock"
 )
 
-// Issued is a certificate that was issued, as the log has it.
+// Issued is the log entry of a certificate that was issued.
 type Issued struct {
 	Time       time.Time `json:"time"`
 	Serial     uint64    `json:"serial"`
@@ -30,7 +30,7 @@ type Issued struct {
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
 	Key        string    `json:"key"`         // as in authorized_keys, without a comment
-	By         string    `json:"by,omitzero"` // who signed: the user of the machine
+	By         string    `json:"by,omitzero"` // the user of the machine who signed
 }
 
 func (a *CA) logFile() string { return filepath.Join(a.Keys, "issued.log") }
@@ -77,15 +77,16 @@ func parseLog[T any](file string, text []byte, before int, entry func(T) uint64)
 	return nil
 }
 
-// A ledger is the log while this process has locked it.
+// A ledger is the log while this process holds its lock.
 type ledger struct {
 	lock   *os.File
 	dir    string
 	file   string
-	serial uint64 // the last one
+	serial uint64 // the last serial number that was given
 }
 
-// open locks the log and finds the last serial number. Unavailable: somebody else has it for seconds.
+// open locks the log and finds the last serial number. Unavailable: another process holds the lock for longer than
+// lockWait.
 func (a *CA) open() (*ledger, error) {
 	if err := os.MkdirAll(a.Keys, 0o700); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
@@ -105,7 +106,8 @@ func (a *CA) open() (*ledger, error) {
 	return l, nil
 }
 
-// lockRepository locks ca/ until the file is closed. Unavailable: another process has had it for seconds.
+// lockRepository locks ca/ until the file is closed. Unavailable: another process holds the lock for longer than
+// lockWait.
 func (a *CA) lockRepository() (*os.File, error) { return lockFile(a.Dir, os.O_RDONLY) }
 
 // lockKeys locks the directory of the private keys until the file is closed, as lockRepository does.
@@ -113,7 +115,7 @@ func (a *CA) lockKeys() (*os.File, error) {
 	return lockFile(filepath.Join(a.Keys, "lock"), os.O_CREATE|os.O_RDWR)
 }
 
-// lockWait is how long a request waits for those before it, the first of which may have a long log to read.
+// lockWait is how long a request waits for earlier requests. The first of them may have to read a long log.
 const lockWait = 30 * time.Second
 
 func lockFile(path string, flag int) (*os.File, error) {
@@ -122,7 +124,7 @@ func lockFile(path string, flag int) (*os.File, error) {
 		return nil, croft.Errorf(croft.Invalid, "lock %s: %w", path, err)
 	}
 	if err := filelock.TakeWithin(f, lockWait); err != nil {
-		_ = f.Close() // the lock was its only use
+		_ = f.Close() // the file was only opened to lock it
 		return nil, croft.Errorf(croft.Unavailable, "lock %s: %w; try again when that one has ended", path, err)
 	}
 	return f, nil
@@ -131,15 +133,15 @@ func lockFile(path string, flag int) (*os.File, error) {
 // An index summarizes the start of the log, so that signing reads only the lines after it. It is a cache: where it is
 // missing or does not match the log, the whole log is read.
 type index struct {
-	Size   int64  `json:"size"`   // bytes of whole lines that it covers
-	Lines  int    `json:"lines"`  // their number
-	Serial uint64 `json:"serial"` // the greatest serial number in them
+	Size   int64  `json:"size"`   // bytes of the whole lines that the index covers
+	Lines  int    `json:"lines"`  // number of these lines
+	Serial uint64 `json:"serial"` // the greatest serial number in these lines
 	End    []byte `json:"end"`    // SHA-256 of the last indexCheck bytes that it covers
 }
 
 const (
 	indexCheck = 1 << 10 // bytes at the end of the covered part that tell this log from another one
-	indexAfter = 256     // lines that are read before the index is written again
+	indexAfter = 256     // number of lines after the index from which the index is written again
 )
 
 func (l *ledger) indexFile() string { return filepath.Join(l.dir, "issued.index") }
@@ -195,7 +197,8 @@ func (l *ledger) readIndex(log *os.File) (at index) {
 	return at
 }
 
-// endOf hashes the last bytes of the first size bytes of a log. An error: the log is shorter.
+// endOf returns the SHA-256 of the last indexCheck bytes before the offset size of a log. It returns an error if the
+// log is shorter than size.
 func endOf(log *os.File, size int64) ([]byte, error) {
 	end := make([]byte, min(size, indexCheck))
 	if _, err := log.ReadAt(end, size-int64(len(end))); err != nil {
@@ -205,11 +208,11 @@ func endOf(log *os.File, size int64) ([]byte, error) {
 	return sum[:], nil
 }
 
-func (l *ledger) close() { _ = l.lock.Close() } // which unlocks
+func (l *ledger) close() { _ = l.lock.Close() } // closing the file releases the lock
 
 func (l *ledger) serialFile() string { return filepath.Join(l.dir, "serial") }
 
-// highest reads the serial number that was given last, also if the log was lost.
+// highest reads the last serial number from its own file, which may survive a loss of the log.
 func (l *ledger) highest() (uint64, error) {
 	text, err := os.ReadFile(l.serialFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,14 +227,14 @@ func (l *ledger) highest() (uint64, error) {
 	return n, nil
 }
 
-// next takes a serial number: greater than the last one, and at least the milliseconds since 1970, so that none repeats
-// even where an old copy of this directory was restored.
+// next takes a serial number. It is greater than the last one, and at least the number of milliseconds since 1970, so
+// that no number repeats even after an old copy of this directory was restored.
 func (l *ledger) next(now time.Time) (uint64, error) {
 	l.serial = max(l.serial+1, uint64(now.UnixMilli()))
 	return l.serial, durable.Write(l.serialFile(), []byte(strconv.FormatUint(l.serial, 10)+"\n"), 0o600)
 }
 
-// add appends an entry, and returns when it is on the disk.
+// add appends an entry, and returns after it has been flushed to the disk.
 func (l *ledger) add(e Issued) error {
 	line, err := json.Marshal(e)
 	if err != nil {

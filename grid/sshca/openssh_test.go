@@ -30,12 +30,12 @@ const serverRoles = `roles:
   show: {users: [eva], principals: [ops], force_command: echo forced}
 `
 
-// A server believes an authority, and lets its principals ops in.
+// A server is an sshd that trusts an authority, and accepts the principal ops.
 type server struct {
 	*sshca.CA
 	grid *sshtest.Grid
 	node *sshtest.Node
-	key  string // a private key, in a file
+	key  string // the file of a private key
 }
 
 func newServer(t *testing.T) *server {
@@ -45,11 +45,11 @@ func newServer(t *testing.T) *server {
 	write(t, principals, "ops\n")
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"TrustedUserCAKeys " + filepath.Join(a.Dir, "user.pub"),
 		"RevokedKeys " + a.KRLFile(), "AuthorizedPrincipalsFile " + principals, "AcceptEnv NONE"}})
-	write(t, g.AuthorizedKeys(), "") // certificates alone
+	write(t, g.AuthorizedKeys(), "") // accept only certificates
 	return &server{a, g, g.Nodes[0], g.KeyFile}
 }
 
-// sign writes a certificate for the server's key beside it.
+// sign writes a certificate for the server's key next to the key file.
 func (s *server) sign(t *testing.T, role string) *ssh.Certificate {
 	t.Helper()
 	c, err := s.SignUser(t.Context(), sshca.Request{Key: publicKey(t, s.key), User: "eva", Role: role})
@@ -73,7 +73,7 @@ func publicKey(t *testing.T, file string) ssh.PublicKey {
 	return key
 }
 
-// run runs a command by OpenSSH's ssh.
+// run runs a command with OpenSSH's ssh.
 func (s *server) run(t *testing.T, argv ...string) (string, error) {
 	t.Helper()
 	args := []string{"-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o",
@@ -97,7 +97,7 @@ func TestSshdLetsInWhoHasAValidCertificate(t *testing.T) {
 		if out, err := s.run(t, "echo here"); err == nil || !strings.Contains(out, "Permission denied") {
 			t.Errorf("%s: %s, %v", what, out, err)
 		}
-		// sshd may answer before it has written why.
+		// sshd may answer before it has logged the reason.
 		patient.Until(t, fmt.Sprintf("of %s the log says %q", what, why), func() bool {
 			return strings.Contains(s.node.Log()[before:], why)
 		})
@@ -277,7 +277,7 @@ func TestACredentialIsRenewedInTime(t *testing.T) {
 		t.Error("with 4 minutes left it was not renewed")
 	}
 	short.Request = []string{"false"}
-	serial(short) // it does for the moment
+	serial(short) // the old certificate is still valid
 	if err := os.RemoveAll(dir + "2"); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestACredentialIsRenewedInTime(t *testing.T) {
 	}
 }
 
-// remote is the server's machine for a user who has nothing but a credential.
+// remote returns the server as a target for a user who has only a credential.
 func (s *server) remote(t *testing.T, c *sshca.Credential) machine.Machine {
 	t.Helper()
 	home := t.TempDir()

@@ -20,26 +20,28 @@ import (
 	"croft/internal/durable"
 )
 
-// A Revocation takes back a certificate, or a key with all of its certificates.
+// A Revocation revokes a certificate, or a key with all of its certificates.
 type Revocation struct {
 	Time   time.Time `json:"time"`
 	Kind   Kind      `json:"kind,omitempty"` // of the certificate; empty: a key
 	Serial uint64    `json:"serial,omitempty"`
 	ID     string    `json:"id,omitempty"`
-	Key    string    `json:"key,omitempty"` // as in authorized_keys: the one that is revoked
+	Key    string    `json:"key,omitempty"` // the revoked key, as in authorized_keys
 	Reason string    `json:"reason,omitempty"`
 }
 
-// RevokedFile lists what is revoked, a line of JSON each: the file that is the truth, in the repository.
+// RevokedFile returns the path of the list of revocations in the repository, with one line of JSON for each. The other
+// lists are made from this file.
 func (a *CA) RevokedFile() string { return filepath.Join(a.Dir, "revoked.jsonl") }
 
-// KRLFile is a key revocation list for sshd's RevokedKeys, made from RevokedFile.
+// KRLFile returns the path of a key revocation list for sshd's RevokedKeys, made from RevokedFile.
 func (a *CA) KRLFile() string { return filepath.Join(a.Dir, "revoked.krl") }
 
-// RevokedKeysFile lists revoked keys as text for sshd's RevokedKeys, for servers that shall not know serial numbers.
+// RevokedKeysFile returns the path of a text file of revoked keys for sshd's RevokedKeys, for servers that must not see
+// serial numbers.
 func (a *CA) RevokedKeysFile() string { return filepath.Join(a.Dir, "revoked_keys") }
 
-// Revoked reads what is revoked. Invalid: a line cannot be read.
+// Revoked reads the list of revocations. Invalid: a line cannot be read.
 func (a *CA) Revoked() ([]Revocation, error) {
 	text, err := os.ReadFile(a.RevokedFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +67,7 @@ func (a *CA) Revoked() ([]Revocation, error) {
 	return all, nil
 }
 
-// check says what is wrong with a revocation, which people may have written.
+// check validates a revocation, since people may edit the file.
 func (r Revocation) check() error {
 	switch {
 	case r.Serial > 0 && r.Key == "" && (r.Kind == User || r.Kind == Host):
@@ -90,8 +92,8 @@ func IsRevoked(e Issued, revoked []Revocation) bool {
 	return false
 }
 
-// Find says what to revoke: a serial number, a key id, or a file with a public key or certificate. NotFound: the log
-// does not have it. Denied: the certificate is another authority's.
+// Find returns the revocation for what, which is a serial number, a key id, or a file with a public key or certificate.
+// NotFound: the log has no such certificate. Denied: another authority signed the certificate.
 func (a *CA) Find(what string) (Revocation, error) {
 	r := Revocation{Time: time.Now().UTC().Truncate(time.Second)}
 	if text, err := os.ReadFile(what); err == nil {
@@ -143,9 +145,10 @@ func (a *CA) findFile(file string, text []byte, r Revocation) (Revocation, error
 	return r, croft.Errorf(croft.Denied, "%s was not signed by this authority: revoke its key, in the file with .pub", file)
 }
 
-// Revoke adds to what is revoked, and makes the files for sshd anew. changed is false if all of it was revoked before.
+// Revoke adds revocations to the list, and writes the files for sshd again. changed is false if the list had all of
+// them before.
 func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err error) {
-	lock, err := a.lockRepository() // a machine that revokes need not have the private keys
+	lock, err := a.lockRepository() // not lockKeys: a machine that revokes need not have the private keys
 	if err != nil {
 		return false, fmt.Errorf("revoke: %w", err)
 	}
@@ -167,7 +170,8 @@ func (a *CA) Revoke(ctx context.Context, add []Revocation) (changed bool, err er
 	return changed, a.WriteLists(ctx)
 }
 
-// refuseRevoked is the error of a key that was revoked: not all servers know that.
+// refuseRevoked returns an error if a key was revoked. A new certificate for it would be accepted by servers that do
+// not have the list of revocations. Denied: the key was revoked.
 func (a *CA) refuseRevoked(key ssh.PublicKey) error {
 	all, err := a.Revoked()
 	if err != nil {
@@ -204,7 +208,7 @@ func (a *CA) writeRevoked(all []Revocation) error {
 	return durable.Write(a.RevokedFile(), text.Bytes(), 0o644)
 }
 
-// WriteLists makes the files for sshd from what is revoked. Unavailable: there is no ssh-keygen.
+// WriteLists writes the files for sshd from the list of revocations. Unavailable: ssh-keygen is missing or fails.
 func (a *CA) WriteLists(ctx context.Context) error {
 	all, err := a.Revoked()
 	if err != nil {
@@ -214,7 +218,7 @@ func (a *CA) WriteLists(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it has nothing secret
+	defer func() { _ = os.RemoveAll(dir) }() // the files contain no secrets
 	krl := filepath.Join(dir, "krl")
 	var keys strings.Builder
 	spec := map[Kind]*strings.Builder{User: {}, Host: {}}

@@ -19,23 +19,23 @@ import (
 // Limits of certificates.
 const (
 	ttlDefault     = time.Hour
-	ttlMax         = 16 * time.Hour // of users'
+	ttlMax         = 16 * time.Hour // for users' certificates
 	hostTTLDefault = 90 * 24 * time.Hour
 	hostTTLMax     = 366 * 24 * time.Hour
-	backdated      = time.Minute // for hosts whose clock is slow
+	backdated      = time.Minute // certificates start earlier by this time, for hosts whose clock is slow
 )
 
 // A Role is what a certificate allows. The zero Role allows nothing: it has no principals.
 type Role struct {
-	Users      []string `yaml:"users"`      // who may have it
-	Principals []string `yaml:"principals"` // whom a certificate stands for; ${user} is who asks
-	// TTL is how long a certificate is valid if nobody says, MaxTTL the longest that may be asked for. At most 16h.
+	Users      []string `yaml:"users"`      // users who may have the role
+	Principals []string `yaml:"principals"` // principals of a certificate; ${user} stands for the requesting user
+	// TTL is the default validity of a certificate, MaxTTL the longest that a user may request. At most 16h.
 	TTL    time.Duration `yaml:"ttl"`
 	MaxTTL time.Duration `yaml:"max_ttl"`
-	// Extensions are what sshd allows besides running a program; nothing that is not listed.
+	// Extensions lists the features that sshd allows besides running a program. All others are forbidden.
 	Extensions    []string `yaml:"extensions"`
-	SourceAddress []string `yaml:"source_address"` // addresses and prefixes to log in from; none: any
-	ForceCommand  string   `yaml:"force_command"`  // run instead of what is asked for; empty: nothing is
+	SourceAddress []string `yaml:"source_address"` // addresses and prefixes from which a login is allowed; empty: all
+	ForceCommand  string   `yaml:"force_command"`  // runs instead of the requested command; empty: no forced command
 }
 
 // Roles are the rules of an authority.
@@ -59,9 +59,9 @@ roles: {}
 `
 
 var (
-	// nameForm is the form of users' and roles' names: they stand in certificates, logs and command lines.
+	// nameForm is the form of the names of users and roles, which occur in certificates, logs and command lines.
 	nameForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,62}$`)
-	// principalForm leaves out what separates principals, and what a line cannot have.
+	// principalForm excludes the characters that separate principals, and those that a line cannot contain.
 	principalForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.:@/+-]{0,255}$`)
 )
 
@@ -70,7 +70,7 @@ var extensions = []string{"no-touch-required", "permit-agent-forwarding", "permi
 
 func (a *CA) rolesFile() string { return filepath.Join(a.Dir, "roles.yaml") }
 
-// Roles reads roles.yaml. Invalid: it is wrong, or not there.
+// Roles reads roles.yaml. Invalid: the file is wrong or missing.
 func (a *CA) Roles() (Roles, error) {
 	none := func(string) (string, bool) { return "", false }
 	r, _, err := settings.Load(Roles{}, settings.Source{File: a.rolesFile(), Env: none})
@@ -125,7 +125,7 @@ func (r Role) check(name string) error {
 	return nil
 }
 
-// longest is the longest time that a certificate of the role may be valid.
+// longest returns the longest time that a certificate of the role may be valid.
 func (r Role) longest() time.Duration {
 	if r.MaxTTL == 0 {
 		return max(r.TTL, ttlDefault)
@@ -133,7 +133,7 @@ func (r Role) longest() time.Duration {
 	return r.MaxTTL
 }
 
-// usual is how long a certificate of the role is valid if nobody says.
+// usual returns how long a certificate of the role is valid if the request gives no time.
 func (r Role) usual() time.Duration {
 	if r.TTL == 0 {
 		return min(ttlDefault, r.longest())
@@ -141,7 +141,8 @@ func (r Role) usual() time.Duration {
 	return r.TTL
 }
 
-// allowed finds a role that a user may have. An empty name is the user's only role.
+// allowed returns a role that a user may have. An empty name selects the user's only role. Denied: the user may not
+// have the role. Invalid: the name is empty, and the user has several roles.
 func (r Roles) allowed(user, name string) (string, Role, error) {
 	var his []string
 	for _, n := range slices.Sorted(maps.Keys(r.Roles)) {

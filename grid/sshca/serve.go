@@ -11,11 +11,11 @@ import (
 	"croft/internal/wording"
 )
 
-// usage is what somebody gets who asks for something else.
+// usage is the hint in the error for a malformed request.
 const usage = "ask for: sign [--role ROLE] [--ttl 1h] < key.pub"
 
-// Serve answers one request of a user, whose name comes from the login. command is what was asked for, such as
-// SSH_ORIGINAL_COMMAND has it; the public key comes from in. Nothing of the request names the user.
+// Serve answers one request of a user. The user's name comes from the login, and nothing in the request can change it.
+// command is the requested command, such as the value of SSH_ORIGINAL_COMMAND. Serve reads the public key from in.
 func (a *CA) Serve(ctx context.Context, user, command string, in io.Reader) (*ssh.Certificate, error) {
 	r := Request{User: user}
 	words := strings.Fields(command)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Setup says what a server has to be told so that it believes the authority, with root and without.
+// Setup returns instructions that make a server trust the authority, with root access and without it.
 func (a *CA) Setup() (string, error) {
 	user, err := a.Public(User)
 	if err != nil {

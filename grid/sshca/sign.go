@@ -16,14 +16,14 @@ import (
 	"croft/internal/wording"
 )
 
-// keyMax is the longest text of a public key that is read.
+// keyMax is the maximum length of the text of a public key, in bytes.
 const keyMax = 16 << 10
 
-// rsaLeast is the least size of RSA keys, in bits.
+// rsaLeast is the minimum size of an RSA key, in bits.
 const rsaLeast = 2048
 
-// ParseKey reads one public key as ssh-keygen writes it. Invalid: it is not one, is a certificate, or of a kind that is
-// broken.
+// ParseKey parses one public key in the format of ssh-keygen. Invalid: the text is not one public key, is a
+// certificate, or is a weak key (DSA, or RSA of less than rsaLeast bits).
 func ParseKey(text []byte) (ssh.PublicKey, error) {
 	if len(text) > keyMax {
 		return nil, croft.Errorf(croft.Invalid, "a public key has less than %d bytes", keyMax)
@@ -58,11 +58,11 @@ func ParseKey(text []byte) (ssh.PublicKey, error) {
 type Request struct {
 	Key  ssh.PublicKey
 	User string
-	Role string        // empty: the user's only one
-	TTL  time.Duration // 0: the role's
+	Role string        // empty: the user's only role
+	TTL  time.Duration // 0: the role's default
 }
 
-// SignUser signs a user's certificate, if a role allows it. Denied: none does. Invalid: the request is wrong.
+// SignUser signs a user's certificate, if a role allows it. Denied: no role does. Invalid: the request is wrong.
 func (a *CA) SignUser(ctx context.Context, r Request) (*ssh.Certificate, error) {
 	if !nameForm.MatchString(r.User) {
 		return nil, croft.Errorf(croft.Invalid, "%q is not a user's name", r.User)
@@ -100,8 +100,8 @@ func (a *CA) SignUser(ctx context.Context, r Request) (*ssh.Certificate, error) 
 	return a.sign(ctx, User, cert, ttl)
 }
 
-// SignHost signs the certificate of a host's key. names are the names and addresses by which it is reached. ttl of 0 is
-// 90 days, the longest is 366. Invalid: the request is wrong.
+// SignHost signs the certificate of a host's key. names are the names and addresses by which clients reach the host. A
+// ttl of 0 means 90 days; the maximum is 366 days. Invalid: the request is wrong. Denied: the ttl is too long.
 func (a *CA) SignHost(ctx context.Context, key ssh.PublicKey, node string, names []string,
 	ttl time.Duration) (*ssh.Certificate, error) {
 	if !nameForm.MatchString(node) {
@@ -140,7 +140,7 @@ func checkTTL(ttl, most time.Duration, of string) error {
 	return nil
 }
 
-// sign completes a certificate, writes it down, and returns it. Its KeyId gets the serial number.
+// sign completes and signs a certificate, logs it, and returns it. It appends the serial number to the KeyId.
 func (a *CA) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.Duration) (*ssh.Certificate,
 	error) {
 	if len(cert.ValidPrincipals) == 0 {
@@ -178,14 +178,14 @@ func (a *CA) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.D
 		e.By = me.Username
 	}
 	if err := l.add(e); err != nil {
-		return nil, err // without its line in the log there is no certificate
+		return nil, err // a certificate is handed out only after it is logged
 	}
 	return cert, nil
 }
 
 func unix(seconds uint64) time.Time { return time.Unix(int64(seconds), 0).UTC() }
 
-// Text is a certificate as OpenSSH reads it, with its key id as the comment.
+// Text returns a certificate in the format of OpenSSH, with its key id as the comment.
 func Text(cert *ssh.Certificate) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(cert))) + " " + cert.KeyId + "\n"
 }

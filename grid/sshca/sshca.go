@@ -1,7 +1,8 @@
-// Package sshca is a certificate authority for SSH in files: who may have which certificate lies in the repository's
-// directory ca/, the private keys and the log of what was issued in another one, on the machine that signs.
+// Package sshca is a file-based certificate authority for SSH. The rules for certificates are in the directory ca/ of
+// the repository. The private keys and the log of issued certificates are in a directory outside of the repository, on
+// the machine that signs.
 //
-// Serial numbers never repeat, and a certificate is given out only once it is in the log on the disk.
+// Serial numbers never repeat. A certificate is handed out only after it has been logged on the disk.
 package sshca
 
 import (
@@ -26,23 +27,23 @@ import (
 	"croft/internal/durable"
 )
 
-// Kind says whose certificates an authority signs.
+// Kind is the kind of certificates that an authority signs.
 type Kind string
 
-// The kinds: of users, who log in, and of hosts, at which they do.
+// The kinds: certificates of users, who log in, and of hosts, to which they log in.
 const (
 	User Kind = "user"
 	Host Kind = "host"
 )
 
-// Kinds lists both.
+// Kinds lists both kinds.
 var Kinds = []Kind{User, Host}
 
 // A CA signs certificates of users and of hosts, with a key for each.
 type CA struct {
-	Dir  string // the repository's ca/: KIND.pub, roles.yaml, and what is revoked
-	Keys string // KIND_ca, serial, issued.log and its index; outside the repository
-	// Agent is the socket of an agent that has the private keys; empty: they are in Keys.
+	Dir  string // ca/ of the repository: KIND.pub, roles.yaml, and the lists of revocations
+	Keys string // directory of KIND_ca, serial, issued.log and its index; outside of the repository
+	// Agent is the socket of an ssh-agent that has the private keys; empty: they are in Keys.
 	Agent string
 	// Passphrase asks for the passphrase of a key; nil: only keys without one can be used.
 	Passphrase func(ctx context.Context, key string) ([]byte, error)
@@ -51,7 +52,7 @@ type CA struct {
 func (a *CA) publicFile(k Kind) string  { return filepath.Join(a.Dir, string(k)+".pub") }
 func (a *CA) privateFile(k Kind) string { return filepath.Join(a.Keys, string(k)+"_ca") }
 
-// Public returns the public key of an authority. NotFound: there is none yet. Invalid: it cannot be used.
+// Public returns the public key of an authority. NotFound: it does not exist yet. Invalid: the key cannot be used.
 func (a *CA) Public(k Kind) (ssh.PublicKey, error) {
 	file := a.publicFile(k)
 	text, err := os.ReadFile(file)
@@ -73,9 +74,9 @@ func (a *CA) Public(k Kind) (ssh.PublicKey, error) {
 		key.Type())
 }
 
-// Init makes both authorities and the files of ca/, each only where it is missing. made lists the files. Conflict: a
-// public key is there and its private one is not, or they do not belong together. Invalid: the private keys would lie
-// in the repository. passphrase is that of new keys; nil: they have none.
+// Init makes the keys of both authorities and the files of ca/, each only if it is missing. made lists the new files.
+// passphrase encrypts new private keys; nil: they are not encrypted. Conflict: a private key exists without its public
+// key. Invalid: the private keys would be inside the repository.
 func (a *CA) Init(ctx context.Context, passphrase []byte) (made []string, err error) {
 	if err := a.apart(); err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ func (a *CA) Init(ctx context.Context, passphrase []byte) (made []string, err er
 	if err := errors.Join(os.MkdirAll(a.Dir, 0o755), os.MkdirAll(a.Keys, 0o700)); err != nil {
 		return nil, croft.Errorf(croft.Invalid, "make an authority: %w", err)
 	}
-	// Two runs at once would each write a key pair: one lock for those that share the repository, one for the keys.
+	// Two concurrent runs would each write a key pair. One lock excludes runs that share the repository, the other one
+	// runs that share the directory of keys.
 	for _, lock := range []func() (*os.File, error){a.lockRepository, a.lockKeys} {
 		f, err := lock()
 		if err != nil {
@@ -112,7 +114,7 @@ func (a *CA) Init(ctx context.Context, passphrase []byte) (made []string, err er
 		made = append(made, a.RevokedFile())
 	}
 	if _, err := os.Stat(a.KRLFile()); errors.Is(err, fs.ErrNotExist) {
-		if err := a.WriteLists(ctx); err != nil { // sshd lets nobody in whose RevokedKeys is not there
+		if err := a.WriteLists(ctx); err != nil { // sshd refuses all logins if its RevokedKeys file is missing
 			return made, err
 		}
 		made = append(made, a.KRLFile(), a.RevokedKeysFile())
@@ -130,7 +132,7 @@ func (a *CA) Missing() bool {
 	return false
 }
 
-// apart makes sure that the private keys do not lie in the repository: below the directory that has ca/.
+// apart checks that the private keys are not inside the repository, which is the parent directory of ca/. Invalid.
 func (a *CA) apart() error {
 	repository, err := filepath.Abs(filepath.Dir(a.Dir))
 	if err != nil {
@@ -199,7 +201,8 @@ func (a *CA) initKey(k Kind, passphrase []byte) (made []string, err error) {
 	return []string{a.privateFile(k), a.publicFile(k)}, nil
 }
 
-// signer returns what signs, and ends what it needs. Denied: others may read the key, or the passphrase is wrong.
+// signer returns the signer of a kind, and a function that releases its resources. Denied: other users may read the
+// private key, or the passphrase is wrong. Conflict: the private key does not match the public key.
 func (a *CA) signer(ctx context.Context, k Kind) (ssh.Signer, func(), error) {
 	public, err := a.Public(k)
 	if err != nil {
@@ -254,7 +257,7 @@ func (a *CA) decrypt(ctx context.Context, file string, text []byte) (ssh.Signer,
 	return s, nil
 }
 
-// agentPatience is how long an agent may take: it may have to ask its user.
+// agentPatience is how long an agent may take. It may have to ask its user for confirmation.
 const agentPatience = 2 * time.Minute
 
 func (a *CA) agentSigner(ctx context.Context, k Kind, public ssh.PublicKey) (ssh.Signer, func(), error) {
@@ -262,7 +265,7 @@ func (a *CA) agentSigner(ctx context.Context, k Kind, public ssh.PublicKey) (ssh
 	if err != nil {
 		return nil, nil, croft.Errorf(croft.Unavailable, "ask the agent for the authority's key: %w", err)
 	}
-	end := func() { _ = conn.Close() } // it was asked all that it is asked
+	end := func() { _ = conn.Close() } // an error after the last request does not matter
 	if err := conn.SetDeadline(time.Now().Add(agentPatience)); err != nil {
 		end()
 		return nil, nil, err
@@ -282,7 +285,7 @@ func (a *CA) agentSigner(ctx context.Context, k Kind, public ssh.PublicKey) (ssh
 		a.privateFile(k))
 }
 
-// Fingerprint is a key's fingerprint as OpenSSH prints it.
+// Fingerprint returns a key's type and its fingerprint in the format of OpenSSH.
 func Fingerprint(key ssh.PublicKey) string {
 	return fmt.Sprintf("%s %s", key.Type(), ssh.FingerprintSHA256(key))
 }

@@ -28,7 +28,7 @@ import (
 
 var _ gridssh.Credential = (*sshca.Credential)(nil)
 
-// TestMain also is the program that a credential asks, if the environment names an authority.
+// TestMain also acts as the Request program of a credential, if the environment names an authority.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SSHCA_DIR"); dir != "" {
 		a := &sshca.CA{Dir: dir, Keys: os.Getenv("SSHCA_KEYS")}
@@ -234,7 +234,7 @@ func TestKeysThatAreNotSigned(t *testing.T) {
 	}
 }
 
-// A DSA key, which ssh-keygen made.
+// A DSA key that ssh-keygen made.
 const dsa = "ssh-dss AAAAB3NzaC1kc3MAAACBAKUyMyXx3nFVQIS/uY1VhY00C3IEjjFqfu3imNeeyDZMNWUuiA1xZbH2ENcA67" +
 	"0pzWQsYFs/brKY5wrsxx1rZWmzRJitxnNxyD2KKMow14b+SNjHDvDq0nM1wX1qn3qMd3uxkteqby9GIK90Broijc0n" +
 	"div9seQi8rpsRjkd7TkRAAAAFQCWTJPtcvIA8v3XsQO3WHC/6Ed/MQAAAH9zsKDvEfnrAKYrrVu59rkLdzxl9PLGOh" +
@@ -376,7 +376,7 @@ func TestSerialNumbersNeverRepeat(t *testing.T) {
 			t.Errorf("%s: no new serial", name)
 		}
 	}
-	synctest.Test(t, func(*testing.T) { sign() }) // a clock that is decades back
+	synctest.Test(t, func(*testing.T) { sign() }) // a clock that is decades slow
 	write(t, log, string(text)+"garbage\n")
 	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) ||
 		!strings.Contains(err.Error(), fmt.Sprintf("issued.log:%d: ", strings.Count(string(text), "\n")+1)) {
@@ -389,7 +389,7 @@ func TestSerialNumbersNeverRepeat(t *testing.T) {
 	}
 }
 
-// 200,000 entries are indexed once; signing reads the lines after the index alone.
+// 200,000 entries are indexed once; afterwards, signing reads only the lines after the index.
 func TestALongLogIsReadOnce(t *testing.T) {
 	a := authority(t, roles)
 	log, index := filepath.Join(a.Keys, "issued.log"), filepath.Join(a.Keys, "issued.index")
@@ -406,14 +406,14 @@ func TestALongLogIsReadOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	high := uint64(time.Now().Add(1000 * time.Hour).UnixMilli()) // the serial of a line in the middle
+	high := uint64(time.Now().Add(1000 * time.Hour).UnixMilli()) // the serial number of a line in the middle
 	raised := regexp.MustCompile(`"serial":\d+`).ReplaceAll(first, fmt.Appendf(nil, `"serial":%d`, high))
 	text := slices.Concat(bytes.Repeat(first, 1000), raised, bytes.Repeat(first, 1000))
 	write(t, log, string(text))
 	if c := sign(); c.Serial != high+1 {
 		t.Errorf("got the serial number %d after %d", c.Serial, high)
 	}
-	// What the index covers is not read again: a damaged line there goes unnoticed, one after it does not.
+	// Lines that the index covers are not read again: a damaged line there goes unnoticed, one after it does not.
 	damaged := slices.Concat([]byte("x"), text[1:])
 	write(t, log, string(damaged))
 	serial := filepath.Join(a.Keys, "serial")
@@ -444,13 +444,13 @@ func TestALongLogIsReadOnce(t *testing.T) {
 	}
 	sign()
 	write(t, log, string(damaged))
-	// An index of another log of the same length does not count.
+	// An index of another log of the same length is ignored.
 	other := bytes.ReplaceAll(damaged, []byte("tom"), []byte("eva"))
 	write(t, log, string(other))
 	if _, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"}); !errors.Is(err, croft.Invalid) {
 		t.Errorf("a damaged line of another log: %v", err)
 	}
-	// A shorter log, and one whose index cannot be read, are read as a whole.
+	// A log that is shorter than its index, or whose index cannot be read, is read as a whole.
 	for name, change := range map[string]func(){
 		"a shorter log":             func() { write(t, log, string(text[:len(text)/2])) },
 		"a torn index":              func() { write(t, index, `{"size":`) },
@@ -464,7 +464,7 @@ func TestALongLogIsReadOnce(t *testing.T) {
 	}
 }
 
-// A serial number is greater than all before it, also where the serial file is lost and the clock was set back.
+// A serial number is greater than all earlier ones, even if the serial file is lost and the clock was set back.
 func TestSerialNumbersGrow(t *testing.T) {
 	a := authority(t, roles)
 	serial := filepath.Join(a.Keys, "serial")
@@ -490,7 +490,7 @@ func TestSerialNumbersGrow(t *testing.T) {
 			sign(t, "several in one millisecond")
 		}
 	})
-	// The file is replaced, never written in place, so a crash leaves one of the two numbers whole.
+	// The file is replaced, never written in place, so a crash leaves either the old or the new number.
 	old := serial + ".old"
 	if err := os.Link(serial, old); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// reaper waits until nobody holds its standard input any more, and then kills the units of state directories, each
-// with its group and what comes from it. A unit is ended only if its process is the one that was noted.
+// reaper waits for the end of its standard input, and then kills the units of the state directories, each with its
+// process group and descendants. It kills a unit only if its process is the one that was recorded.
 const reaper = `trap '' TERM INT HUP
 while read -r _; do :; done
 # family PID: it and all that come from it; a container's first process may outlive what began it
@@ -30,12 +30,12 @@ for dir; do
 done
 exit 0`
 
-// Reap sees to it that no unit of the supervised runtimes outlives the test, even if the test's process is killed or
-// panics: a process that hears of it by its standard input kills what runs in the state directories then.
+// Reap ensures that no unit of the supervised runtimes outlives the test, even if the test's process is killed or
+// panics: a helper process notices that its standard input ends, and kills the units of the state directories.
 func Reap(t testing.TB, stateDirs ...string) {
 	t.Helper()
 	cmd := exec.Command("sh", append([]string{"-c", reaper, "reaper"}, stateDirs...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends the test's group leaves it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to the test's process group do not reach it
 	alive, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func Reap(t testing.TB, stateDirs ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = alive.Close() // it was open
+		_ = alive.Close() // the end of its input makes the reaper work
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("end what the test left: %v", err)
 		}

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// busybox is where Debian's busybox-static has its program.
+// busybox is the path of the program of Debian's package busybox-static.
 const busybox = "/bin/busybox"
 
-// applets are the names under which it is in the image.
+// applets lists the names of busybox in the image.
 var applets = []string{"sh", "sleep", "cat", "echo", "ls", "id", "env", "true", "false", "test", "stat", "touch",
 	"head",
 	"mkdir", "hostname"}
 
-// Archive is a tar file of a small root directory.
+// Archive returns a tar file of a small root directory.
 func Archive(t testing.TB) []byte {
 	t.Helper()
 	program, err := os.ReadFile(busybox)

@@ -27,27 +27,27 @@ import (
 	"croft/grid/unit"
 )
 
-// patience is how long something may take that must happen. It is generous for busy machines, and no bound on speed.
+// patience is how long a test waits for a condition. It is generous for busy machines, and not a limit on speed.
 const patience = 2 * time.Minute
 
-// ImageName is the archive in the repository of the units.
+// ImageName is the path of the image archive in the repository.
 const ImageName = "images/tiny.tar"
 
-// A Suite is what the tests of one runtime need.
+// A Suite configures the tests of one runtime.
 type Suite struct {
-	Name       string // of the runtime
+	Name       string // name of the runtime
 	Machine    machine.Machine
-	Repository fs.FS // its hard points; ImageName is added
+	Repository fs.FS // the hard points; the suite adds ImageName
 	StateDir   string
-	Change     func(t *testing.T, u *unit.Unit) // makes the unit one for this runtime
-	Stranger   func(t *testing.T, name string)  // makes something of that name that is not ours, for the test's time
-	Reboot     func(t *testing.T, u unit.Unit)  // ends the unit as a loss of power would; nil: it cannot be had here
-	Survives   bool                             // a unit is started again after a reboot without anybody
-	NoInside   bool                             // nothing can be run inside
-	Adopts     bool                             // it can give a mark to what Stranger makes
+	Change     func(t *testing.T, u *unit.Unit) // adapts the unit to this runtime
+	Stranger   func(t *testing.T, name string)  // makes an object without a mark of croft, removed after the test
+	Reboot     func(t *testing.T, u unit.Unit)  // ends the unit as a loss of power would; nil: not possible
+	Survives   bool                             // the runtime starts units again after a reboot
+	NoInside   bool                             // the runtime cannot run programs in units
+	Adopts     bool                             // the runtime can adopt the object that Stranger makes
 }
 
-// command runs until it is told to end, and says so. It does not run for ever, whoever forgets it.
+// command runs until it gets SIGTERM, and then prints that it ended. It ends after a while even without a signal.
 const command = `trap "echo ended; exit 0" TERM; echo "up as $WHO"; n=0
 while [ "$((n = n + 1))" -lt 9000 ]; do sleep 0.1; done`
 
@@ -71,7 +71,7 @@ func (r repository) Open(name string) (fs.File, error) {
 	return r.more.Open(name)
 }
 
-// archives are made once.
+// archives caches the image archive.
 var archives []byte
 
 func archive(t *testing.T) []byte {
@@ -81,7 +81,7 @@ func archive(t *testing.T) []byte {
 	return archives
 }
 
-// Unit returns a unit of a cluster of its own; it is removed at the end of the test.
+// Unit returns a unit of a new cluster. The unit is removed at the end of the test.
 func (s Suite) Unit(t *testing.T) unit.Unit {
 	t.Helper()
 	var id [16]byte
@@ -93,7 +93,7 @@ func (s Suite) Unit(t *testing.T) unit.Unit {
 		Cluster: hex.EncodeToString(id[:]), Job: "web/front@7", Slot: 2, Runtime: s.Name,
 		Image:   unit.Image{Archive: ImageName, Digest: "sha256:" + hex.EncodeToString(sum[:])},
 		Command: []string{"sh", "-c", command}, Env: map[string]string{"WHO": `a 'quoted' "name" $HOME`},
-		Options: map[string]string{"stop_seconds": "1"}, // what was stopped before it began to listen is killed
+		Options: map[string]string{"stop_seconds": "1"}, // kills a unit that was stopped before it set its trap
 	}
 	if s.Change != nil {
 		s.Change(t, &u)
@@ -133,7 +133,7 @@ func (s Suite) cycle(t *testing.T) {
 	}
 }
 
-// begin makes and starts a unit.
+// begin creates and starts a unit.
 func (s Suite) begin(t *testing.T, u unit.Unit) *runtime.Runtime {
 	t.Helper()
 	r := s.Open(t)
@@ -145,7 +145,7 @@ func (s Suite) begin(t *testing.T, u unit.Unit) *runtime.Runtime {
 	return r
 }
 
-// until repeats a question until it is answered with yes.
+// until repeats a check until it succeeds, or fails the test after patience.
 func until(t *testing.T, what string, yes func() (bool, string)) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
@@ -234,7 +234,7 @@ func (s Suite) inside(t *testing.T) {
 	})
 }
 
-// noArgument looks for a text among the arguments of all processes.
+// noArgument fails the test if a text is among the arguments of any process.
 func (s Suite) noArgument(t *testing.T, text string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -298,7 +298,7 @@ func (s Suite) clusters(t *testing.T) {
 	}
 }
 
-// changedDefinition lists a unit by definitions other than the one that made it.
+// changedDefinition lists a unit with definitions that differ from the one that made it.
 func (s Suite) changedDefinition(t *testing.T) {
 	u := s.Unit(t)
 	r := s.Open(t)
@@ -324,7 +324,7 @@ func (s Suite) changedDefinition(t *testing.T) {
 	}
 }
 
-// undo takes back a first creation, and then a change, by a script that gets nothing else.
+// undo reverts a first creation, and then a change. The script needs no other input.
 func (s Suite) undo(t *testing.T) {
 	before := s.Unit(t)
 	r := s.begin(t, before)
@@ -362,7 +362,7 @@ func (s Suite) undo(t *testing.T) {
 	}
 }
 
-// undoSecret takes back a change of a secret, of which only the node has the former content.
+// undoSecret reverts a change of a secret whose former content only the node has.
 func (s Suite) undoSecret(t *testing.T) {
 	const former = "the former 'secret'\nof $two lines\n\n"
 	before := s.Unit(t)
@@ -453,7 +453,7 @@ func (s Suite) reboot(t *testing.T) {
 	} else if is, said := running(); is {
 		t.Errorf("it runs: %s", said)
 	}
-	// What apply does.
+	// apply does the same.
 	if err := errors.Join(r.Create(t.Context(), s.Machine, u), r.Start(t.Context(), s.Machine, u)); err != nil {
 		t.Error(err)
 	}
@@ -471,7 +471,7 @@ func (s Suite) changedArchive(t *testing.T) {
 	}
 }
 
-// Need skips the test where a program is missing.
+// Need skips the test if a program is missing.
 func Need(t *testing.T, programs ...string) {
 	t.Helper()
 	if os.Getuid() != 0 {
