@@ -460,7 +460,6 @@ func TestACheckoutReplacesDirectories(t *testing.T) {
 	}
 }
 
-// A process that waits for the lock of a directory that is replaced gets the lock of the new directory.
 // TestAFileOfTheGreatestSizeIsRead: a file that is one byte larger is refused.
 func TestAFileOfTheGreatestSizeIsRead(t *testing.T) {
 	text := "prefix: 10.0.0.0/24\n#"
@@ -470,6 +469,8 @@ func TestAFileOfTheGreatestSizeIsRead(t *testing.T) {
 	}
 }
 
+// TestTheLockIsThatOfTheDirectoryCalledNet: a process that waits for the lock of a directory that is replaced gets the
+// lock of the new directory.
 func TestTheLockIsThatOfTheDirectoryCalledNet(t *testing.T) {
 	d := tree(t, map[string]string{"net/pools/web.yaml": "prefix: 10.0.0.0/24"})
 	old, err := d.lock(t.Context())

@@ -11,12 +11,12 @@ import (
 	"croft"
 )
 
-// separators are those that tables have in practice.
+// separators lists the common separators of columns.
 var separators = []rune{',', ';', '\t'}
 
-// columns splits a line with names at whichever separator occurs most.
+// columns splits a line with column names at the separator that occurs most often.
 func columns(first string) []string {
-	all, _ := newReader(first).Read() // an error shows when the whole is read
+	all, _ := newReader(first).Read() // reading the whole table reports the error
 	return all
 }
 
@@ -30,7 +30,7 @@ func newReader(text string) *csv.Reader {
 	return r
 }
 
-// addressColumn finds the column with the address or prefix; -1: there is none.
+// addressColumn returns the index of the column with the address or prefix; -1: no such column.
 func addressColumn(names []string) int {
 	for _, wanted := range [][]string{addressNames, prefixNames} {
 		if i := slices.IndexFunc(names, func(n string) bool { return slices.Contains(wanted, key(n)) }); i >= 0 {

@@ -1,5 +1,5 @@
-// Package foreign reads lists of addresses that other programs write: tables as CSV, objects as JSON (NetBox, ip -j
-// addr), and the leases of dnsmasq and of ISC dhcpd. Every error is Invalid and says the line or the item.
+// Package foreign reads lists of addresses from other programs: tables in CSV, objects in JSON (NetBox, ip -j addr),
+// and the leases of dnsmasq and of ISC dhcpd. Every error is Invalid and names the line or the item.
 package foreign
 
 import (
@@ -19,7 +19,7 @@ const (
 	Dhcpd   = "dhcpd"   // dhcpd.leases
 )
 
-// Formats are all formats.
+// Formats lists all formats.
 var Formats = []string{CSV, JSON, Dnsmasq, Dhcpd}
 
 var (
@@ -27,7 +27,7 @@ var (
 	dnsmasqForm = regexp.MustCompile(`(?m)^\d+ (?:[0-9a-fA-F:-]+|\d+) [0-9a-fA-F.:]+ \S+ \S+$`)
 )
 
-// Guess returns the format that a text looks like. Invalid: none.
+// Guess returns the format of a text, judged by its content. Invalid: the format is unknown.
 func Guess(text []byte) (string, error) {
 	text = withoutMark(text)
 	trimmed := bytes.TrimSpace(text)
@@ -47,10 +47,10 @@ func Guess(text []byte) (string, error) {
 			"names, one of which is address or prefix", strings.Join(Formats, ", "))
 }
 
-// withoutMark removes the byte order mark with which spreadsheets begin a text in UTF-8.
+// withoutMark removes the byte order mark that spreadsheets put at the start of a UTF-8 text.
 func withoutMark(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
-// Read reads a list in a format.
+// Read parses a list in a format.
 func Read(text []byte, format string) ([]Record, error) {
 	text = withoutMark(text)
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {

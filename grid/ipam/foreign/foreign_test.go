@@ -106,7 +106,7 @@ func TestListsThatAreNone(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever a list is, its records can be kept.
+// FuzzRead checks that the records of any list can be stored.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{"address,tags\n10.0.0.1,a b", `[{"address":"10.0.0.1","tags":[{"slug":"x"}]}]`,
 		"1 02:00:00:00:00:01 10.0.0.1 web *", "lease 10.0.0.1 {\n binding state active;\n}\n",

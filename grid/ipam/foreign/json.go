@@ -11,7 +11,7 @@ import (
 	"croft"
 )
 
-// readJSON reads a list of objects, or an object with one in results (NetBox) or leases.
+// readJSON parses a list of objects, or an object with such a list in results (NetBox) or leases.
 func readJSON(text []byte) ([]Record, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -25,7 +25,7 @@ func readJSON(text []byte) ([]Record, error) {
 	if object, is := top.(map[string]any); is {
 		top = nil
 		for _, k := range []string{"results", "leases", "arguments"} {
-			if inner, is := object[k].(map[string]any); is { // Kea: arguments has leases
+			if inner, is := object[k].(map[string]any); is { // Kea puts leases into arguments
 				top = inner["leases"]
 			} else if object[k] != nil {
 				top = object[k]
@@ -94,7 +94,7 @@ func ofObject(object map[string]any, at string) ([]Record, error) {
 	return []Record{r}, nil
 }
 
-// plainText is a value as one text. Of an object it is what NetBox would show of it.
+// plainText converts a JSON value to one text. For an object, it is the field that NetBox would display.
 func plainText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -116,7 +116,8 @@ func plainText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// ofInterface reads an interface of ip -j addr. Addresses that mean something on that machine alone are left out.
+// ofInterface reads the addresses of an interface in the output of ip -j addr. It skips addresses of the scopes host
+// and link, which are meaningful only on that machine or link.
 func ofInterface(object map[string]any, inner []any, at string) ([]Record, error) {
 	var all []Record
 	for _, one := range inner {

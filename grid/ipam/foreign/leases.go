@@ -9,13 +9,13 @@ import (
 	"croft"
 )
 
-// readDnsmasq reads lines of: end of the lease, MAC or IAID, address, name or *, client's id or *.
+// readDnsmasq parses lines with these fields: end of the lease, MAC or IAID, address, name or *, client's id or *.
 func readDnsmasq(text string) ([]Record, error) {
 	var all []Record
 	for i, line := range strings.Split(text, "\n") {
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0] == "duid" {
-			continue // the server's own id, before leases of IPv6
+			continue // the server's own DUID, which precedes IPv6 leases
 		}
 		at := fmt.Sprint("line ", i+1)
 		if len(words) < 4 {
@@ -45,10 +45,10 @@ var (
 	leaseEnds   = regexp.MustCompile(`^\s*\}`)
 )
 
-// readDhcpd reads blocks: lease ADDRESS { ... }, and iaaddr ADDRESS { ... } within those of IPv6. The file is a log:
-// the last block about an address counts, and only if it is bound.
+// readDhcpd parses blocks: lease ADDRESS { ... }, and for IPv6 nested blocks iaaddr ADDRESS { ... }. The file is a log:
+// only the last block of an address counts, and only if the lease is bound.
 func readDhcpd(text string) ([]Record, error) {
-	last := map[string]int{} // from the address to its place in all
+	last := map[string]int{} // index in all, by address
 	var all []Record
 	var bound []bool
 	open := -1

@@ -10,16 +10,16 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// A Record is what a list says of an address or a prefix.
+// A Record is an entry of a list about an address or a prefix.
 type Record struct {
 	Prefix netip.Prefix
-	Owner  string // as it is written; empty: none
+	Owner  string // the owner as written; empty: none
 	Tags   []string
 	Facts  map[string]string
-	At     string // where it was: line 7, item 3
+	At     string // position in the list, such as "line 7" or "item 3"
 }
 
-// newRecord reads an address, which may have the length of its network, or a prefix.
+// newRecord parses a prefix, or an address with or without the length of its network. Invalid.
 func newRecord(text, at string, isPrefix bool) (Record, error) {
 	r := Record{Facts: map[string]string{}, At: at}
 	if isPrefix && strings.Contains(text, "/") {
@@ -39,24 +39,25 @@ func newRecord(text, at string, isPrefix bool) (Record, error) {
 	return r, nil
 }
 
-// meanings are the columns and keys that are not merely facts, in our form of keys.
+// Columns and keys with a special meaning, in the form that key returns. All others become facts.
 var (
 	addressNames = []string{"address", "ip", "ip_address", "ipaddress", "ipaddr", "ip_addr", "ipv4", "ipv6"}
 	prefixNames  = []string{"prefix", "network", "cidr", "subnet"}
 	ownerNames   = []string{"owner", "job"}
 	tagNames     = []string{"tags", "tag"}
-	droppedNames = []string{"id", "url", "display", "created", "last_updated", "reserved"} // of NetBox, and ours
+	// keys that are ignored: internal keys of NetBox, and reserved, which has a meaning in croft
+	droppedNames = []string{"id", "url", "display", "created", "last_updated", "reserved"}
 )
 
 var otherCharacters = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// key makes a key of a column's name.
+// key converts a column's name to a key.
 func key(name string) string {
 	k := otherCharacters.ReplaceAllString(strings.ToLower(strings.TrimSpace(name)), "_")
 	return k[:min(len(k), 63)]
 }
 
-// add adds one value to a record. Empty ones, and those of keys that cannot be, mean nothing.
+// add adds one value to a record. It ignores empty values, and values whose key is not a valid name.
 func (r *Record) add(name, value string) error {
 	k, value := key(name), strings.TrimSpace(value)
 	switch {
@@ -75,7 +76,7 @@ func (r *Record) add(name, value string) error {
 	return nil
 }
 
-// tag adds a tag, in the form of tags.
+// tag converts a text to a valid tag, and adds it. Invalid: it cannot be converted.
 func (r *Record) tag(text string) error {
 	t := key(text)
 	if !setexpr.NameForm.MatchString(t) {

@@ -74,7 +74,7 @@ func TestPacketsPassAsRulesSay(t *testing.T) {
 	}
 }
 
-// TestConnectionsWorkAndEndWithTheirRule: answers pass, and a rule that is gone ends what it allowed.
+// TestConnectionsWorkAndEndWithTheirRule: replies pass, and removing a rule ends the connections that it allowed.
 func TestConnectionsWorkAndEndWithTheirRule(t *testing.T) {
 	w := newWorld(t)
 	table := rulesOf(t)
@@ -97,8 +97,8 @@ func TestConnectionsWorkAndEndWithTheirRule(t *testing.T) {
 	}
 }
 
-// TestTheMachineItself: what it sends and receives itself is filtered at the managed addresses, ssh to it is not, and
-// neither is what an address sends to itself.
+// TestTheMachineItself: packets from and to the machine's own managed addresses are filtered. Packets of ssh to the
+// machine, and packets from an address to itself, are not.
 func TestTheMachineItself(t *testing.T) {
 	w := newWorld(t)
 	table := rulesOf(t)
@@ -133,7 +133,8 @@ func TestTheMachineItself(t *testing.T) {
 			t.Errorf("%s passes: %v", c.name, got)
 		}
 	}
-	// Where only a name of the machine is known, ssh passes at any of its addresses, and its port is no way out.
+	// If only a name of the machine is known, ssh passes at all of its addresses. No connection may start from its
+	// port.
 	table.SSH, table.SSHPort = nil, 22
 	w.load(t, table)
 	if !try(packet{from: "job", to: "node", src: "10.0.0.5", dst: "192.0.2.1", port: 22, proto: nft.TCP}) {
@@ -183,7 +184,7 @@ func (w *world) arrives(t *testing.T, p packet) bool {
 	}
 }
 
-// dropped is the counter of what the table dropped.
+// dropped returns the counter of packets that the table dropped.
 func (w *world) dropped(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("ip", "netns", "exec", w.name("node"), "nft", "list", "ruleset").CombinedOutput()

@@ -1,11 +1,11 @@
 // Package nft writes access rules as an nftables table for one machine: one table of the family inet, which is replaced
 // in one transaction.
 //
-// The table filters packets from and to the managed addresses, and no others: each passes if a rule allows it, or if it
-// answers one that did. A rule that is gone ends the connections that it allowed. What IPv6 needs to find neighbours
-// passes, and so does ssh to where the machine itself is managed.
+// The table filters only packets from and to the managed addresses. A packet passes if a rule allows it, or if it is a
+// reply in an allowed connection. Removing a rule ends the connections that it allowed. IPv6 neighbor discovery passes,
+// and so does ssh to the addresses at which the machine itself is managed.
 //
-// Names of people appear in comments and log prefixes alone, and are checked: no text of theirs is syntax.
+// User-defined names appear only in comments and log prefixes, and are checked, so they cannot inject nft syntax.
 package nft
 
 import (
@@ -30,11 +30,11 @@ import (
 const (
 	TCP  = "tcp"
 	UDP  = "udp"
-	ICMP = "icmp" // of IPv4 and IPv6
+	ICMP = "icmp" // ICMP of IPv4 and of IPv6
 	Any  = "any"
 )
 
-// Ports are those of a range, from 0 to 65535.
+// Ports is a range of ports, each from 0 to 65535, including both ends.
 type Ports struct{ First, Last uint16 }
 
 func (p Ports) String() string {
@@ -44,26 +44,26 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.First, p.Last)
 }
 
-// A Rule allows packets.
+// A Rule allows connections from one set of addresses to another.
 type Rule struct {
 	Name     string
 	From, To *netipx.IPSet
 	Protocol string  // TCP, UDP, ICMP or Any
-	Ports    []Ports // of the receiver, for TCP and UDP; none: all
-	Log      bool    // each new connection
+	Ports    []Ports // destination ports, for TCP and UDP; empty: all
+	Log      bool    // log each new connection
 }
 
-// Table is the filter of one machine.
+// Table is the packet filter of one machine.
 type Table struct {
-	Cluster string        // its id; empty: there is none
-	Managed *netipx.IPSet // what is filtered
+	Cluster string        // the cluster's id; empty: the cluster has none
+	Managed *netipx.IPSet // the addresses whose packets are filtered
 	SSH     []netip.AddrPort
-	SSHPort uint16 // accepted at every address of the machine, where SSH cannot say which; 0: no port is
+	SSHPort uint16 // port for ssh at every local address, if SSH cannot list the addresses; 0: none
 	Rules   []Rule
-	LogDrop bool // log what is dropped, at most 10 packets a second
+	LogDrop bool // log dropped packets, at most 10 per second
 }
 
-// Name is the name of a cluster's tables.
+// Name returns the name of a cluster's tables.
 func Name(cluster string) string {
 	if len(cluster) < 8 {
 		cluster = "00000000"
@@ -71,14 +71,14 @@ func Name(cluster string) string {
 	return "fission_" + cluster[:8]
 }
 
-// clusterForm is that of a cluster's id, or of none.
+// clusterForm is the form of a cluster's id, which may be empty.
 var clusterForm = regexp.MustCompile(`^([0-9a-f]{32})?$`)
 
-// plainName is what may stand within quotes.
+// plainName is the form of names that are safe within quotes.
 var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Script is the transaction that makes the table what it is to be, whatever it was; without managed addresses or rules
-// it removes the table. Invalid: a name or protocol is none.
+// Script returns an nft script that replaces the table in one transaction, whatever the table was before. Without
+// managed addresses or rules, the script removes the table. Invalid: a name or protocol is not valid.
 func (t Table) Script() (string, error) {
 	name := Name(t.Cluster)
 	if !clusterForm.MatchString(t.Cluster) {
@@ -118,18 +118,18 @@ func (t Table) Script() (string, error) {
 	return b.String(), nil
 }
 
-// writer collects the sets that rules mention, each once.
+// writer collects the sets that rules refer to, each once.
 type writer struct {
-	sets  map[string]string // from what they have to their names
+	sets  map[string]string // names of sets by their definitions
 	order []string
 }
 
-// two are the families, as they are written.
+// two lists the words of nft for IPv4 and IPv6.
 var two = []struct{ four, proto, kind, icmp string }{
 	{"4", "ip", "ipv4_addr", "icmp"}, {"6", "ip6", "ipv6_addr", "ipv6-icmp"},
 }
 
-// set returns how a set of a family is mentioned.
+// set defines a set unless an equal one exists, and returns the reference to it.
 func (w *writer) set(kind string, elements []string) string {
 	text := fmt.Sprintf("\t\ttype %s\n\t\tflags interval\n\t\tauto-merge\n\t\telements = { %s }\n", kind,
 		strings.Join(elements, ",\n\t\t\t"))
@@ -145,7 +145,7 @@ func (w *writer) set(kind string, elements []string) string {
 	return "@" + name
 }
 
-// half are the prefixes of one family.
+// half returns the prefixes of one family in a set.
 func half(s *netipx.IPSet, four bool) []netip.Prefix {
 	a, b := setexpr.Prefixes(s)
 	if four {
@@ -154,7 +154,8 @@ func half(s *netipx.IPSet, four bool) []netip.Prefix {
 	return b
 }
 
-// match is the condition that an address is in a set; empty: all are; false: none is.
+// match returns the nft condition that an address is in a set. The condition is empty if the set has all addresses of
+// the family. The result is false if the set is empty.
 func (w *writer) match(proto, side, kind string, all []netip.Prefix) (string, bool) {
 	switch {
 	case len(all) == 0:
@@ -178,10 +179,10 @@ func element(p netip.Prefix) string {
 	return p.String()
 }
 
-// answers keeps what comes from the port of ssh from beginning connections.
+// answers is the condition that excludes packets that open a connection. It prevents connections from the ssh port.
 const answers = "tcp flags & (syn | ack) != syn"
 
-// filter is the chain that sends the packets of managed addresses to the rules.
+// filter returns the chain that sends the packets of managed addresses to the rules.
 func (w *writer) filter(t Table) string {
 	b := &strings.Builder{}
 	b.WriteString("\t\tct state related accept\n\t\tct state established ct direction reply accept\n" +
@@ -216,7 +217,7 @@ func (w *writer) filter(t Table) string {
 	return b.String()
 }
 
-// protoIfAll keeps a rule about all addresses to its family.
+// protoIfAll limits a rule about all addresses of a family to that family.
 func protoIfAll(match, family string) string {
 	if match != "" {
 		return match
@@ -224,12 +225,14 @@ func protoIfAll(match, family string) string {
 	return "meta nfproto ipv" + family + " "
 }
 
-// ownElements are each single address beside itself, as what a machine sends to its own address has them.
+// ownElements returns each managed address as a pair with itself, to match packets that a machine sends to its own
+// address. nil: a managed prefix has more than 256 addresses.
 func ownElements(managed []netip.Prefix) []string {
 	var all []string
 	for _, p := range managed {
 		if p.Addr().BitLen()-p.Bits() > 8 {
-			return nil // a whole network is managed elsewhere, by a router say, where this does not pass
+			// A whole network is managed on a router, for example. It does not see packets of a machine to itself.
+			return nil
 		}
 		for a := p.Addr(); a.IsValid() && p.Contains(a); a = a.Next() {
 			all = append(all, a.String()+" . "+a.String())
@@ -238,7 +241,7 @@ func ownElements(managed []netip.Prefix) []string {
 	return all
 }
 
-// rule writes what one rule allows, as far as it is about managed addresses: of the sender or of the receiver.
+// rule writes the statements for one rule, restricted to packets whose source or destination is a managed address.
 func (w *writer) rule(b *strings.Builder, r Rule, managed *netipx.IPSet) error {
 	toUs, err := both(r.To, managed)
 	if err != nil {
@@ -252,7 +255,7 @@ func (w *writer) rule(b *strings.Builder, r Rule, managed *netipx.IPSet) error {
 		for j, way := range []struct{ from, to *netipx.IPSet }{{r.From, toUs}, {fromUs, r.To}} {
 			from, to := half(way.from, i == 0), half(way.to, i == 0)
 			if len(from) == 0 || len(to) == 0 || j == 1 && slices.Equal(to, half(toUs, i == 0)) {
-				continue // nobody, or those that the way before has
+				continue // no packets, or the same packets as in the first iteration
 			}
 			sender, _ := w.match(f.proto, "saddr", f.kind, from)
 			receiver, _ := w.match(f.proto, "daddr", f.kind, to)
@@ -294,7 +297,7 @@ func protocol(r Rule, icmp string) string {
 	return ""
 }
 
-// merged are the same ports in ranges that do not overlap, which nft would refuse.
+// merged returns the same ports in ranges that do not overlap, because nft refuses overlapping ranges.
 func merged(all []Ports) []Ports {
 	all = slices.SortedFunc(slices.Values(all), func(a, b Ports) int { return int(a.First) - int(b.First) })
 	var apart []Ports
@@ -308,8 +311,8 @@ func merged(all []Ports) []Ports {
 	return apart
 }
 
-// Check has nft look at a script, without changing anything. Unavailable: nft is not installed, not allowed, or refuses
-// the script.
+// Check lets nft check a script, without changing anything. Unavailable: nft is not installed, lacks permissions, or
+// refuses the script.
 func Check(ctx context.Context, script string) error {
 	program, err := exec.LookPath("nft")
 	if err != nil {
@@ -332,7 +335,7 @@ func Check(ctx context.Context, script string) error {
 type Packet struct {
 	From, To netip.Addr
 	Protocol string // TCP, UDP or ICMP
-	Port     uint16 // of the receiver, for TCP and UDP
+	Port     uint16 // destination port, for TCP and UDP
 }
 
 // Allows reports whether a rule lets a packet pass.

@@ -14,7 +14,7 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// set computes an expression of literals.
+// set evaluates an expression of literals.
 func set(t testing.TB, text string) *netipx.IPSet {
 	t.Helper()
 	x, err := setexpr.Parse(text, "", 1)
@@ -80,7 +80,7 @@ func TestATableHasOnlyWhatItsMachineNeeds(t *testing.T) {
 	}
 }
 
-// No name, however it came here, is syntax of nft.
+// No name, wherever it comes from, can inject nft syntax.
 func TestHostileNamesAreNoSyntax(t *testing.T) {
 	for _, name := range []string{`a"; flush ruleset; "`, "a\nflush ruleset", "a b", "", "A", `\"`, "é",
 		strings.Repeat("a", 64), "-a", "$x"} {
@@ -122,7 +122,7 @@ func TestARuleAllowsAsItsTextSays(t *testing.T) {
 	}
 }
 
-// many is a set of n prefixes of which no two can be one.
+// many returns a set of n prefixes of which no two can be merged.
 func many(t testing.TB, n int) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for i := range n {
@@ -135,7 +135,7 @@ func many(t testing.TB, n int) *netipx.IPSet {
 	return s
 }
 
-// TestAnyRulesAreReadByNft has nft check tables of all kinds, as it would load them.
+// TestAnyRulesAreReadByNft lets nft check tables of all kinds.
 func TestAnyRulesAreReadByNft(t *testing.T) {
 	w := newWorld(t)
 	var rules []nft.Rule

@@ -27,7 +27,7 @@ import (
 // On node itself are 10.0.0.9 and 2001:db8:2::9, too. All neighbours are known beforehand, so packets keep their order.
 type world struct{ id string }
 
-// name is the name of a machine's namespace.
+// name returns the name of a machine's namespace.
 func (w *world) name(machine string) string {
 	return fmt.Sprintf("ct%d%s-%s", os.Getpid(), w.id, machine)
 }
@@ -94,7 +94,7 @@ neigh replace 2001:db8:2::1 lladdr 02:00:00:00:00:03 dev e`)
 	return w
 }
 
-// ip gives a machine lines of commands for ip.
+// ip runs lines of ip commands on a machine.
 func (w *world) ip(t testing.TB, machine, lines string) {
 	t.Helper()
 	cmd := exec.Command("ip", "-n", w.name(machine), "-batch", "-")
@@ -104,7 +104,7 @@ func (w *world) ip(t testing.TB, machine, lines string) {
 	}
 }
 
-// in runs a function on a machine: the sockets that it makes and the programs that it starts are there.
+// in runs a function on a machine: its sockets and the programs that it starts are in the machine's namespace.
 func (w *world) in(t testing.TB, machine string, do func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -140,7 +140,7 @@ func (w *world) load(t testing.TB, table nft.Table) {
 	}
 }
 
-// packet is what one machine sends to another.
+// packet is a packet that one machine sends to another.
 type packet struct {
 	from, to   string // machines
 	src, dst   string
@@ -163,7 +163,7 @@ func address(t testing.TB, text string, port uint16) (unix.Sockaddr, int) {
 	return &unix.SockaddrInet6{Addr: a.As16(), Port: int(port)}, unix.AF_INET6
 }
 
-// send sends one packet: with payload, if it is of udp or icmp.
+// send sends one packet, with the payload if its protocol is udp or icmp.
 func (w *world) send(t testing.TB, p packet, payload string) {
 	t.Helper()
 	w.in(t, p.from, func() {
@@ -194,7 +194,7 @@ func (w *world) send(t testing.TB, p packet, payload string) {
 		default:
 			err = unix.Sendto(fd, []byte(payload), 0, to)
 		}
-		if err != nil && err != unix.EPERM { // what the output chain drops
+		if err != nil && err != unix.EPERM { // EPERM: the output chain drops the packet
 			t.Fatalf("%v: %v", p, err)
 		}
 	})
@@ -219,7 +219,7 @@ func echo(fam int, payload string) []byte {
 	return b
 }
 
-// listen opens a socket that sees all that a machine receives.
+// listen opens a socket that receives copies of all packets that arrive at a machine.
 func (w *world) listen(t testing.TB, machine string) int {
 	t.Helper()
 	fd := -1
@@ -270,7 +270,7 @@ func (w *world) passes(t testing.TB, fd int, p packet) bool {
 	}
 }
 
-// opens reports whether a packet is the first one of a connection of TCP.
+// opens reports whether a packet is the first one of a TCP connection.
 func opens(b []byte, p packet) bool {
 	header, at, dst := 20, 9, 16
 	if b[0]>>4 == 6 {

@@ -10,35 +10,35 @@ import (
 	"croft"
 )
 
-// Source says what the names in expressions stand for. Its errors are told with the place of the name.
+// Source resolves the names in expressions to sets of addresses. The evaluator adds the position of the name to errors.
 type Source interface {
-	Tag(name string) (*netipx.IPSet, error)  // empty: nothing has it
+	Tag(name string) (*netipx.IPSet, error)  // empty: no address has the tag
 	Pool(name string) (*netipx.IPSet, error) // NotFound
-	Job(p Pattern) (*netipx.IPSet, error)    // empty: none matches, or none has an address
-	Node(p Pattern) (*netipx.IPSet, error)   // empty: none matches
+	Job(p Pattern) (*netipx.IPSet, error)    // empty: no job matches, or no matching job has an address
+	Node(p Pattern) (*netipx.IPSet, error)   // empty: no node matches
 	Set(name string) (*Expr, error)          // NotFound, Invalid
 }
 
-// An Evaluator computes expressions, each set and name once. It is for one goroutine.
+// An Evaluator computes expressions. It computes each set and name once. It must be used by one goroutine only.
 type Evaluator struct {
 	source Source
 	sets   map[string]*netipx.IPSet
 	exprs  map[string]*Expr
 	words  map[string]*netipx.IPSet
-	open   []*Expr // the mentions of the sets that are being computed
+	open   []*Expr // the stack of references to sets under evaluation
 	notes  []string
 }
 
-// NewEvaluator returns one that has computed nothing.
+// NewEvaluator returns an Evaluator with an empty cache.
 func NewEvaluator(s Source) *Evaluator {
 	return &Evaluator{source: s, sets: map[string]*netipx.IPSet{}, exprs: map[string]*Expr{},
 		words: map[string]*netipx.IPSet{}}
 }
 
-// Notes are sentences about what was computed and is likely a mistake: names that stand for nothing.
+// Notes returns sentences about likely mistakes in the computed expressions, such as names without any addresses.
 func (e *Evaluator) Notes() []string { return e.notes }
 
-// Eval computes an expression. Errors: those of the source, and Invalid for sets that lead back to themselves.
+// Eval computes an expression. It returns the errors of the source. Invalid: a set refers to itself through others.
 func (e *Evaluator) Eval(x *Expr) (*netipx.IPSet, error) {
 	switch x.kind {
 	case literal:
@@ -97,7 +97,7 @@ func (e *Evaluator) named(x *Expr) (*netipx.IPSet, error) {
 	return s, nil
 }
 
-// set computes what a name stands for.
+// set computes the addresses of a named set.
 func (e *Evaluator) set(x *Expr) (*netipx.IPSet, error) {
 	if s, ok := e.sets[x.name]; ok {
 		return s, nil
@@ -128,14 +128,14 @@ func (e *Evaluator) expr(x *Expr) (*Expr, error) {
 	if croft.KindOf(err) == croft.NotFound {
 		return nil, fmt.Errorf("%s: %w", x.at, err)
 	} else if err != nil {
-		return nil, err // which says where
+		return nil, err // the error has a position
 	}
 	e.exprs[x.name] = of
 	return of, nil
 }
 
-// circle is the error for sets of which each mentions the next, and the last one the first. The place of a mention is
-// where the set before it is defined.
+// circle returns the error for a cycle of sets, in which each set refers to the next and the last one to the first.
+// Each position is that of a reference, in the definition of the preceding set.
 func (e *Evaluator) circle(open []*Expr, last *Expr) error {
 	var chain []string
 	for _, mention := range append(open[1:len(open):len(open)], last) {
@@ -144,17 +144,17 @@ func (e *Evaluator) circle(open []*Expr, last *Expr) error {
 	return croft.Errorf(croft.Invalid, "the set @%s leads back to itself: %s", last.name, strings.Join(chain, ", "))
 }
 
-// An Explanation says whether an address is in an expression, and why.
+// An Explanation explains whether and why an address is in an expression.
 type Explanation struct {
 	Expr  string        `json:"expr"`
 	In    bool          `json:"in"`
-	By    string        `json:"by,omitempty"` // of a name or literal that has it: the prefix with it
-	At    string        `json:"at,omitempty"` // of a set: where it is defined
+	By    string        `json:"by,omitempty"` // for a name or literal with the address: the prefix that contains it
+	At    string        `json:"at,omitempty"` // for a set: the position of its definition
 	Parts []Explanation `json:"parts,omitempty"`
 }
 
-// Explain says whether the address is in the expression, and the same of each part. A set that was explained above has
-// no parts.
+// Explain explains whether the address is in the expression and in each of its parts. If a set occurs several times,
+// only the first occurrence has parts.
 func (e *Evaluator) Explain(x *Expr, a netip.Addr) (Explanation, error) {
 	return e.explain(x, a.Unmap(), map[string]bool{})
 }
@@ -189,7 +189,7 @@ func (e *Evaluator) explain(x *Expr, a netip.Addr, told map[string]bool) (Explan
 	return found, nil
 }
 
-// with returns the prefix of the set that has the address.
+// with returns the prefix of the set that contains the address.
 func with(s *netipx.IPSet, a netip.Addr) string {
 	for _, r := range s.Ranges() {
 		if !r.Contains(a) {

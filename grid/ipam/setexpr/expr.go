@@ -1,11 +1,11 @@
-// Package setexpr reads expressions for sets of addresses, computes them and explains them.
+// Package setexpr parses, evaluates and explains expressions for sets of addresses.
 //
-//	#tag @set pool:web job:web/* node:syd/**      what is tagged, named, of a pool, leased by jobs, or of nodes
+//	#tag @set pool:web job:web/* node:syd/**      addresses with a tag, of a named set, a pool, jobs, or nodes
 //	10.0.0.0/8 10.0.0.9 10.0.0.9-10.0.0.20 2001:db8::/32 all4 all6 none
 //	a | b    a - b    a & b    !a    ( )          & binds over -, and - over |
 //
-// IPv4 and IPv6 are computed side by side and never mix: !10.0.0.0/8 has all of IPv6. IPv6 addresses that stand for
-// IPv4 ones are those. # and a blank begin a comment. A - within a word belongs to it, so a difference has blanks
+// A set contains IPv4 and IPv6 addresses, so !10.0.0.0/8 includes all of IPv6. IPv4-mapped IPv6 addresses count as IPv4
+// addresses. A # before a blank starts a comment. A - within a word is part of the word, so the operator - needs blanks
 // around it.
 package setexpr
 
@@ -17,10 +17,10 @@ import (
 	"go4.org/netipx"
 )
 
-// Pos is a place in an expression.
+// Pos is a position in the text of an expression.
 type Pos struct {
-	File         string // empty: it is in none
-	Line, Column int    // from 1; columns are bytes
+	File         string // empty: the text is not from a file
+	Line, Column int    // from 1; columns count bytes
 }
 
 func (p Pos) String() string {
@@ -33,12 +33,12 @@ func (p Pos) String() string {
 	return fmt.Sprintf("column %d", p.Column)
 }
 
-// kind says what an expression is: an operation on others, or what one word stands for.
+// kind is the kind of an expression: an operation, or the kind of a single word.
 type kind byte
 
 const (
 	union        kind = '|'
-	difference   kind = '-' // of the first part and all others
+	difference   kind = '-' // the first part without all others
 	intersection kind = '&'
 	complement   kind = '!'
 	literal      kind = '='
@@ -49,30 +49,30 @@ const (
 	node         kind = 'n'
 )
 
-// prefixes are how words begin that name something.
+// prefixes lists the prefixes of words with the kinds of names that they introduce.
 var prefixes = []struct {
 	text string
 	kind kind
 }{{"#", tag}, {"@", set}, {"pool:", pool}, {"job:", job}, {"node:", node}}
 
-// An Expr is an expression that was read. It is not changed any more.
+// An Expr is a parsed expression. It is immutable.
 type Expr struct {
 	kind  kind
-	parts []*Expr       // of an operation
-	word  string        // as it was written
-	name  string        // of a tag, set or pool, or a pattern
-	value *netipx.IPSet // of a literal
+	parts []*Expr       // operands of an operation
+	word  string        // the word as written
+	name  string        // the name of a tag, set or pool, or the pattern
+	value *netipx.IPSet // addresses of a literal
 	at    Pos
 }
 
-// String is the expression in one line, with the parentheses that it needs.
+// String returns the expression on one line, with only the necessary parentheses.
 func (x *Expr) String() string {
 	var b strings.Builder
 	x.write(&b)
 	return b.String()
 }
 
-// strength orders the operations by how they bind.
+// strength returns the precedence of an operation.
 func (k kind) strength() int { return 1 + strings.IndexByte("|-&!", byte(k)) }
 
 func (x *Expr) write(b *strings.Builder) {
@@ -97,7 +97,7 @@ func (x *Expr) write(b *strings.Builder) {
 	}
 }
 
-// Sets lists the names of the sets that the expression itself mentions.
+// Sets lists the names of the sets that the expression itself refers to.
 func (x *Expr) Sets() []string {
 	if x.kind == set {
 		return []string{x.name}
@@ -109,7 +109,8 @@ func (x *Expr) Sets() []string {
 	return names
 }
 
-// Prefixes are the two families of a set, each as the fewest prefixes that have exactly its addresses, in order.
+// Prefixes returns the IPv4 and IPv6 addresses of a set, each as the smallest sorted list of prefixes that contains
+// exactly these addresses.
 func Prefixes(s *netipx.IPSet) (four, six []netip.Prefix) {
 	for _, p := range s.Prefixes() {
 		if p.Addr().Is4() {
@@ -121,5 +122,5 @@ func Prefixes(s *netipx.IPSet) (four, six []netip.Prefix) {
 	return four, six
 }
 
-// Literal returns the addresses of an expression that is one address, range or prefix.
+// Literal returns the addresses of an expression that is a single address, range or prefix.
 func (x *Expr) Literal() (*netipx.IPSet, bool) { return x.value, x.kind == literal }

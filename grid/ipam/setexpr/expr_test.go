@@ -14,11 +14,11 @@ import (
 	"croft/grid/ipam/setexpr"
 )
 
-// world is a source in memory.
+// world is an in-memory Source.
 type world struct {
 	tags, pools map[string]string // expressions of literals
 	sets        map[string]string
-	jobs, nodes map[string]string // paths to literals
+	jobs, nodes map[string]string // literals by path
 }
 
 func (w world) literal(text string) (*netipx.IPSet, error) {
@@ -225,7 +225,7 @@ func TestAnExplanationFollowsTheExpression(t *testing.T) {
 	}
 }
 
-// universe are the addresses of the brute-force model: 16 of each family.
+// universe lists the addresses of the brute-force model, 16 of each family.
 func universe() []netip.Addr {
 	var all []netip.Addr
 	for i := range 16 {
@@ -235,7 +235,7 @@ func universe() []netip.Addr {
 	return all
 }
 
-// grown makes a random expression, and the function that says by itself whether an address is in it.
+// grown returns a random expression, and an independent function that reports whether an address is in it.
 func grown(r *rand.Rand, depth int) (string, func(netip.Addr) bool) {
 	if depth == 0 || r.IntN(5) == 0 {
 		return grownWord(r)
@@ -277,8 +277,8 @@ func grownWord(r *rand.Rand) (string, func(netip.Addr) bool) {
 	return a.String(), func(at netip.Addr) bool { return at == a }
 }
 
-// TestSetsAreAsCountedByHand compares random expressions, also written without the parentheses that they do not need,
-// with a function that asks each address.
+// TestSetsAreAsCountedByHand compares random expressions, with and without redundant parentheses, with a function that
+// decides for each address.
 func TestSetsAreAsCountedByHand(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -307,7 +307,7 @@ func TestSetsAreAsCountedByHand(t *testing.T) {
 	}
 }
 
-// checkFewest fails if two prefixes of a set could be one.
+// checkFewest fails the test if two prefixes of a set could be merged.
 func checkFewest(t *testing.T, s *netipx.IPSet) {
 	t.Helper()
 	four, six := setexpr.Prefixes(s)

@@ -13,14 +13,13 @@ import (
 
 const (
 	maxBytes  = 1 << 20
-	maxNested = 100 // parentheses in parentheses
+	maxNested = 100 // nesting of parentheses
 )
 
-// Parse reads an expression. File is where it is from, beginning at the line; both only serve errors, which are
-// Invalid.
+// Parse parses an expression. file and line are the position of the text, for error messages only. Invalid.
 func Parse(text, file string, line int) (*Expr, error) { return ParseAt(text, Pos{file, line, 1}) }
 
-// ParseAt is Parse for a text that begins somewhere in a line.
+// ParseAt is Parse for a text that starts at any position in a line.
 func ParseAt(text string, at Pos) (*Expr, error) {
 	p := &parser{text: text, at: at}
 	switch {
@@ -41,10 +40,10 @@ func ParseAt(text string, at Pos) (*Expr, error) {
 }
 
 type parser struct {
-	text   string // what is left
-	at     Pos    // of token
+	text   string // the remaining text
+	at     Pos    // position of token
 	token  string // an operator, a parenthesis, or a word; empty: the end
-	after  Pos    // of text
+	after  Pos    // position of text
 	begun  bool
 	nested int
 }
@@ -100,7 +99,7 @@ func (p *parser) skip(n int) {
 
 var levels = []kind{union, difference, intersection}
 
-// chain reads what one operator joins, the one that binds least first.
+// chain parses operands that one operator joins, starting with the operator of lowest precedence.
 func (p *parser) chain(level int) (*Expr, error) {
 	if level == len(levels) {
 		return p.operand()
@@ -124,7 +123,7 @@ func (p *parser) chain(level int) (*Expr, error) {
 	return x, nil
 }
 
-// operand reads a word, a complement, or parentheses.
+// operand parses a word, a complement, or an expression in parentheses.
 func (p *parser) operand() (*Expr, error) {
 	at, not := p.at, false
 	for ; p.token == "!"; p.next() {
@@ -202,7 +201,7 @@ func (p *parser) word(word string) (*Expr, error) {
 	return x, err
 }
 
-// addresses reads a range, a prefix, an address, or one of the words for all and nothing, which is the zero range.
+// addresses parses a range, a prefix, an address, or one of the words all4, all6 and none. none is the zero range.
 func (p *parser) addresses(word string) (netipx.IPRange, error) {
 	var none netipx.IPRange
 	switch word {
@@ -248,7 +247,8 @@ func (p *parser) notAddress(word string, err error) error {
 	return p.wrong("%w", err)
 }
 
-// ParseAddr reads an address. IPv6 addresses that stand for IPv4 ones become those. Invalid: also for one with a zone.
+// ParseAddr parses an address. It converts IPv4-mapped IPv6 addresses to IPv4. Invalid: the text is not an address, or
+// the address has a zone.
 func ParseAddr(text string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(text)
 	switch {
@@ -262,7 +262,8 @@ func ParseAddr(text string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// ParsePrefix reads a prefix, as ParseAddr an address. Invalid: also for one with bits beyond its length.
+// ParsePrefix parses a prefix, with the conversion of ParseAddr. Invalid: the text is not a prefix, or has bits set
+// beyond its length.
 func ParsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"croft"
 )
 
-// A Pattern chooses paths: * and ? stand for characters within a part, [a-c] for one of them, and a part ** for any
-// number of parts.
+// A Pattern selects paths. * and ? match any characters or one character within a part, [a-c] matches one of the
+// characters, and a part ** matches any number of parts.
 type Pattern string
 
 const maxParts = 64
 
-// Check returns why no path can match. Invalid.
+// Check returns an error if the pattern is malformed, so that no path can match. Invalid.
 func (p Pattern) Check() error {
 	parts := strings.Split(string(p), "/")
 	if len(parts) > maxParts {
@@ -53,7 +53,7 @@ func (p Pattern) Match(name string) bool {
 	return reached[len(pattern)]
 }
 
-// passAny steps over each ** that is reached, since that may stand for no part at all.
+// passAny steps over each ** that is reached, because ** may match no part at all.
 func passAny(reached []bool, pattern []string) {
 	for i, want := range pattern {
 		if reached[i] && want == "**" {
