@@ -22,6 +22,9 @@ import (
 var withoutSentences = []string{"croft/bench/", "croft/test/", "croft/internal/testing/", "croft/internal/wording",
 	"croft/pool/api"}
 
+// raceEnabled reports whether the tests are built with the race detector.
+var raceEnabled bool
+
 // writesDurations lists the functions that may get an unformatted time.Duration: they write logs, which programs read.
 var writesDurations = []string{"log/slog.", "(*log/slog."}
 
@@ -110,8 +113,12 @@ type typedPackage struct {
 // typed returns the packages of croft. The types of their imports come from the compiler's cache.
 func typed(t *testing.T, fset *token.FileSet) []typedPackage {
 	t.Helper()
-	list := exec.Command("go", "list", "-tags", "libvirt_dlopen", "-export", "-compiled", "-deps",
-		"-json=ImportPath,Dir,CompiledGoFiles,Export,Module", "./...")
+	args := []string{"list", "-tags", "libvirt_dlopen", "-export", "-compiled", "-deps",
+		"-json=ImportPath,Dir,CompiledGoFiles,Export,Module"}
+	if raceEnabled {
+		args = append(args, "-race") // the packages are compiled so already
+	}
+	list := exec.Command("go", append(args, "./...")...)
 	list.Stderr = os.Stderr
 	listed, err := list.Output()
 	if err != nil {

@@ -1,0 +1,5 @@
+//go:build race
+
+package croft_test
+
+func init() { raceEnabled = true }
