@@ -82,11 +82,15 @@ type subject struct {
 	commands []*cobra.Command
 }
 
-// subjects returns the subcommands of croft, in the order of the help.
-func (p Program) subjects() []subject {
+// subjects returns the subcommands of croft, in the order of the help, and maps the other names under which the binary
+// runs some of them.
+func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	var more []*cobra.Command
+	others = map[string]*cobra.Command{}
 	for _, sub := range p.More {
-		more = append(more, sub.Command())
+		cmd := sub.Command()
+		more = append(more, cmd)
+		others[sub.Name] = cmd
 	}
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.ClaimCommand(), images.Command(), keys.Command(),
@@ -107,17 +111,7 @@ func (p Program) subjects() []subject {
 		{"Run a cloud", []*cobra.Command{serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
 			serve.Placement(admin.ExportCommand(), admin.ImportCommand()), admin.EtcdCommand(), admin.CACommand(),
 			completionCommand(), p.manCommand()}},
-	}
-}
-
-// alias returns the other name under which the binary runs a subcommand; empty: there is none.
-func (p Program) alias(sub *cobra.Command) string {
-	for _, more := range p.More {
-		if more.Command().Name() == sub.Name() {
-			return more.Name
-		}
-	}
-	return ""
+	}, others
 }
 
 // Root returns the command that the binary runs under a name.
@@ -148,9 +142,10 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	called := strings.TrimSuffix(filepath.Base(name), ".exe")
-	for _, g := range p.subjects() {
+	all, others := p.subjects()
+	for _, g := range all {
 		for _, sub := range g.commands {
-			if sub.Name() == called || p.alias(sub) == called {
+			if sub.Name() == called || others[called] == sub {
 				sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
 				sub.AddCommand(completionCommand())
 				command.DocumentExits(sub)
