@@ -31,13 +31,13 @@ func (r *round) assign() {
 	if len(stock) == 0 {
 		return
 	}
-	names := r.onDemandTags()
+	names, held := r.onDemandTags(), r.heldByProject()
 	for _, first := range []bool{true, false} {
 		if first && len(names) == 0 {
 			continue
 		}
 		lines := r.waiting.lines(func(tags []string) bool { return isOnDemand(tags, names) == first })
-		r.hand(match(lines, r.heldByProject(), stock))
+		r.hand(match(lines, held, stock))
 	}
 }
 
@@ -47,7 +47,7 @@ type served struct {
 	resource *Resource
 }
 
-// match takes resources from the stock for the tickets in the lines.
+// match takes resources from the stock for the tickets in the lines, and counts them in held.
 func match(lines []*line, held map[croft.Project]int, stock []*kind) (all []served) {
 	fit := map[*line][]*kind{}
 	var wanted []*line

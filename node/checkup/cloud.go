@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cloud/direct"
+	"croft/compute"
 	"croft/etcdstore"
 	"croft/internal/checks"
 	"croft/internal/endpoint"
@@ -49,8 +50,8 @@ func lookMetadataServer(ctx context.Context, stateDir string, r settings.Reach, 
 		return doctor.MetadataServer{}, err
 	}
 	found := doctor.MetadataServer{Cloud: string(server.Partition)}
-	mine, _ := os.ReadFile(filepath.Join(stateDir, "croft.pid"))
-	if server.Partition == "" || strings.TrimSpace(string(mine)) == fmt.Sprint(pid) {
+	running, runs := compute.Running(stateDir)
+	if server.Partition == "" || runs && running.PID == int(pid) {
 		found.Ours = true
 		return found, nil
 	}

@@ -91,12 +91,13 @@ func (c Config) lookPort(p Probes, port Port) look {
 		case l.PID == 0 && c.Running != 0:
 			return checks.Good(fmt.Sprintf("%s is in use, while croft runs with this state directory (process %d)",
 				port.Addr, c.Running))
-		case l.PID == 0:
-			return checks.Failure(fmt.Sprintf("%s is taken by a process that this user cannot see", port.Addr),
-				"run croft doctor as root, which names it, or set another address for "+port.Use)
+		}
+		do := "stop that program"
+		if l.PID == 0 {
+			do = "run croft doctor as root, which names it"
 		}
 		return checks.Failure(fmt.Sprintf("%s is taken by %s", port.Addr, l.who()),
-			"stop that program, or set another address for "+port.Use)
+			do+", or set another address for "+port.Use)
 	}
 }
 
