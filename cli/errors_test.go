@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"croft"
-	"croft/internal/command"
 )
 
 func TestReportAndExitCode(t *testing.T) {
@@ -88,31 +85,6 @@ func TestTheCommandsThatListExist(t *testing.T) {
 		found, rest, err := Program{}.Root("croft").Find(words)
 		if err != nil || found.Runnable() && len(rest) > 0 && strings.ToUpper(rest[0]) != rest[0] {
 			t.Errorf("%s: %q is no command: %v", noun, list, err)
-		}
-	}
-}
-
-func TestEveryHelpTextListsTheExitCodes(t *testing.T) {
-	var walk func(cmd *cobra.Command, own bool)
-	walk = func(cmd *cobra.Command, own bool) {
-		own = own || cmd.Annotations[command.OwnErrors] != ""
-		for _, sub := range cmd.Commands() {
-			walk(sub, own)
-		}
-		_, codes, found := strings.Cut(cmd.Long, "Exit codes:")
-		if !found || !own && !strings.Contains(codes, "7 not permitted") || strings.Contains(codes, "Exit codes:") {
-			t.Errorf("the help of %s does not list its exit codes once, with 7:\n%s", cmd.CommandPath(), cmd.Long)
-		}
-	}
-	for _, name := range []string{"croft", "schedule", "compute", "mdserver"} {
-		walk(Program{}.Root(name), false)
-	}
-}
-
-func TestTheHelpGroupsAllCommands(t *testing.T) {
-	for _, sub := range (Program{}).Root("croft").Commands() {
-		if sub.GroupID == "" {
-			t.Errorf("the help lists croft %s outside of the groups", sub.Name())
 		}
 	}
 }
