@@ -58,7 +58,6 @@ var (
 		"croft/control",
 		"croft/control/api",
 		"croft/control/bodies",
-		"croft/control/clusters",
 		"croft/control/forwarding",
 		"croft/tenant/access/...",
 		"croft/control/actions/...",

@@ -283,6 +283,16 @@ func TestBadParametersOfEveryOperation(t *testing.T) {
 	}
 }
 
+// documented returns an operation as the document has it.
+func documented(id string) api.Operation {
+	for _, o := range api.Operations() {
+		if o.ID == id {
+			return o
+		}
+	}
+	return api.Operation{}
+}
+
 // required returns a query with a value for each required parameter of an operation; empty: it has none.
 func required(o api.Operation) string {
 	query := ""

@@ -28,7 +28,7 @@ import (
 // call is one request: the operation, its caller, and the scope of projects that the caller sees.
 type call struct {
 	*Server
-	operation api.Operation
+	operation *Operation
 	w         http.ResponseWriter
 	r         *http.Request
 	query     url.Values
@@ -37,6 +37,7 @@ type call struct {
 	project   croft.Project   // of the request, else the caller's; empty: an operator who names none
 	identity  croft.ProjectID // of project, when the request was admitted
 	action    action
+	status    int                   // of the answer; 0: as the operation declares
 	peer      *federation.Partition // the peer to forward the request to; nil: this cloud answers it
 }
 
@@ -45,7 +46,12 @@ const answerTime = 30 * time.Second
 
 // admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
-	if c.query, err = parameters(c.operation, c.r.URL.RawQuery); err != nil || c.operation.Open {
+	if c.operation.In != nil {
+		c.query, err = api.InputOf(c.operation.In).Query(c.r.URL.RawQuery)
+	} else {
+		c.query, err = parameters(documented(c.operation.ID), c.r.URL.RawQuery)
+	}
+	if err != nil || c.operation.Open {
 		return err
 	}
 	if err = c.permit(); err != nil && c.learnRoles() {
@@ -85,8 +91,7 @@ func (c *call) permit() (err error) {
 	}
 	c.identity = c.caller.Identity(c.project)
 	c.action.project = c.project
-	if slices.Contains([]string{"instances", "keys", "tickets", "clusters", "credentials",
-		"appliances"}, c.operation.Tag) {
+	if c.operation.Home {
 		c.action.project = c.home()
 	}
 	return c.authorize(c.project)
@@ -169,7 +174,7 @@ func cost(r *http.Request) int {
 // authorize refuses the operation on objects of a project unless the caller's roles permit it. Callers who may not see
 // hosts get NotFound for them.
 func (c *call) authorize(project croft.Project) error {
-	err := access.Authorize(c.caller, access.Operation(c.operation.ID), project)
+	err := access.Authorize(c.caller, c.operation.access(), project)
 	if errors.Is(err, croft.Denied) && c.operation.Tag == "hosts" {
 		return errNoHosts
 	}

@@ -64,7 +64,7 @@ func foreign(c *call) (*federation.Partition, error) {
 		return nil, err
 	}
 	roles := p.Peer.Asserts(c.caller)
-	if !access.MayAnywhere(access.Operation(c.operation.ID), roles) {
+	if !access.MayAnywhere(c.operation.May, roles) {
 		return nil, api.NewProblem(api.ForbiddenVerb,
 			fmt.Sprintf("%s is nothing that you may do in the cloud %s: its users "+
 				"from here are %v at most", c.operation.ID, p.Alias, roles))
@@ -141,11 +141,7 @@ func streams(c *call) bool {
 
 // flows reports whether the answer to a request is a stream that only the client ends.
 func flows(c *call) bool {
-	switch c.operation.ID {
-	case "watchEvents", "watchInstance", "attachConsole", "forwardPort":
-		return true
-	}
-	return c.r.URL.Query().Get("follow") == "true"
+	return c.operation.Stream || c.r.URL.Query().Get("follow") == "true"
 }
 
 // foreignObject returns the object of a forwarded request, as the path names it at the peer.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"croft/control/api"
-	"croft/control/clusters"
 	"croft/internal/httpapi"
 )
 
@@ -13,9 +12,9 @@ import (
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	allowed := map[string]string{}
-	for _, o := range api.Operations() {
+	for _, o := range Operations() {
 		mux.HandleFunc(o.Method+" "+exactly(o.Path), func(w http.ResponseWriter, r *http.Request) {
-			s.serve(w, r, o)
+			s.serve(w, r, &o)
 		})
 		allowed[o.Path] += cmp.Or(map[bool]string{true: ", "}[allowed[o.Path] != ""]) + o.Method
 	}
@@ -54,11 +53,11 @@ func withoutForeignPages(next http.Handler) http.Handler {
 }
 
 // serve answers a request for an operation.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, o *Operation) {
 	noted := httpapi.Note(w)
 	c := &call{Server: s, operation: o, r: r}
 	c.w = &recording{noted, c}
-	if err := do(c); err != nil {
+	if err := perform(c); err != nil {
 		p := c.problem(err)
 		c.action.record(c, string(p.Code))
 		answerProblem(c.w, p)
@@ -68,8 +67,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o api.Operation) 
 		"status", noted.Status)
 }
 
-// do does the operation, here or in another cloud. A returned error is the answer.
-func do(c *call) error {
+// perform does the operation, here or in another cloud. A returned error is the answer.
+func perform(c *call) error {
 	if !c.operation.Open {
 		if err := known(c); err != nil {
 			return err
@@ -89,8 +88,5 @@ func do(c *call) error {
 		}
 		defer end()
 	}
-	if about := clusters.Operations[c.operation.ID]; about != nil {
-		return about(c.ofClusters())
-	}
-	return operations[c.operation.ID](c)
+	return c.operation.serve(c)
 }

@@ -16,7 +16,7 @@ import (
 // instances in its project see user-data.
 func (c *call) instance(st croft.Status) api.Instance {
 	shown := api.InstanceOf(st)
-	if access.Authorize(c.caller, "createInstance", st.Instance.Project) != nil {
+	if !access.May(c.caller, access.Changes, st.Instance.Project) {
 		shown.Instance.Spec.UserData = nil
 		if shown.Order != nil {
 			shown.Order.Spec.UserData = nil // the order is a copy

@@ -10,7 +10,6 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/control/api"
-	"croft/control/clusters"
 )
 
 // image returns the reference of an image. Hosts fetch the reference and reach more than tenants do: their own files
@@ -46,7 +45,7 @@ func listImages(c *call) error {
 			return err
 		}
 		for _, one := range all {
-			list.SiteImages = append(list.SiteImages, clusters.Image(c.caller, one))
+			list.SiteImages = append(list.SiteImages, siteImage(c.caller, one))
 		}
 	}
 	return c.answer(http.StatusOK, list)

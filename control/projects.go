@@ -46,7 +46,7 @@ func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
 
 // visible removes a parent that the caller does not see. Readers see no members but themselves.
 func visible(c *call, p tenant.Tenant) tenant.Tenant {
-	if access.Authorize(c.caller, "createInstance", p.Name) != nil {
+	if !access.May(c.caller, access.Changes, p.Name) {
 		p.Members = maps.Clone(p.Members)
 		maps.DeleteFunc(p.Members, func(user string, _ access.Role) bool { return user != c.caller.User })
 	}

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"croft"
@@ -20,32 +19,19 @@ type action struct {
 	told    bool
 }
 
-// changes reports whether an operation belongs in the action log: reads do not.
-func changes(o api.Operation) bool {
-	switch o.ID {
-	case "explainRequest", "explainCluster": // POST, since it has a body
-		return false
-	case "attachConsole", "forwardPort": // GET, since they upgrade the connection
-		return true
-	}
-	return o.Method != http.MethodGet
-}
-
 // begin notes that the caller is authenticated. From now on, refusals are logged in the caller's project, unless the
 // request is about another project that the caller sees.
 func (a *action) begin(c *call) { a.at, a.project, a.object = time.Now(), c.caller.Project, named(c) }
 
 // named returns the object that the path names, as far as the path identifies it.
 func named(c *call) actions.Object {
-	o := actions.Object{Kind: actions.Kind(strings.TrimSuffix(c.operation.Tag, "s"))}
+	o := actions.Object{Kind: c.operation.Object}
 	id, name := c.r.PathValue("id"), c.r.PathValue("name")
 	switch o.Kind {
 	case actions.Project:
 		name = c.r.PathValue("project")
 	case actions.Token:
 		return actions.TokenNamed(id)
-	case "catalogue":
-		o.Kind = "capability"
 	case actions.Invitation:
 		name = "" // it may be a whole token
 	}
@@ -63,7 +49,7 @@ func (a *action) about(project croft.Project, o actions.Object) { a.project, a.o
 
 // record adds the request to the action log, once.
 func (a *action) record(c *call, result string) {
-	if a.told || a.at.IsZero() || !changes(c.operation) {
+	if a.told || a.at.IsZero() || !c.operation.logs() {
 		return
 	}
 	a.told = true

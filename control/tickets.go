@@ -270,7 +270,7 @@ func ticketsFor(ctx context.Context, c *call, all ...pools.Ticket) ([]pools.Tick
 // tickets.
 func handedOut(c *call, t pools.Ticket) pools.Resource {
 	r := resourceIn(c, false, *t.Resource)
-	if access.Authorize(c.caller, "openTicket", croft.Project(t.Project)) == nil {
+	if access.May(c.caller, access.Changes, croft.Project(t.Project)) {
 		r.Data, r.Facts = t.Resource.Data, factsFor(c, t.Resource.Facts)
 	}
 	return r

@@ -197,10 +197,12 @@ func TestATokenEndsWithTheOneWithWhichItWasMade(t *testing.T) {
 		if !ok || caller.Delegated != "boss" {
 			t.Fatalf("%+v, %v", caller, err)
 		}
-		if err := access.Authorize(caller, "changeCredential", "lab"); croft.KindOf(err) != croft.Denied {
+		if err := access.Authorize(caller, access.Operation{Rule: access.Changes, Personal: true}, "lab"); croft.KindOf(
+			err,
+		) != croft.Denied {
 			t.Errorf("what belongs to the user in person: %v", err)
 		}
-		if err := access.Authorize(caller, "createInstance", "lab"); err != nil {
+		if err := access.Authorize(caller, access.Operation{Rule: access.Changes}, "lab"); err != nil {
 			t.Errorf("what the role permits: %v", err)
 		}
 		if _, err := m.Revoke(t.Context(), access.Everything(), parent.ID); err != nil {

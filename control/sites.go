@@ -1,4 +1,4 @@
-package clusters
+package control
 
 import (
 	"net/http"
@@ -12,16 +12,16 @@ import (
 
 // site returns a site as the caller may see it: all callers see where passwords are sent, and only operators see the
 // trusted certificates and the defaults of templates.
-func (c Call) site(s cluster.Site) api.Site {
+func (c *call) site(s cluster.Site) api.Site {
 	document := api.SiteOf(s)
-	if !c.Caller.Operator() {
+	if !c.caller.Operator() {
 		document.CACert, document.Defaults, document.Health.Error = "", nil, ""
 	}
 	return document
 }
 
-func (c Call) listSites() error {
-	ctx, cancel := c.Brief()
+func (c *call) listSites() error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	all, err := c.Cloud.Sites.List(ctx)
 	if err != nil {
@@ -34,75 +34,75 @@ func (c Call) listSites() error {
 	return c.answer(http.StatusOK, list)
 }
 
-func (c Call) createSite() error {
+func (c *call) createSite() error {
 	var given api.NewSite
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	c.about("", actions.Site, "", given.Name)
-	ctx, cancel := c.Brief()
+	c.regarding("", actions.Site, "", given.Name)
+	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Sites.Create(ctx, given.Plain())
 	if err != nil {
 		return taken(err)
 	}
-	c.W.Header().Set("Location", "/v1/sites/"+made.Name)
+	c.w.Header().Set("Location", "/v1/sites/"+made.Name)
 	return c.tagged(http.StatusCreated, made.Generation, c.site(made))
 }
 
-func (c Call) getSite() error {
-	ctx, cancel := c.Brief()
+func (c *call) getSite() error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	s, err := c.Cloud.Sites.Find(ctx, c.R.PathValue("name"))
+	s, err := c.Cloud.Sites.Find(ctx, c.r.PathValue("name"))
 	if err != nil {
 		return err
 	}
 	return c.tagged(http.StatusOK, s.Generation, c.site(s))
 }
 
-func (c Call) changeSite() error {
+func (c *call) changeSite() error {
 	var given api.SiteChange
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	base, err := api.Match(c.R.Header)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
-	s, err := c.Cloud.Sites.Change(ctx, c.R.PathValue("name"), given.Plain(), base)
+	s, err := c.Cloud.Sites.Change(ctx, c.r.PathValue("name"), given.Plain(), base)
 	if err != nil {
 		return mismatch(err, base)
 	}
 	return c.tagged(http.StatusOK, s.Generation, c.site(s))
 }
 
-func (c Call) removeSite() error {
-	ctx, cancel := c.Brief()
+func (c *call) removeSite() error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	if err := c.Cloud.Sites.Remove(ctx, c.R.PathValue("name")); err != nil {
+	if err := c.Cloud.Sites.Remove(ctx, c.r.PathValue("name")); err != nil {
 		return used(err)
 	}
 	return c.nothing()
 }
 
-func (c Call) getSiteHealth() error {
-	ctx, cancel := c.Brief()
+func (c *call) getSiteHealth() error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	h, err := c.Cloud.Sites.Health(ctx, c.R.PathValue("name"), c.Project, c.Caller.User)
+	h, err := c.Cloud.Sites.Health(ctx, c.r.PathValue("name"), c.home(), c.caller.User)
 	if err != nil {
 		return err
 	}
-	if !c.Caller.Operator() && h.Site == cluster.LocalSite {
+	if !c.caller.Operator() && h.Site == cluster.LocalSite {
 		h.Free = nil // the load of the cloud
 	}
 	return c.answer(http.StatusOK, h)
 }
 
-// Image returns an image as a caller may see it: its source may contain a password, and a private copy at a site is
+// siteImage returns an image as a caller may see it: its source may contain a password, and a private copy at a site is
 // only for its user.
-func Image(caller access.Caller, i cluster.Image) cluster.Image {
+func siteImage(caller access.Caller, i cluster.Image) cluster.Image {
 	if caller.Operator() {
 		return i
 	}
@@ -117,57 +117,57 @@ func Image(caller access.Caller, i cluster.Image) cluster.Image {
 	return i
 }
 
-func addImage(c Call) error {
+func addImage(c *call) error {
 	var given api.NewSiteImage
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	c.about("", actions.Image, "", given.Name)
-	ctx, cancel := c.Brief()
+	c.regarding("", actions.Image, "", given.Name)
+	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.SiteImages.Create(ctx, cluster.Image{Name: given.Name, URL: given.URL, SHA256: given.SHA256,
 		Format: given.Format, MinDiskGB: given.MinDiskGB, MinRAMMB: given.MinRAMMB})
 	if err != nil {
 		return taken(err)
 	}
-	c.W.Header().Set("Location", "/v1/images/"+made.Name)
-	return c.tagged(http.StatusCreated, made.Generation, Image(c.Caller, made))
+	c.w.Header().Set("Location", "/v1/images/"+made.Name)
+	return c.tagged(http.StatusCreated, made.Generation, siteImage(c.caller, made))
 }
 
-func getImage(c Call) error {
-	ctx, cancel := c.Brief()
+func getImage(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	have, err := c.Cloud.SiteImages.Find(ctx, c.R.PathValue("name"))
+	have, err := c.Cloud.SiteImages.Find(ctx, c.r.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	return c.tagged(http.StatusOK, have.Generation, Image(c.Caller, have))
+	return c.tagged(http.StatusOK, have.Generation, siteImage(c.caller, have))
 }
 
-func removeImage(c Call) error {
-	ctx, cancel := c.Brief()
+func removeImage(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	if err := c.Cloud.SiteImages.Remove(ctx, c.R.PathValue("name")); err != nil {
+	if err := c.Cloud.SiteImages.Remove(ctx, c.r.PathValue("name")); err != nil {
 		return used(err)
 	}
 	return c.nothing()
 }
 
-func bringImage(c Call) error {
+func bringImage(c *call) error {
 	var given api.ImageAtSite
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	if given.Ref != "" && !c.Caller.Operator() {
+	if given.Ref != "" && !c.caller.Operator() {
 		return api.NewProblem(api.ForbiddenVerb,
 			"only operators say what an image is called at a site: all would use it")
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
-	name, site := c.R.PathValue("name"), c.R.PathValue("site")
-	have, err := c.Cloud.SiteImages.Bring(ctx, name, site, given.Ref, c.Project, c.Caller.User)
+	name, site := c.r.PathValue("name"), c.r.PathValue("site")
+	have, err := c.Cloud.SiteImages.Bring(ctx, name, site, given.Ref, c.home(), c.caller.User)
 	if err != nil {
-		return told(err)
+		return fromSite(err)
 	}
 	status := http.StatusOK
 	for _, at := range have.On {
@@ -175,5 +175,5 @@ func bringImage(c Call) error {
 			status = http.StatusAccepted
 		}
 	}
-	return c.tagged(status, have.Generation, Image(c.Caller, have))
+	return c.tagged(status, have.Generation, siteImage(c.caller, have))
 }

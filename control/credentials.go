@@ -1,4 +1,4 @@
-package clusters
+package control
 
 import (
 	"cmp"
@@ -15,15 +15,15 @@ import (
 )
 
 // administers reports whether the caller may list and remove credentials of other users in a project.
-func (c Call) administers(project croft.Project) bool {
-	return c.Caller.Operator() || c.Caller.Has(access.ProjectAdmin) && c.Scope.Sees(project)
+func (c *call) administers(project croft.Project) bool {
+	return c.caller.Operator() || c.caller.Has(access.ProjectAdmin) && c.scope.Sees(project)
 }
 
 // credential finds the credential that the path names among the caller's. With others set, it also finds, by UUID,
 // credentials that the caller administers.
-func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential, error) {
-	name := c.R.PathValue("id")
-	have, err := c.Cloud.Credentials.Find(ctx, c.Project, c.Caller.User, name)
+func credential(ctx context.Context, c *call, othersToo bool) (cluster.Credential, error) {
+	name := c.r.PathValue("id")
+	have, err := c.Cloud.Credentials.Find(ctx, c.home(), c.caller.User, name)
 	if errors.Is(err, croft.NotFound) && othersToo {
 		have, err = administered(ctx, c, cluster.CredentialID(name))
 	}
@@ -33,15 +33,15 @@ func credential(ctx context.Context, c Call, othersToo bool) (cluster.Credential
 	if err != nil {
 		return have, err
 	}
-	c.about(have.Project, actions.Credential, string(have.ID), have.Name)
-	return have, c.May(have.Project)
+	c.regarding(have.Project, actions.Credential, string(have.ID), have.Name)
+	return have, c.authorize(have.Project)
 }
 
 // administered finds a credential that the caller administers. NotFound.
-func administered(ctx context.Context, c Call, id cluster.CredentialID) (cluster.Credential, error) {
+func administered(ctx context.Context, c *call, id cluster.CredentialID) (cluster.Credential, error) {
 	projects := []croft.Project{""}
-	if !c.Scope.All() {
-		projects = c.Scope.Projects()
+	if !c.scope.All() {
+		projects = c.scope.Projects()
 	}
 	for _, project := range projects {
 		if !c.administers(project) {
@@ -61,15 +61,15 @@ func administered(ctx context.Context, c Call, id cluster.CredentialID) (cluster
 }
 
 // credentialsIn lists the credentials of all users of a project; empty: of the whole cloud.
-func credentialsIn(ctx context.Context, c Call, project croft.Project) ([]cluster.Credential, error) {
+func credentialsIn(ctx context.Context, c *call, project croft.Project) ([]cluster.Credential, error) {
 	if project == "" {
 		return c.Cloud.Credentials.List(ctx, "", "")
 	}
 	return c.Cloud.Credentials.List(ctx, project, cluster.AnyUser)
 }
 
-func listCredentials(c Call) error {
-	ctx, cancel := c.Brief()
+func listCredentials(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	list := api.CredentialList{Credentials: []api.Credential{}}
 	add := func(some []cluster.Credential, err error) error {
@@ -79,17 +79,17 @@ func listCredentials(c Call) error {
 		return err
 	}
 	if !c.flag("all") {
-		if err := add(c.Cloud.Credentials.List(ctx, c.Project, c.Caller.User)); err != nil {
+		if err := add(c.Cloud.Credentials.List(ctx, c.home(), c.caller.User)); err != nil {
 			return err
 		}
 		return c.answer(http.StatusOK, list)
 	}
-	if !c.administers(c.Project) {
+	if !c.administers(c.home()) {
 		return api.NewProblem(api.ForbiddenVerb, "only admins of the project list the credentials of all its users")
 	}
-	projects := []croft.Project{c.Given}
-	if c.Given == "" && !c.Scope.All() {
-		projects = c.Scope.Projects()
+	projects := []croft.Project{c.project}
+	if c.project == "" && !c.scope.All() {
+		projects = c.scope.Projects()
 	}
 	for _, project := range projects {
 		if err := add(credentialsIn(ctx, c, project)); err != nil {
@@ -102,27 +102,27 @@ func listCredentials(c Call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-func createCredential(c Call) error {
+func createCredential(c *call) error {
 	var given api.NewCredential
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	c.about(c.Project, actions.Credential, "", given.Name)
-	wanted := given.Plain(c.Project, c.Caller.User)
-	wanted.Unverified = c.Query.Get("verify") == "false"
-	ctx, cancel := c.Brief()
+	c.regarding(c.home(), actions.Credential, "", given.Name)
+	wanted := given.Plain(c.home(), c.caller.User)
+	wanted.Unverified = c.query.Get("verify") == "false"
+	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Credentials.Create(ctx, wanted)
 	if err != nil {
-		return told(taken(err))
+		return fromSite(taken(err))
 	}
-	c.about(made.Project, actions.Credential, string(made.ID), made.Name)
-	c.W.Header().Set("Location", "/v1/credentials/"+string(made.ID))
+	c.regarding(made.Project, actions.Credential, string(made.ID), made.Name)
+	c.w.Header().Set("Location", "/v1/credentials/"+string(made.ID))
 	return c.tagged(http.StatusCreated, made.Generation, api.CredentialOf(made))
 }
 
-func getCredential(c Call) error {
-	ctx, cancel := c.Brief()
+func getCredential(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	have, err := credential(ctx, c, true)
 	if err != nil {
@@ -131,32 +131,32 @@ func getCredential(c Call) error {
 	return c.tagged(http.StatusOK, have.Generation, api.CredentialOf(have))
 }
 
-func changeCredential(c Call) error {
+func changeCredential(c *call) error {
 	var given api.CredentialChange
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	base, err := api.Match(c.R.Header)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
 	have, err := credential(ctx, c, false)
 	if err != nil {
 		return err
 	}
 	change := given.Plain()
-	change.Unverified = c.Query.Get("verify") == "false"
+	change.Unverified = c.query.Get("verify") == "false"
 	have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, base)
 	if err != nil {
-		return told(mismatch(err, base))
+		return fromSite(mismatch(err, base))
 	}
 	return c.tagged(http.StatusOK, have.Generation, api.CredentialOf(have))
 }
 
-func removeCredential(c Call) error {
-	ctx, cancel := c.Brief()
+func removeCredential(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	have, err := credential(ctx, c, true)
 	if err != nil {
@@ -168,12 +168,12 @@ func removeCredential(c Call) error {
 	return c.nothing()
 }
 
-func rewrapSecrets(c Call) error {
-	ctx, cancel := c.Brief()
+func rewrapSecrets(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	n, err := c.Cloud.Seals.Rewrap(ctx)
 	if err != nil {
-		return told(err)
+		return fromSite(err)
 	}
 	return c.answer(http.StatusOK, api.Rewrapped{Secrets: n})
 }

@@ -1,4 +1,4 @@
-package clusters
+package control
 
 import (
 	"cmp"
@@ -18,41 +18,41 @@ var errPublic error = api.NewProblem(api.ForbiddenVerb, "only operators write ap
 
 // appliance finds the appliance that the path names, if the caller may use it; with write set, if the caller may do the
 // operation on it.
-func appliance(ctx context.Context, c Call, write bool) (cluster.Appliance, error) {
-	name := c.R.PathValue("name")
-	a, err := c.named(ctx, name)
+func appliance(ctx context.Context, c *call, write bool) (cluster.Appliance, error) {
+	name := c.r.PathValue("name")
+	a, err := c.namedAppliance(ctx, name)
 	if errors.Is(err, croft.NotFound) || err == nil && !c.uses(a) {
 		return a, api.Hidden("appliance", name)
 	}
 	if err != nil || !write {
 		return a, err
 	}
-	c.about(a.Project, actions.Appliance, "", a.Name)
+	c.regarding(a.Project, actions.Appliance, "", a.Name)
 	if a.Public || a.Project == "" {
-		if !c.Caller.Operator() {
-			c.about(c.Caller.Project, actions.Appliance, "", a.Name)
+		if !c.caller.Operator() {
+			c.regarding(c.caller.Project, actions.Appliance, "", a.Name)
 			return a, errPublic
 		}
 		return a, nil
 	}
-	return a, c.May(a.Project)
+	return a, c.authorize(a.Project)
 }
 
-// named returns the appliance with a name in the project of the request. A request without a project means the
+// namedAppliance returns the appliance with a name in the project of the request. A request without a project means the
 // appliance of the only other project in the caller's scope that has one. NotFound. Conflict: several have.
-func (c Call) named(ctx context.Context, name string) (cluster.Appliance, error) {
+func (c *call) namedAppliance(ctx context.Context, name string) (cluster.Appliance, error) {
 	if cluster.CheckName("an appliance", name) != nil {
 		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
 	}
-	a, err := c.Cloud.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, name))
-	if !errors.Is(err, croft.NotFound) && (err != nil || c.uses(a)) || c.Query.Has("project") {
+	a, err := c.Cloud.Appliances.Find(ctx, cluster.ScopedAppliance(c.home(), name))
+	if !errors.Is(err, croft.NotFound) && (err != nil || c.uses(a)) || c.query.Has("project") {
 		return a, err
 	}
-	if c.Scope.All() {
+	if c.scope.All() {
 		return c.Cloud.Appliances.Find(ctx, name)
 	}
 	var found []cluster.Appliance
-	for _, p := range c.Scope.Projects() {
+	for _, p := range c.scope.Projects() {
 		a, err := c.Cloud.Appliances.Find(ctx, cluster.ScopedAppliance(p, name))
 		if err == nil && a.Project == p {
 			found = append(found, a)
@@ -75,16 +75,16 @@ func (c Call) named(ctx context.Context, name string) (cluster.Appliance, error)
 func unique(a cluster.Appliance) string { return cluster.ScopedAppliance(a.Project, a.Name) }
 
 // uses reports whether the caller may use an appliance.
-func (c Call) uses(a cluster.Appliance) bool {
-	return a.Public || c.Caller.Operator() || a.Project != "" && c.Scope.Sees(a.Project)
+func (c *call) uses(a cluster.Appliance) bool {
+	return a.Public || c.caller.Operator() || a.Project != "" && c.scope.Sees(a.Project)
 }
 
-func listAppliances(c Call) error {
-	ctx, cancel := c.Brief()
+func listAppliances(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
-	projects := []croft.Project{c.Given} // an operator who names none means all
-	if c.Given == "" && !c.Scope.All() {
-		projects = c.Scope.Projects()
+	projects := []croft.Project{c.project} // an operator who names none means all
+	if c.project == "" && !c.scope.All() {
+		projects = c.scope.Projects()
 	}
 	list := api.ApplianceList{Appliances: []cluster.Appliance{}}
 	for _, p := range projects {
@@ -107,33 +107,33 @@ func listAppliances(c Call) error {
 	return c.answer(http.StatusOK, list)
 }
 
-func createAppliance(c Call) error {
+func createAppliance(c *call) error {
 	var given api.NewAppliance
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	c.about(c.Project, actions.Appliance, "", given.Name)
-	if given.Public && !c.Caller.Operator() {
+	c.regarding(c.home(), actions.Appliance, "", given.Name)
+	if given.Public && !c.caller.Operator() {
 		return errPublic
 	}
-	wanted := cluster.Appliance{Name: given.Name, Project: c.Project, Owner: c.Caller.User,
+	wanted := cluster.Appliance{Name: given.Name, Project: c.home(), Owner: c.caller.User,
 		Description: given.Description, Public: given.Public, MinSlaves: given.MinSlaves, Agent: given.Agent}
 	if given.Public {
 		wanted.Project = ""
-		c.about("", actions.Appliance, "", given.Name)
+		c.regarding("", actions.Appliance, "", given.Name)
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Appliances.Create(ctx, wanted)
 	if err != nil {
 		return taken(err)
 	}
-	c.W.Header().Set("Location", "/v1/appliances/"+made.Name)
+	c.w.Header().Set("Location", "/v1/appliances/"+made.Name)
 	return c.tagged(http.StatusCreated, made.Generation, made)
 }
 
-func getAppliance(c Call) error {
-	ctx, cancel := c.Brief()
+func getAppliance(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	a, err := appliance(ctx, c, false)
 	if err != nil {
@@ -142,22 +142,22 @@ func getAppliance(c Call) error {
 	return c.tagged(http.StatusOK, a.Generation, a)
 }
 
-func changeAppliance(c Call) error {
+func changeAppliance(c *call) error {
 	var given api.ApplianceChange
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	base, err := api.Match(c.R.Header)
+	base, err := api.Match(c.r.Header)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
 	a, err := appliance(ctx, c, true)
 	if err != nil {
 		return err
 	}
-	if given.Public != nil && *given.Public != a.Public && !c.Caller.Operator() {
+	if given.Public != nil && *given.Public != a.Public && !c.caller.Operator() {
 		return errPublic
 	}
 	a, err = c.Cloud.Appliances.Change(ctx, unique(a), cluster.ApplianceChange(given), base)
@@ -167,8 +167,8 @@ func changeAppliance(c Call) error {
 	return c.tagged(http.StatusOK, a.Generation, a)
 }
 
-func removeAppliance(c Call) error {
-	ctx, cancel := c.Brief()
+func removeAppliance(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	a, err := appliance(ctx, c, true)
 	if err != nil {
@@ -180,8 +180,8 @@ func removeAppliance(c Call) error {
 	return c.nothing()
 }
 
-func listImplementations(c Call) error {
-	ctx, cancel := c.Brief()
+func listImplementations(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	a, err := appliance(ctx, c, false)
 	if err != nil {
@@ -196,7 +196,7 @@ func listImplementations(c Call) error {
 
 // implementation finds the implementation that the path names, of an appliance that the caller may use. of is the
 // unique name of the appliance.
-func implementation(ctx context.Context, c Call, write bool) (of string, _ cluster.Implementation, _ error) {
+func implementation(ctx context.Context, c *call, write bool) (of string, _ cluster.Implementation, _ error) {
 	a, err := appliance(ctx, c, write)
 	if err != nil {
 		return "", cluster.Implementation{}, err
@@ -205,7 +205,7 @@ func implementation(ctx context.Context, c Call, write bool) (of string, _ clust
 	if err != nil {
 		return "", cluster.Implementation{}, err
 	}
-	id := c.R.PathValue("id")
+	id := c.r.PathValue("id")
 	i := slices.IndexFunc(all, func(i cluster.Implementation) bool { return string(i.ID) == id })
 	if i < 0 {
 		return "", cluster.Implementation{}, api.NewProblem(api.NotFound,
@@ -214,12 +214,12 @@ func implementation(ctx context.Context, c Call, write bool) (of string, _ clust
 	return unique(a), all[i], nil
 }
 
-func addImplementation(c Call) error {
+func addImplementation(c *call) error {
 	var given api.NewImplementation
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
 	a, err := appliance(ctx, c, true)
 	if err != nil {
@@ -227,14 +227,14 @@ func addImplementation(c Call) error {
 	}
 	made, err := c.Cloud.Appliances.AddImplementation(ctx, given.Plain(unique(a)))
 	if err != nil {
-		return told(err)
+		return fromSite(err)
 	}
-	c.W.Header().Set("Location", "/v1/appliances/"+a.Name+"/implementations/"+string(made.ID))
+	c.w.Header().Set("Location", "/v1/appliances/"+a.Name+"/implementations/"+string(made.ID))
 	return c.answer(http.StatusCreated, made)
 }
 
-func getImplementation(c Call) error {
-	ctx, cancel := c.Brief()
+func getImplementation(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	_, have, err := implementation(ctx, c, false)
 	if err != nil {
@@ -243,12 +243,12 @@ func getImplementation(c Call) error {
 	return c.answer(http.StatusOK, have)
 }
 
-func changeImplementation(c Call) error {
+func changeImplementation(c *call) error {
 	var given api.ImplementationChange
-	if err := c.Body(&given); err != nil {
+	if err := c.body(&given); err != nil {
 		return err
 	}
-	ctx, cancel := c.Brief()
+	ctx, cancel := c.brief()
 	defer cancel()
 	of, have, err := implementation(ctx, c, true)
 	if err != nil {
@@ -261,8 +261,8 @@ func changeImplementation(c Call) error {
 	return c.answer(http.StatusOK, have)
 }
 
-func removeImplementation(c Call) error {
-	ctx, cancel := c.Brief()
+func removeImplementation(c *call) error {
+	ctx, cancel := c.brief()
 	defer cancel()
 	of, have, err := implementation(ctx, c, true)
 	if err != nil {

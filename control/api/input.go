@@ -1,0 +1,292 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"croft/internal/nearest"
+)
+
+// InputField is a field of the input of an operation that is sent in the path, the query string or a header. Its field
+// has the tag path, query or header with its name, and may have the tags required, enum (values separated by commas),
+// minimum, maximum, minLength, maxLength, maxItems, default and format, as in JSON Schema. The other fields of an input
+// that have names in JSON are sent as its body.
+//
+// A parameter is a string, a bool, an integer, a []string (which may be given several times), or a *int64, which is a
+// generation in If-Match.
+type InputField struct {
+	Name     string
+	In       string // path, query or header
+	Required bool
+	Tag      reflect.StructTag
+	Type     reflect.Type
+	index    []int
+}
+
+// Input describes the inputs of an operation.
+type Input struct {
+	Fields []InputField
+	Body   bool // some fields are sent as a JSON body
+	Match  []int
+}
+
+// places are the tags of parameters.
+var places = []string{"path", "query", "header"}
+
+var inputs sync.Map // Input by reflect.Type
+
+// InputOf returns how values of a struct type are sent.
+func InputOf(t reflect.Type) Input {
+	if known, ok := inputs.Load(t); ok {
+		return known.(Input)
+	}
+	var in Input
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.IsExported() || f.Anonymous && f.Tag == "" && f.Type.Kind() == reflect.Struct {
+			continue
+		}
+		p, is := parameterOf(f)
+		switch {
+		case !is && f.Tag.Get("json") != "-":
+			in.Body = true
+		case is:
+			in.Fields = append(in.Fields, p)
+			if p.In == "header" && p.Name == "If-Match" {
+				in.Match = p.index
+			}
+		}
+	}
+	inputs.Store(t, in)
+	return in
+}
+
+func parameterOf(f reflect.StructField) (p InputField, is bool) {
+	for _, place := range places {
+		if name, ok := f.Tag.Lookup(place); ok {
+			return InputField{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true",
+				Tag: f.Tag, Type: f.Type, index: f.Index}, true
+		}
+	}
+	return p, false
+}
+
+// Base returns the generation in the field for If-Match of an input; nil: any.
+func (i Input) Base(input any) *int64 {
+	if i.Match == nil {
+		return nil
+	}
+	base, _ := reflect.ValueOf(input).FieldByIndex(i.Match).Interface().(*int64)
+	return base
+}
+
+// Query parses a query string. It refuses parameters that the operation does not have, and wrong values. Invalid.
+func (i Input) Query(text string) (url.Values, error) {
+	given, err := url.ParseQuery(text)
+	if err != nil {
+		return nil, NewProblem(BadQuery, "the query string cannot be read: "+err.Error())
+	}
+	var known []string
+	for _, p := range i.Fields {
+		if p.In == "query" {
+			known = append(known, p.Name)
+		}
+	}
+	for name := range given {
+		if !slices.Contains(known, name) {
+			return nil, NewProblem(BadQuery, "there is no parameter "+strconv.Quote(Clip(name))+
+				nearest.Hint(Clip(name), known))
+		}
+	}
+	for _, p := range i.Fields {
+		if p.In == "query" {
+			if err := p.check(given[p.Name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return given, nil
+}
+
+// Read sets the parameters of the input that into points to. query is from Query. Invalid.
+func (i Input) Read(r *http.Request, query url.Values, into any) error {
+	to := reflect.ValueOf(into).Elem()
+	for _, p := range i.Fields {
+		var values []string
+		switch p.In {
+		case "path":
+			values = []string{r.PathValue(p.Name)}
+		case "query":
+			values = query[p.Name]
+		case "header":
+			if values = r.Header.Values(p.Name); len(values) == 1 && values[0] == "" {
+				values = nil
+			}
+		}
+		if p.In != "query" {
+			if err := p.check(values); err != nil {
+				return err
+			}
+		}
+		if len(values) == 0 {
+			continue
+		}
+		if err := p.set(to.FieldByIndex(p.index), values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p InputField) bad(why string) error {
+	if p.In == "header" {
+		return NewProblem(BadRequest, "the header "+p.Name+" "+why)
+	}
+	return NewProblem(BadQuery, "the parameter "+p.Name+" "+why)
+}
+
+// number returns the number in a tag; false: the field has no such tag.
+func (p InputField) number(tag string) (int, bool) {
+	n, err := strconv.Atoi(p.Tag.Get(tag))
+	return n, err == nil
+}
+
+// check checks how many times a parameter is given, and its values.
+func (p InputField) check(values []string) error {
+	most := 1
+	if p.Type.Kind() == reflect.Slice {
+		most, _ = p.number("maxItems")
+	}
+	switch {
+	case len(values) > most && most == 1:
+		return p.bad("is there twice")
+	case len(values) > most:
+		return p.bad("is there " + strconv.Itoa(len(values)) + " times, more than " + strconv.Itoa(most))
+	case len(values) == 0 && p.Required && p.Name == "If-Match":
+		return NewProblem(GenerationRequired, "name the generation that this builds on in the header If-Match, as the "+
+			"header ETag of the last answer had it")
+	case len(values) == 0 && p.Required:
+		return p.bad("is missing")
+	case p.In == "path":
+		return nil // the operation answers NotFound for names that cannot exist
+	}
+	for _, value := range values {
+		if err := p.checkValue(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkValue checks a value against the type and the tags.
+func (p InputField) checkValue(value string) error {
+	if enum := p.Tag.Get("enum"); enum != "" {
+		known := strings.Split(enum, ",")
+		for _, word := range known {
+			if value == word {
+				return nil
+			}
+		}
+		return p.bad("is one of " + strings.Join(known, ", ") + nearest.Hint(Clip(value), known))
+	}
+	switch p.Type.Kind() {
+	case reflect.Bool:
+		if value != "true" && value != "false" {
+			return p.bad("is true or false")
+		}
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return p.bad("is a whole number")
+		}
+		if least, ok := p.number("minimum"); ok && n < int64(least) {
+			return p.bad("is at least " + strconv.Itoa(least))
+		}
+		if most, ok := p.number("maximum"); ok && n > int64(most) {
+			return p.bad("is at most " + strconv.Itoa(most))
+		}
+	case reflect.String, reflect.Slice:
+		length := utf8.RuneCountInString(value)
+		if least, ok := p.number("minLength"); ok && length < least {
+			return p.bad("has fewer than " + strconv.Itoa(least) + " characters")
+		}
+		if most, ok := p.number("maxLength"); ok && length > most {
+			return p.bad("has more than " + strconv.Itoa(most) + " characters")
+		}
+	}
+	return nil
+}
+
+// set converts the checked values of a parameter.
+func (p InputField) set(field reflect.Value, values []string) error {
+	switch field.Kind() {
+	case reflect.Slice:
+		field.Set(reflect.ValueOf(values).Convert(field.Type()))
+	case reflect.Bool:
+		field.SetBool(values[0] == "true")
+	case reflect.Int, reflect.Int64:
+		n, _ := strconv.ParseInt(values[0], 10, 64)
+		field.SetInt(n)
+	case reflect.Pointer:
+		n, err := strconv.ParseInt(strings.Trim(values[0], `"`), 10, 64)
+		if err != nil || n < 0 {
+			return NewProblem(BadRequest, p.Name+" "+strconv.Quote(Clip(values[0]))+
+				" is no generation, such as the header ETag of the answers has")
+		}
+		field.Set(reflect.ValueOf(&n))
+	default:
+		field.SetString(values[0])
+	}
+	return nil
+}
+
+// Write returns the path of a request for an input, with its query string, and adds its headers. Zero values are left
+// out, except in the path.
+func (i Input) Write(path string, input any, header http.Header) string {
+	from := reflect.ValueOf(input)
+	query := url.Values{}
+	for _, p := range i.Fields {
+		for _, value := range texts(from.FieldByIndex(p.index), p.In) {
+			switch p.In {
+			case "path":
+				path = strings.Replace(path, "{"+p.Name+"}", url.PathEscape(value), 1)
+			case "query":
+				query.Add(p.Name, value)
+			case "header":
+				header.Set(p.Name, value)
+			}
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
+
+// texts returns the values of a parameter as they are sent.
+func texts(field reflect.Value, in string) []string {
+	if field.IsZero() && in != "path" {
+		return nil
+	}
+	switch field.Kind() {
+	case reflect.Slice:
+		var all []string
+		for i := range field.Len() {
+			all = append(all, field.Index(i).String())
+		}
+		return all
+	case reflect.Bool:
+		return []string{"true"}
+	case reflect.Int, reflect.Int64:
+		return []string{strconv.FormatInt(field.Int(), 10)}
+	case reflect.Pointer:
+		return []string{`"` + strconv.FormatInt(field.Elem().Int(), 10) + `"`}
+	default:
+		return []string{field.String()}
+	}
+}

@@ -1,0 +1,222 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/cluster"
+	"croft/control/actions"
+	"croft/control/api"
+	"croft/tenant/access"
+)
+
+// Operation declares an operation of the API: the only place where its properties are written down. Its route,
+// authorization, entries in the action log, headers, document and client are derived from it.
+type Operation struct {
+	ID          string      // operationId in the document, and name in the action log
+	At          string      // method and path, as in "GET /v1/keys/{name}"
+	May         access.Rule // the roles that may call it
+	Open        bool        // also for callers without credentials
+	Lasting     bool        // grants rights that would outlive those of a caller from another cloud
+	Personal    bool        // concerns objects that belong to the caller in person
+	Summary     string
+	Description string
+	Log         logged       // whether it belongs in the action log
+	Object      actions.Kind // kind of its object there; by default the tag of its noun, in the singular
+	Stream      bool         // the client ends the answer
+	Long        bool         // it has no time limit other than the connection and the credentials of the client
+	Status      int          // of a complete answer; by default 200, or 204 if the answer is empty
+	Conflict    api.Code     // for errors of the kind Conflict; by default bad_state
+
+	Method, Path string // both parts of At
+	Tag          string // of its noun
+	Home         bool   // of its noun
+	Parameters   []api.InputField
+	In, Out      reflect.Type // of its input and its result; nil: serve reads and writes them itself
+
+	serve func(*call) error
+}
+
+// noun is the operations on one kind of object: a tag of the document.
+type noun struct {
+	Tag, Description string
+	Home             bool // the objects always belong to a project, which is croft.DefaultProject by default
+	Operations       []Operation
+}
+
+// logged says whether requests of an operation belong in the action log.
+type logged int
+
+const (
+	unlessGet logged = iota
+	never            // reads with POST, because they have a body
+	always           // GET that upgrades the connection
+)
+
+// nothing is the result of an operation that answers without a body.
+type nothing struct{}
+
+// do declares an operation with a typed input and result. Fields of In are parameters, see api.InputField, or fields of
+// the JSON body. An error is the answer. A result with a field Generation has it in the header ETag. If a change is
+// based on a generation in If-Match, the kind Conflict means that this generation is not the current one.
+func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
+	o.In, o.Out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	o.serve = func(c *call) error {
+		var in In
+		if err := c.input(&in); err != nil {
+			return err
+		}
+		ctx, end := c.limit()
+		defer end()
+		out, err := f(ctx, c, in)
+		if err != nil {
+			return c.conflict(in, err)
+		}
+		return c.reply(out)
+	}
+	return o
+}
+
+// stream declares an operation with a typed input that writes its answer itself. An error that it returns is the
+// answer, so it must be returned before anything is written.
+func stream[In any](o Operation, f func(*call, In) error) Operation {
+	o.In = reflect.TypeFor[In]()
+	o.serve = func(c *call) error {
+		var in In
+		if err := c.input(&in); err != nil {
+			return err
+		}
+		return f(c, in)
+	}
+	return o
+}
+
+// input reads the parameters and the body of the request.
+func (c *call) input(into any) error {
+	in := api.InputOf(reflect.TypeOf(into).Elem())
+	if err := in.Read(c.r, c.query, into); err != nil || !in.Body {
+		return err
+	}
+	return c.body(into)
+}
+
+// limit returns the context of the operation.
+func (c *call) limit() (context.Context, func()) {
+	if c.operation.Long {
+		return c.lasting()
+	}
+	ctx, cancel := c.brief()
+	return ctx, cancel
+}
+
+// conflict gives an error of the kind Conflict the code that it has for this operation.
+func (c *call) conflict(in any, err error) error {
+	if _, is := errors.AsType[*api.Problem](err); is || !errors.Is(err, croft.Conflict) {
+		return err
+	}
+	if api.InputOf(c.operation.In).Base(in) != nil {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	if c.operation.Conflict != "" {
+		return api.NewProblem(c.operation.Conflict, err.Error())
+	}
+	return err
+}
+
+// reply answers with the result of the operation, and with its generation in the header ETag.
+func (c *call) reply(out any) error {
+	if out == (nothing{}) {
+		c.w.WriteHeader(cmp.Or(c.status, http.StatusNoContent))
+		return nil
+	}
+	if v := reflect.Indirect(reflect.ValueOf(out)); v.Kind() == reflect.Struct {
+		if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 {
+			api.Tag(c.w.Header(), g.Int())
+		}
+	}
+	return c.answer(cmp.Or(c.status, c.operation.Status, http.StatusOK), out)
+}
+
+// Operations returns the table of operations, in the order of the document.
+func Operations() []Operation {
+	var all []Operation
+	for _, n := range nouns() {
+		for _, o := range n.Operations {
+			o.Tag, o.Home = n.Tag, n.Home
+			o.Method, o.Path, _ = strings.Cut(o.At, " ")
+			o.Object = cmp.Or(o.Object, actions.Kind(strings.TrimSuffix(n.Tag, "s")))
+			if o.In != nil {
+				o.Parameters = api.InputOf(o.In).Fields
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// access returns the operation as access.Authorize needs it.
+func (o Operation) access() access.Operation {
+	return access.Operation{ID: o.ID, Rule: o.May, Lasting: o.Lasting, Personal: o.Personal}
+}
+
+// logs reports whether requests of the operation belong in the action log.
+func (o Operation) logs() bool {
+	return o.Log == always || o.Log == unlessGet && o.Method != http.MethodGet
+}
+
+// documented returns the parameters of an operation as the document has them.
+func documented(id string) api.Operation {
+	all := api.Operations()
+	return all[slices.IndexFunc(all, func(o api.Operation) bool { return o.ID == id })]
+}
+
+// tagged writes a document with its generation.
+func (c *call) tagged(status int, generation int64, document any) error {
+	api.Tag(c.w.Header(), generation)
+	return c.answer(status, document)
+}
+
+// nothing answers with an empty body.
+func (c *call) nothing() error {
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// regarding sets the object of the request. An invalid name is left out.
+func (c *call) regarding(project croft.Project, kind actions.Kind, id, name string) {
+	if cluster.CheckName(string(kind), name) != nil {
+		name = ""
+	}
+	c.action.about(project, actions.Object{Kind: kind, ID: id, Name: name})
+}
+
+// mismatch is the answer for a change based on a generation that is not current. For changes without a generation, a
+// Conflict has another cause.
+func mismatch(err error, base *int64) error {
+	if base != nil && errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
+	}
+	return err
+}
+
+// taken is the answer for a name that is already in use.
+func taken(err error) error {
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.NameTaken, err.Error())
+	}
+	return err
+}
+
+// used is the answer for the removal of an object that is in use.
+func used(err error) error {
+	if errors.Is(err, croft.Conflict) {
+		return api.NewProblem(api.InUse, err.Error())
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+package control_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"croft/control"
+	"croft/control/api"
+	"croft/tenant/access"
+)
+
+// decisions is the expected table by role: r readers, m members, a project-admins, each including higher roles; b
+// project-admins only below their own project, o only operators, h everyone but agents, e everyone.
+const decisions = `
+e getRoot whoami
+h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
+h listResourceTypes listCapabilities listUsers listDistances getDistance listPolicies getPolicy
+h listSites getSite getImage
+r listClusters getCluster listClusterEvents listAppliances getAppliance listImplementations getImplementation
+m createCluster explainCluster changeCluster deleteCluster addClusterHost removeClusterHost endUse
+m makeAccount removeAccount readOutput getSiteHealth bringImage
+m listCredentials getCredential createCredential changeCredential removeCredential
+m createAppliance changeAppliance removeAppliance addImplementation changeImplementation removeImplementation
+o rewrapSecrets createSite changeSite removeSite addImage removeImage
+r listClaims getClaim
+m createClaim useClaim releaseClaim
+r getUsage listUsage
+r listPools getPool listPoolResources listTickets getTicket
+m openTicket renewTicket closeTicket
+a getResourceLog
+r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
+r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
+m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
+m recreateInstance
+m keepInstance addKey removeKey forwardPort addTag removeTag
+r listMappings
+a createProject setMembers setMapping removeMapping listTokens createToken revokeToken
+b changeProject removeProject setQuota
+o setDefinition removeDefinition pullImage
+o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
+o createAggregate changeAggregate removeAggregate setDistance removeDistance
+o checkPolicy setPolicy removePolicy getStanding getCrushMap
+o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
+o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota
+o listPartitions getPartition removePartition listRows exportPartition importPartition
+o getCard addPeer removePeer listSigners retireSigner`
+
+// TestEveryRoleMayDoWhatTheSpecificationSays compares the table of operations with the expected one.
+func TestEveryRoleMayDoWhatTheSpecificationSays(t *testing.T) {
+	letters := map[string]string{}
+	for line := range strings.Lines(strings.TrimSpace(decisions)) {
+		words := strings.Fields(line)
+		for _, op := range words[1:] {
+			letters[op] = words[0]
+		}
+	}
+	no, yes := access.No, access.Yes
+	for _, o := range control.Operations() {
+		want := map[string][]access.Decision{
+			"e": {yes, yes, yes, yes, yes},
+			"h": {yes, yes, yes, yes, no},
+			"r": {yes, yes, yes, yes, no},
+			"m": {no, yes, yes, yes, no},
+			"a": {no, no, yes, yes, no},
+			"b": {no, no, access.Below, yes, no},
+			"o": {no, no, no, yes, no},
+		}[letters[o.ID]]
+		if want == nil {
+			t.Errorf("the table has %s, which the test does not know", o.ID)
+			continue
+		}
+		delete(letters, o.ID)
+		for i, role := range access.Roles {
+			if got := o.May.Decide(role); got != want[i] {
+				t.Errorf("%s, %s: %s, want %s", o.ID, role, got, want[i])
+			}
+		}
+		if got := o.May.Decide("king"); got != access.Undecided {
+			t.Errorf("%s: a role that does not exist has the decision %s", o.ID, got)
+		}
+	}
+	for id := range letters {
+		t.Errorf("the table lacks %s", id)
+	}
+}
+
+// TestTheDocumentHasTheOperationsOfTheTable compares everything that both say about an operation.
+func TestTheDocumentHasTheOperationsOfTheTable(t *testing.T) {
+	documented := map[string]api.Operation{}
+	for _, o := range api.Operations() {
+		documented[o.ID] = o
+	}
+	for _, o := range control.Operations() {
+		d := documented[o.ID]
+		delete(documented, o.ID)
+		if o.Method != d.Method || o.Path != d.Path || o.Tag != d.Tag || o.Summary != d.Summary || o.Open != d.Open {
+			t.Errorf(
+				"the table has %s %s, %q, %q, open %t; the document has %+v",
+				o.ID,
+				o.At,
+				o.Tag,
+				o.Summary,
+				o.Open,
+				d,
+			)
+		}
+		if o.In == nil {
+			continue
+		}
+		in := api.InputOf(o.In)
+		var have, want []string
+		for _, p := range in.Fields {
+			have = append(have, p.In+" "+p.Name)
+		}
+		for _, p := range d.Parameters {
+			want = append(want, p.In+" "+p.Name)
+		}
+		slices.Sort(have)
+		slices.Sort(want)
+		if !slices.Equal(have, want) || in.Body != (d.Body != "") {
+			t.Errorf(
+				"%s: the table has the parameters %v, body %t; the document has %v, body %q",
+				o.ID,
+				have,
+				in.Body,
+				want,
+				d.Body,
+			)
+		}
+	}
+	for id := range documented {
+		t.Errorf("the table lacks %s", id)
+	}
+}

@@ -1,0 +1,825 @@
+package control
+
+import (
+	"croft/tenant/access"
+)
+
+var cloudOperations = noun{Tag: "cloud",
+	Description: "The cloud itself, and who is asking.",
+	Operations: []Operation{
+		{ID: "getDocument", At: "GET /openapi.json", May: access.EveryHuman, Open: true,
+			Summary:     "Get this document",
+			Description: "Its SHA-256 is in the answer of `GET /v1`, so that two clouds can be compared.",
+			serve:       getDocument},
+		{ID: "getRoot", At: "GET /v1", May: access.Everybody, Open: true,
+			Summary: "Get the versions of the cloud and of this document",
+			serve:   getRoot},
+		{ID: "whoami", At: "GET /v1/whoami", May: access.Everybody,
+			Summary: "Get who the caller is",
+			serve:   whoami},
+	},
+}
+
+var instanceOperations = noun{Tag: "instances",
+	Description: "Virtual machines, named by UUID or by their name in the project. A change answers 202 when it " +
+		"is ordered; with `wait` it waits until the host has done it, and answers 200. A wait that runs out of " +
+		"time answers 202.",
+	Home: true,
+	Operations: []Operation{
+		{ID: "listInstances", At: "GET /v1/instances", May: access.Reads,
+			Summary:     "List instances",
+			Description: "In the order of their names. User-data is left out.",
+			serve:       (*call).listInstances},
+		{ID: "createInstance", At: "POST /v1/instances", May: access.Changes,
+			Summary: "Create an instance",
+			Description: "Claims resources on a host with room and orders the instance there. A caller that " +
+				"chooses the UUID may repeat the request: the same body for the same project gets the same " +
+				"instance, another one is refused (409 uuid_reused). 409 no_capacity explains what each host " +
+				"lacks.",
+			serve: (*call).createInstance},
+		{ID: "getInstance", At: "GET /v1/instances/{id}", May: access.Reads,
+			Summary: "Get an instance",
+			serve:   (*call).getInstance},
+		{ID: "destroyInstance", At: "DELETE /v1/instances/{id}", May: access.Changes,
+			Summary: "Destroy an instance",
+			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
+				"goes.",
+			serve: (*call).destroyInstance},
+		{ID: "startInstance", At: "POST /v1/instances/{id}/start", May: access.Changes,
+			Summary: "Start a stopped or failed instance",
+			serve:   (*call).startInstance},
+		{ID: "stopInstance", At: "POST /v1/instances/{id}/stop", May: access.Changes,
+			Summary:     "Shut an instance down",
+			Description: "It keeps its claim and its disk.",
+			serve:       (*call).stopInstance},
+		{ID: "rebootInstance", At: "POST /v1/instances/{id}/reboot", May: access.Changes,
+			Summary: "Shut an instance down and boot it",
+			serve:   (*call).rebootInstance},
+		{ID: "rebuildInstance", At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
+			Summary: "Replace the disk by a new one from the image",
+			serve:   (*call).rebuildInstance},
+		{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", May: access.Changes,
+			Summary: "Schedule a lost instance again",
+			Description: "An instance is lost when an operator declares its host gone for good. It gets a host " +
+				"with room and a new disk from its image, and keeps its name, UUID, spec and user-data. 409 " +
+				"bad_state: it is not lost. 409 no_capacity: it stays lost.",
+			serve: (*call).recreateInstance},
+		{ID: "keepInstance", At: "PUT /v1/instances/{id}/expiry", May: access.Changes,
+			Summary: "Change when an instance expires, and is destroyed",
+			serve:   keepInstance},
+		{ID: "watchInstance", At: "GET /v1/instances/{id}/events", May: access.Reads, Stream: true,
+			Summary: "Follow an instance",
+			Description: "Server-sent events. The data of each is the schema Instance: first as it is now, then " +
+				"after every change. An event of the type `gone`, without data, is the last one.",
+			serve: (*call).watchInstance},
+		{ID: "getInstanceLog", At: "GET /v1/instances/{id}/log", May: access.Reads,
+			Summary: "Read what the guest wrote to its serial console",
+			serve:   (*call).getInstanceLog},
+		{ID: "attachConsole", At: "GET /v1/instances/{id}/console", May: access.Changes, Stream: true, Log: always,
+			Summary:     "Attach to the serial console over WebSocket",
+			Description: "Binary messages both ways. One caller at a time; a second one gets 409 in_use.",
+			serve:       (*call).attachConsole},
+		{ID: "forwardPort", At: "GET /v1/instances/{id}/forward", May: access.Changes, Stream: true, Log: always,
+			Summary: "Connect to a TCP port of the guest over WebSocket",
+			Description: "Binary messages both ways. The server of the API connects to the instance's own " +
+				"address.",
+			serve: (*call).forwardPort},
+		// Changes: like createInstance, since it reveals how full the cloud is
+		{ID: "explainRequest", At: "POST /v1/candidates", May: access.Changes, Log: never,
+			Summary:     "List what fits a request, and what each other host lacks",
+			Description: "Claims nothing. For tenants, hosts are numbered instead of named.",
+			serve:       (*call).explainRequest},
+		{ID: "watchEvents", At: "GET /v1/events", May: access.Reads, Stream: true,
+			Summary: "Follow the changes of all instances",
+			Description: "Server-sent events of the type `instance`, whose data is the schema Change. Changes " +
+				"come in the order of their revisions, which is the same at every server. Of several changes at " +
+				"one revision, the last alone has an id, which is the revision. A client that connects again with " +
+				"`Last-Event-ID` misses nothing; it may get a change twice. 410 compacted, or an event of the " +
+				"type `compacted`: the changes since then are forgotten, so list again.",
+			serve: (*call).watchEvents},
+	},
+}
+
+var claimOperations = noun{Tag: "claims",
+	Description: "Claims that are held until a time for instances to come. Each is an instance in the state held, " +
+		"and has its name and its UUID; `DELETE /v1/instances/{id}` releases it too.",
+	Operations: []Operation{
+		{ID: "listClaims", At: "GET /v1/claims", May: access.Reads,
+			Summary:     "List the claims that are held",
+			Description: "In the order of their names, as instances in the state held.",
+			serve:       listClaims},
+		{ID: "createClaim", At: "POST /v1/claims", May: access.Changes,
+			Summary: "Hold a claim for an instance to come",
+			Description: "Claims resources on a host with room, with quota and the seats of groups, and boots " +
+				"nothing. The claim is used, or is released at the end of the time, or before by a caller with " +
+				"the right to. The UUID may be chosen and the request repeated, as in createInstance. " +
+				"Reservations that begin later are not supported.",
+			serve: createClaim},
+		{ID: "getClaim", At: "GET /v1/claims/{id}", May: access.Reads,
+			Summary: "Get a claim that is held",
+			serve:   getClaim},
+		{ID: "releaseClaim", At: "DELETE /v1/claims/{id}", May: access.Changes,
+			Summary: "Release a claim that is held",
+			Description: "409 bad_state if it is not held any more. An instance that it was used for is not " +
+				"harmed.",
+			serve: releaseClaim},
+		{ID: "useClaim", At: "POST /v1/claims/{id}/use", May: access.Changes,
+			Summary: "Order the instance that a claim is held for",
+			Description: "On the host of the claim. What the body leaves out is as the claim was asked for. Of " +
+				"several uses and releases one takes effect, and the others get 409 bad_state.",
+			serve: useClaim},
+	},
+}
+
+var poolOperations = noun{Tag: "pools",
+	Description: "Pools keep resources ready before anybody asks. A caller sees the pools of its projects, and of " +
+		"shared ones what takes only the right to use them. What names a pool's settings and looks after it is " +
+		"the manager of pools, which only operators reach. While none acts, these operations and those of tickets " +
+		"answer 503 backend_down.",
+	Operations: []Operation{
+		{ID: "listPools", At: "GET /v1/pools", May: access.Reads,
+			Summary:     "List the pools whose resources tickets of the project may have",
+			Description: "In the order of the manager's file. For operators without a project, all pools.",
+			serve:       listPools},
+		{ID: "getPool", At: "GET /v1/pools/{name}", May: access.Reads,
+			Summary: "Get a pool",
+			serve:   getPool},
+		{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
+			Summary: "List the resources of a pool",
+			Description: "By number. Of the resources that tickets have, only the ones of the caller's projects; " +
+				"the others of pools of the caller's projects alone. What they hand out is in the answers about " +
+				"tickets.",
+			serve: listPoolResources},
+		// Manages: it contains commands of operators, who may not have considered readers
+		{ID: "getResourceLog", At: "GET /v1/pools/{name}/resources/{resource}/log", May: access.Manages,
+			Summary:     "Read what the commands of a resource printed",
+			Description: "For admins of the project whose pool it is. Of a shared pool, for operators alone.",
+			serve:       getResourceLog},
+	},
+}
+
+var ticketOperations = noun{Tag: "tickets",
+	Description: "A ticket is a project's right to one resource of a pool, and counts against its quota while it " +
+		"is open. With `wait` a request waits until the ticket has its resource or has ended, and answers 200. A " +
+		"wait that runs out of time, or that would be in vain (`never`), answers 202.",
+	Home: true,
+	Operations: []Operation{
+		{ID: "listTickets", At: "GET /v1/tickets", May: access.Reads,
+			Summary: "List tickets",
+			Description: "The newest first. For operators without a project, also tickets that clients of the " +
+				"manager opened.",
+			serve: listTickets},
+		{ID: "openTicket", At: "POST /v1/tickets", May: access.Changes,
+			Summary: "Open a ticket",
+			Description: "For a resource that has all of the tags, of a pool of the project or a shared one. A " +
+				"caller that chooses a key may repeat the request, also when it does not know whether the first " +
+				"one was heard: the same key gets the same ticket of the project, another body is refused (409 " +
+				"uuid_reused). 200: the ticket has its resource. 202: it waits.",
+			serve: openTicket},
+		// Reads: readers do not see what it assigns
+		{ID: "getTicket", At: "GET /v1/tickets/{id}", May: access.Reads,
+			Summary:     "Get a ticket",
+			Description: "A request counts as use, so it restarts the lease.",
+			serve:       getTicket},
+		{ID: "closeTicket", At: "DELETE /v1/tickets/{id}", May: access.Changes,
+			Summary:     "Close a ticket, which gives its resource back",
+			Description: "Repeating it is no error while the ticket is remembered.",
+			serve:       closeTicket},
+		{ID: "renewTicket", At: "POST /v1/tickets/{id}/renew", May: access.Changes,
+			Summary:     "Restart the lease of a ticket",
+			Description: "409 bad_state if it has ended, or has no lease.",
+			serve:       renewTicket},
+	},
+}
+
+var keyOperations = noun{Tag: "keys",
+	Description: "Public SSH keys that a project keeps by name.",
+	Home:        true,
+	Operations: []Operation{
+		{ID: "listKeys", At: "GET /v1/keys", May: access.Reads,
+			Summary: "List the keys of a project",
+			serve:   listKeys},
+		{ID: "addKey", At: "POST /v1/keys", May: access.Changes,
+			Summary: "Keep a key under a name",
+			serve:   addKey},
+		{ID: "removeKey", At: "DELETE /v1/keys/{name}", May: access.Changes,
+			Summary:     "Remove a key",
+			Description: "Instances that have it keep it.",
+			serve:       removeKey},
+	},
+}
+
+var projectOperations = noun{Tag: "projects",
+	Description: "Tenants: a tree of projects with members and quotas. What a project uses counts against its own " +
+		"limits and against the limits of every project above it.",
+	Operations: []Operation{
+		{ID: "listProjects", At: "GET /v1/projects", May: access.Reads,
+			Summary: "List the projects that the caller sees",
+			serve:   listProjects},
+		// Manages: below the project that is named as its parent
+		{ID: "createProject", At: "POST /v1/projects", May: access.Manages,
+			Summary:     "Create a project below another one",
+			Description: "Only operators create one that is below none.",
+			serve:       createProject},
+		{ID: "getProject", At: "GET /v1/projects/{project}", May: access.Reads,
+			Summary: "Get a project with its members and limits",
+			serve:   getProject},
+		{ID: "changeProject", At: "PATCH /v1/projects/{project}", May: access.FromAbove,
+			Summary: "Change the note of a project",
+			serve:   changeProject},
+		{ID: "removeProject", At: "DELETE /v1/projects/{project}", May: access.FromAbove,
+			Summary: "Remove a project that has no instances and no projects below it",
+			serve:   removeProject},
+		{ID: "setMembers", At: "PUT /v1/projects/{project}/members", May: access.Manages, Lasting: true,
+			Summary: "Say who belongs to a project",
+			serve:   setMembers},
+		{ID: "listMappings", At: "GET /v1/projects/{project}/mappings", May: access.Reads,
+			Summary: "List the projects of peers whose members are members of a project",
+			serve:   listMappings},
+		// Manages: by operators, and by users of a peer for their own partition
+		{ID: "setMapping", At: "POST /v1/projects/{project}/mappings", May: access.Manages,
+			Summary: "Make the members of a project of a peer members of a project",
+			Description: "For operators, and for users of a peer about projects of their own cloud. A project of " +
+				"a peer is one project here; that it is this one already changes its role.",
+			serve: setMapping},
+		{ID: "removeMapping", At: "DELETE /v1/projects/{project}/mappings/{id}/{theirs}", May: access.Manages,
+			Summary:     "End the membership of the members of a project of a peer",
+			Description: "At once, also of requests that are under way. What they made stays with the project.",
+			serve:       removeMapping},
+		{ID: "getQuota", At: "GET /v1/projects/{project}/quota", May: access.Reads,
+			Summary: "Get the limits of a project and what it uses, with the projects below it",
+			serve:   getQuota},
+		{ID: "setQuota", At: "PUT /v1/projects/{project}/quota", May: access.FromAbove,
+			Summary: "Set the limits of a project",
+			Description: "The admin of the project above decides them. A limit below the present use only refuses " +
+				"growth.",
+			serve: setQuota},
+		{ID: "getUsage", At: "GET /v1/projects/{project}/usage", May: access.Reads,
+			Summary: "Get what a project used, by day, with the projects below it",
+			Description: "What it was charged with, times the time. It is kept for 400 days; of very many " +
+				"projects, the oldest days go sooner.",
+			serve: getUsage},
+		{ID: "listUsage", At: "GET /v1/usage", May: access.Reads,
+			Summary:     "List what projects used, by day, each with the projects below it",
+			Description: "Admins of a project see the projects below it too, operators all.",
+			serve:       listUsage},
+		{ID: "getDefaultQuota", At: "GET /v1/quota", May: access.EveryHuman,
+			Summary: "Get the limits of projects that have none of their own",
+			serve:   getDefaultQuota},
+		{ID: "setDefaultQuota", At: "PUT /v1/quota", May: access.Operates,
+			Summary: "Set the limits of projects that have none of their own",
+			serve:   setDefaultQuota},
+		{ID: "checkQuotas", At: "GET /v1/quota/check", May: access.Operates,
+			Summary:     "Compare the counters of projects with their records",
+			Description: "As of one revision of etcd. For operators.",
+			serve:       checkQuotas},
+		{ID: "recountQuota", At: "POST /v1/projects/{project}/quota/recount", May: access.Operates,
+			Summary:     "Count again what a project uses",
+			Description: "For operators, where checkQuotas found a difference. Repeating it is no error.",
+			serve:       recountQuota},
+	},
+}
+
+var tokenOperations = noun{Tag: "tokens",
+	Description: "Access tokens, with which people and programs call this API. For admins of projects, and " +
+		"operators.",
+	Operations: []Operation{
+		{ID: "listTokens", At: "GET /v1/tokens", May: access.Manages,
+			Summary: "List the tokens of a project",
+			serve:   listTokens},
+		{ID: "createToken", At: "POST /v1/tokens", May: access.Manages, Lasting: true,
+			Summary:     "Make a token",
+			Description: "The answer has the secret, once. Admins of a project give no role of operators.",
+			serve:       createToken},
+		{ID: "revokeToken", At: "DELETE /v1/tokens/{id}", May: access.Manages,
+			Summary: "Revoke a token at once",
+			serve:   revokeToken},
+	},
+}
+
+var imageOperations = noun{Tag: "images",
+	Description: "The images that requests for instances may name.",
+	Operations: []Operation{
+		{ID: "listImages", At: "GET /v1/images", May: access.EveryHuman,
+			Summary: "List the images that requests may name",
+			Description: "The images of the catalog, and the beginnings of the addresses of others that tenants " +
+				"may name besides. Operators may name any.",
+			serve: listImages},
+		// Operates: the server fetches its URL
+		{ID: "addImage", At: "POST /v1/images", May: access.Operates,
+			Summary: "Add an image with a checked source, which can be brought to sites",
+			serve:   addImage},
+		{ID: "getImage", At: "GET /v1/images/{name}", May: access.EveryHuman,
+			Summary: "Get an image for sites, and how far it is at each",
+			serve:   getImage},
+		{ID: "removeImage", At: "DELETE /v1/images/{name}", May: access.Operates,
+			Summary: "Remove an image for sites; at the sites it stays",
+			serve:   removeImage},
+		{ID: "bringImage", At: "PUT /v1/images/{name}/sites/{site}", May: access.Changes, Personal: true,
+			Summary: "Bring an image to a site with a credential of the caller, or say what it is called there",
+			serve:   bringImage},
+	},
+}
+
+var objectOperations = noun{Tag: "objects",
+	Description: "What people and policies note about instances, images, hosts and groups: properties and tags, " +
+		"and the definitions that govern them. What the caller may not read is not there, in lists and filters " +
+		"neither.",
+	Operations: []Operation{
+		{ID: "listObjects", At: "GET /v1/objects", May: access.Reads,
+			Summary: "List the properties and tags of things of a kind",
+			Description: "By project and ID. Things about which nothing is noted that the caller may read are " +
+				"left out.",
+			serve: listObjects},
+		{ID: "getObject", At: "GET /v1/{things}/{id}/object", May: access.Reads,
+			Summary: "Get the properties and tags of a thing",
+			serve:   getObject},
+		// Reads: the permissions of properties decide, which may include readers
+		{ID: "changeObject", At: "PATCH /v1/{things}/{id}/object", May: access.Reads,
+			Summary: "Change the properties and tags of a thing, all or none",
+			Description: "403 property_forbidden names the properties that the caller may not write. 400 " +
+				"schema_violation says, for each property, what its definition demands.",
+			serve: changeObject},
+		{ID: "getProperty", At: "GET /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Get the value of a property",
+			serve:   getProperty},
+		{ID: "setProperty", At: "PUT /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Set a property",
+			serve:   setProperty},
+		{ID: "removeProperty", At: "DELETE /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Remove a property",
+			serve:   removeProperty},
+		{ID: "addTag", At: "PUT /v1/{things}/{id}/tags/{tag}", May: access.Changes,
+			Summary: "Put a tag on a thing",
+			serve:   addTag},
+		{ID: "removeTag", At: "DELETE /v1/{things}/{id}/tags/{tag}", May: access.Changes,
+			Summary: "Remove a tag from a thing",
+			serve:   removeTag},
+		{ID: "getDefinition", At: "GET /v1/definitions/{kind}", May: access.EveryHuman,
+			Summary:     "Get the definition that is set for the properties of a kind, or the one that applies",
+			Description: "Permissions for projects that the caller does not see are left out.",
+			serve:       getDefinition},
+		{ID: "setDefinition", At: "PUT /v1/definitions/{kind}", May: access.Operates,
+			Summary:     "Set the definition of a kind",
+			Description: "It changes no property, and binds at the next change of each thing's properties.",
+			serve:       setDefinition},
+		{ID: "removeDefinition", At: "DELETE /v1/definitions/{kind}", May: access.Operates,
+			Summary: "Remove the definition of a kind, so that a less explicit one applies",
+			serve:   removeDefinition},
+		{ID: "checkDefinition", At: "GET /v1/definitions/{kind}/breaches", May: access.Reads,
+			Summary: "List the things that violate the definition that applies now",
+			serve:   checkDefinition},
+	},
+}
+
+var aggregateOperations = noun{Tag: "aggregates",
+	Description: "Sets of hosts that operators have named, for requests to choose among. They have nothing to do " +
+		"with groups, which are instances of a project.",
+	Operations: []Operation{
+		// EveryHuman: callers other than operators see only public ones, without hosts
+		{ID: "listAggregates", At: "GET /v1/aggregates", May: access.EveryHuman,
+			Summary:     "List the aggregates of hosts that requests may name",
+			Description: "By name. Operators see all, others the public ones, without hosts.",
+			serve:       listAggregates},
+		{ID: "createAggregate", At: "POST /v1/aggregates", May: access.Operates,
+			Summary: "Put hosts together under a name",
+			serve:   createAggregate},
+		{ID: "getAggregate", At: "GET /v1/aggregates/{name}", May: access.EveryHuman,
+			Summary: "Get an aggregate",
+			serve:   getAggregate},
+		{ID: "changeAggregate", At: "PATCH /v1/aggregates/{name}", May: access.Operates,
+			Summary: "Change an aggregate, as a whole or not at all",
+			Description: "To add a host that is in it, or to remove one that is not, changes nothing. Instances " +
+				"stay where they are.",
+			serve: changeAggregate},
+		{ID: "removeAggregate", At: "DELETE /v1/aggregates/{name}", May: access.Operates,
+			Summary: "Remove an aggregate; its hosts stay",
+			serve:   removeAggregate},
+		// EveryHuman: callers other than operators see only those between public aggregates
+		{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman,
+			Summary: "List the distances that operators have stated",
+			Description: "By type. Operators see all, others the types and the distances between public " +
+				"aggregates.",
+			serve: listDistances},
+		{ID: "setDistance", At: "PUT /v1/distances", May: access.Operates,
+			Summary:     "State a distance between two aggregates, locations or hosts, either way",
+			Description: "It replaces what was stated between these two. Instances stay where they are.",
+			serve:       setDistance},
+		{ID: "removeDistance", At: "DELETE /v1/distances", May: access.Operates,
+			Summary: "Remove a stated distance",
+			serve:   removeDistance},
+		{ID: "getDistance", At: "GET /v1/distances/between", May: access.EveryHuman,
+			Summary: "Get the distance between two aggregates, locations or hosts",
+			Description: "Of the distances stated for the two or for what holds them, the distance of the most " +
+				"explicit pair counts. Where none of type failure is stated, it follows from locations; for " +
+				"tenants only those exist that are stated.",
+			serve: getDistance},
+	},
+}
+
+var policyOperations = noun{Tag: "policies",
+	Description: "Policies by which CRUSH chooses hosts: the same UUID, policy and hosts give the same host, so " +
+		"that anybody can compute it. Operators write them, and all callers read them and may name them in " +
+		"requests.",
+	Operations: []Operation{
+		// EveryHuman: all users may choose by them
+		{ID: "listPolicies", At: "GET /v1/policies", May: access.EveryHuman,
+			Summary: "List the policies by which CRUSH chooses hosts",
+			serve:   listPolicies},
+		// Operates: its errors reveal locations
+		{ID: "checkPolicy", At: "POST /v1/policies", May: access.Operates,
+			Summary: "Check whether a policy can choose hosts, and store nothing",
+			serve:   checkPolicy},
+		{ID: "getPolicy", At: "GET /v1/policies/{name}", May: access.EveryHuman,
+			Summary: "Get a policy",
+			serve:   getPolicy},
+		{ID: "setPolicy", At: "PUT /v1/policies/{name}", May: access.Operates,
+			Summary:     "Store a policy, in place of the one of its name",
+			Description: "It has to be able to choose hosts. Instances stay where they are.",
+			serve:       setPolicy},
+		{ID: "removePolicy", At: "DELETE /v1/policies/{name}", May: access.Operates,
+			Summary: "Remove a policy; instances stay where they are",
+			serve:   removePolicy},
+		// Operates: it reveals hosts
+		{ID: "getStanding", At: "GET /v1/instances/{id}/standing", May: access.Operates,
+			Summary: "Say whether an instance stands where its policy puts it, and why",
+			Description: "The order of the hosts is computed again, from the instance's UUID, the policy as it is " +
+				"now and the hosts as they are now.",
+			serve: getStanding},
+		{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
+			Summary: "Get the CRUSH map of the hosts, with the policies as rules",
+			serve:   getCrushMap},
+	},
+}
+
+var clusterOperations = noun{Tag: "clusters",
+	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
+		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +
+		"A change is written down when it is answered with 202, and done after that; `wait` waits for its end.",
+	Home: true,
+	Operations: []Operation{
+		{ID: "listClusters", At: "GET /v1/clusters", May: access.Reads,
+			Summary: "List clusters",
+			serve:   listClusters},
+		{ID: "createCluster", At: "POST /v1/clusters", May: access.Changes, Personal: true,
+			Summary: "Ask for a cluster, and get a new one or one that can be reused",
+			Description: "A cluster of the same user, appliance and parameters that is large enough is reused, " +
+				"unless `reuse` is `never`: the answer is that one, with one use more. The very same request with " +
+				"the same `id` is answered with what it made. Where no site can build the cluster, the problem " +
+				"no_capacity says why for each site.",
+			serve: createCluster},
+		// Changes: like createCluster, since it reveals how full sites are
+		{ID: "explainCluster", At: "POST /v1/candidates/clusters", May: access.Changes, Log: never,
+			Summary: "Say where a cluster would be built, and why not elsewhere",
+			serve:   explainCluster},
+		{ID: "getCluster", At: "GET /v1/clusters/{id}", May: access.Reads,
+			Summary: "Get a cluster",
+			Description: "For 24 hours after its end the answer is the problem gone, by the UUID, which has the " +
+				"last state of the cluster.",
+			serve: getCluster},
+		{ID: "changeCluster", At: "PATCH /v1/clusters/{id}", May: access.Changes,
+			Summary: "Resize a cluster, or change its name or how long it stays",
+			serve:   changeCluster},
+		{ID: "deleteCluster", At: "DELETE /v1/clusters/{id}", May: access.Changes,
+			Summary: "Remove a cluster and all of its hosts",
+			serve:   deleteCluster},
+		{ID: "listClusterEvents", At: "GET /v1/clusters/{id}/events", May: access.Reads,
+			Summary: "List what happened to a cluster",
+			serve:   listClusterEvents},
+		{ID: "addClusterHost", At: "POST /v1/clusters/{id}/hosts", May: access.Changes,
+			Summary: "Make a cluster larger by one slave",
+			Description: "Each request adds one. To repeat a request whose answer was lost, change `slaves` of " +
+				"the cluster instead, which has the same effect however often it comes.",
+			serve: addClusterHost},
+		{ID: "removeClusterHost", At: "DELETE /v1/clusters/{id}/hosts/{host}", May: access.Changes,
+			Summary: "Make a cluster smaller by one slave",
+			Description: "Each request for `last` removes one. To repeat a request whose answer was lost, name " +
+				"the slave, or change `slaves` of the cluster instead.",
+			serve: removeClusterHost},
+		{ID: "endUse", At: "DELETE /v1/clusters/{id}/uses/{use}", May: access.Changes,
+			Summary: "End a use of a cluster, which is idle without any",
+			serve:   endUse},
+		// Changes: for oneself
+		{ID: "makeAccount", At: "PUT /v1/clusters/{id}/accounts/me", May: access.Changes, Personal: true,
+			Summary: "Get the caller's account on the machines of a cluster, made by its agent if necessary",
+			serve:   makeAccount},
+		{ID: "removeAccount", At: "DELETE /v1/clusters/{id}/accounts/me", May: access.Changes, Personal: true,
+			Summary: "Forget the caller's account; on the machines it stays",
+			serve:   removeAccount},
+		// Changes: of one's own clusters
+		{ID: "readOutput", At: "POST /v1/clusters/{id}/outputs/{output}", May: access.Changes,
+			Summary: "Read an output of one's own cluster, also a secret one; each read is in the action log",
+			serve:   readOutput},
+	},
+}
+
+var siteOperations = noun{Tag: "sites",
+	Description: "Where clusters are built: `local`, which is this cloud's own hosts, and OpenStacks with Heat. " +
+		"Operators write them, and all callers read where a password would be sent.",
+	Operations: []Operation{
+		// EveryHuman: users who enter a password must see its destination
+		{ID: "listSites", At: "GET /v1/sites", May: access.EveryHuman,
+			Summary: "List the sites",
+			serve:   (*call).listSites},
+		{ID: "createSite", At: "POST /v1/sites", May: access.Operates,
+			Summary: "Create a site",
+			serve:   (*call).createSite},
+		{ID: "getSite", At: "GET /v1/sites/{name}", May: access.EveryHuman,
+			Summary: "Get a site",
+			serve:   (*call).getSite},
+		{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
+			Summary: "Change a site; clusters that are there stay",
+			serve:   (*call).changeSite},
+		{ID: "removeSite", At: "DELETE /v1/sites/{name}", May: access.Operates,
+			Summary: "Remove a site that no implementation, credential or cluster uses",
+			serve:   (*call).removeSite},
+		// Changes: it sends a request to the site, with a credential of the caller
+		{ID: "getSiteHealth", At: "GET /v1/sites/{name}/health", May: access.Changes, Personal: true,
+			Summary: "Ask a site now how it is, with a credential of the caller if there is one",
+			serve:   (*call).getSiteHealth},
+	},
+}
+
+var credentialOperations = noun{Tag: "credentials",
+	Description: "What lets the cloud act for a user at a site. Each belongs to one user in one project. Secrets " +
+		"go in, sealed by a key that is not in the cloud's store, and never come out.",
+	Home: true,
+	Operations: []Operation{
+		// Changes: one's own; admins list all of the project
+		{ID: "listCredentials", At: "GET /v1/credentials", May: access.Changes,
+			Summary: "List the caller's credentials, without their secrets",
+			serve:   listCredentials},
+		{ID: "createCredential", At: "POST /v1/credentials", May: access.Changes, Personal: true,
+			Summary: "Store a credential, which the site has to accept",
+			serve:   createCredential},
+		{ID: "getCredential", At: "GET /v1/credentials/{id}", May: access.Changes,
+			Summary: "Get a credential of the caller, without its secret",
+			serve:   getCredential},
+		// Changes: one's own
+		{ID: "changeCredential", At: "PATCH /v1/credentials/{id}", May: access.Changes, Personal: true,
+			Summary: "Change a credential of the caller, which the site has to accept then",
+			serve:   changeCredential},
+		{ID: "removeCredential", At: "DELETE /v1/credentials/{id}", May: access.Changes, Personal: true,
+			Summary:     "Remove a credential that no living cluster needs",
+			Description: "Admins of the project, and operators, may remove credentials of others, by their UUIDs.",
+			serve:       removeCredential},
+		{ID: "rewrapSecrets", At: "POST /v1/seals", May: access.Operates,
+			Summary: "Have the first key seal the secrets that another one seals",
+			Description: "The server's first key counts. This covers the secrets of credentials, clusters and " +
+				"accounts; afterwards no other key is needed. For operators.",
+			serve: rewrapSecrets},
+	},
+}
+
+var applianceOperations = noun{Tag: "appliances",
+	Description: "What clusters are for, such as slurm, and how each site builds that: its implementations. " +
+		"Members write the ones of their project, operators those for all.",
+	Home: true,
+	Operations: []Operation{
+		{ID: "listAppliances", At: "GET /v1/appliances", May: access.Reads,
+			Summary: "List the appliances that the project may use",
+			serve:   listAppliances},
+		// Changes: of the project; only operators write public ones
+		{ID: "createAppliance", At: "POST /v1/appliances", May: access.Changes,
+			Summary:     "Create an appliance",
+			Description: "Of the project; of the whole cloud, if it is public, which operators alone may make.",
+			serve:       createAppliance},
+		{ID: "getAppliance", At: "GET /v1/appliances/{name}", May: access.Reads,
+			Summary: "Get an appliance",
+			serve:   getAppliance},
+		{ID: "changeAppliance", At: "PATCH /v1/appliances/{name}", May: access.Changes,
+			Summary: "Change an appliance; clusters that are there stay",
+			serve:   changeAppliance},
+		{ID: "removeAppliance", At: "DELETE /v1/appliances/{name}", May: access.Changes,
+			Summary: "Remove an appliance without implementations",
+			serve:   removeAppliance},
+		{ID: "listImplementations", At: "GET /v1/appliances/{name}/implementations", May: access.Reads,
+			Summary: "List how sites build an appliance",
+			serve:   listImplementations},
+		{ID: "addImplementation", At: "POST /v1/appliances/{name}/implementations", May: access.Changes,
+			Summary: "Say how a site builds an appliance, from the next cluster on",
+			Description: "The text is read before it is stored: the error of a wrong text has its line. It gets " +
+				"the next revision; clusters that are there stay as they were built.",
+			serve: addImplementation},
+		{ID: "getImplementation", At: "GET /v1/appliances/{name}/implementations/{id}", May: access.Reads,
+			Summary: "Get an implementation",
+			serve:   getImplementation},
+		{ID: "changeImplementation", At: "PATCH /v1/appliances/{name}/implementations/{id}", May: access.Changes,
+			Summary: "Permit or end the use of an implementation for new clusters",
+			serve:   changeImplementation},
+		{ID: "removeImplementation", At: "DELETE /v1/appliances/{name}/implementations/{id}", May: access.Changes,
+			Summary: "Remove an implementation that no cluster was built by",
+			serve:   removeImplementation},
+	},
+}
+
+var logOperations = noun{Tag: "log",
+	Description: "Who did what to which object: every request that changes something, done or refused, for 90 " +
+		"days at most.",
+	Operations: []Operation{
+		{ID: "listActions", At: "GET /v1/log", May: access.Reads,
+			Summary: "List who did what",
+			Description: "Newest entries first. Admins of a project see the entries of the projects below it too, " +
+				"operators all. An entry is there a moment after the answer to its request.",
+			serve: listActions},
+	},
+}
+
+var hostOperations = noun{Tag: "hosts",
+	Description: "The machines that instances run on. For operators; for others they are not found.",
+	Operations: []Operation{
+		{ID: "listHostImages", At: "GET /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "List the images in the cache of a host",
+			serve:   listHostImages},
+		{ID: "pullImage", At: "POST /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "Have a host fetch an image before it is needed",
+			Description: "Server-sent events: any number of the type `progress` with `done` and `total` in bytes, " +
+				"then one of the type `image` with format, virtual size and SHA-256, or of the type `problem` " +
+				"with the schema Problem. The host goes on only while the client listens.",
+			serve: pullImage},
+		{ID: "removeHostImages", At: "DELETE /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "Remove an image from the cache of a host, or all that nothing uses",
+			Description: "Answers with what was removed. Disks that stand on an image keep its file. Without " +
+				"`image`, it removes those that no disk stands on and that were not used in the last ten minutes.",
+			serve: removeHostImages},
+		{ID: "listHosts", At: "GET /v1/hosts", May: access.Operates,
+			Summary: "List the hosts",
+			serve:   listHosts},
+		{ID: "getHost", At: "GET /v1/hosts/{id}", May: access.Operates,
+			Summary: "Get a host with its instances",
+			serve:   getHost},
+		{ID: "forgetHost", At: "DELETE /v1/hosts/{id}", May: access.Operates,
+			Summary: "Forget a host that is gone for good",
+			Description: "Removes its record and its resource provider, and its server of etcd. One that is alive " +
+				"or has instances is kept, unless `force` is true: then the names and claims of its instances are " +
+				"free at once.",
+			serve: forgetHost},
+		{ID: "drainHost", At: "POST /v1/hosts/{id}/drain", May: access.Operates,
+			Summary: "Keep new instances away from a host",
+			Description: "Until enableHost; its instances go on. Repeating it is no error, here and with the next " +
+				"two.",
+			serve: drainHost},
+		{ID: "enableHost", At: "POST /v1/hosts/{id}/enable", May: access.Operates,
+			Summary: "Let new instances come to a host again",
+			serve:   enableHost},
+		{ID: "acceptHost", At: "POST /v1/hosts/{id}/accept", May: access.Operates,
+			Summary: "Let a host be served from another machine or state directory than before",
+			serve:   acceptHost},
+		{ID: "emptyHost", At: "POST /v1/hosts/{id}/moves", May: access.Operates,
+			Summary: "Recreate the ephemeral instances of a drained host on other hosts",
+			Description: "Answers 202 once the moves are on record, with what became of each instance; with " +
+				"`wait`, 200 once nothing of the moving ones is left on the host. A wait that runs out of time " +
+				"answers 202. A move that was started and not ordered is finished by asking again, or by the " +
+				"cloud itself.",
+			serve: emptyHost},
+		{ID: "removeMember", At: "DELETE /v1/hosts/{id}/etcd", May: access.Operates,
+			Summary:     "Take the server of etcd on a host out of etcd",
+			Description: "The host stays. Refused where the others would be too few then.",
+			serve:       removeMember},
+		{ID: "listUsages", At: "GET /v1/hosts/{id}/usages", May: access.Operates,
+			Summary: "List what the guests of a host use at the moment",
+			serve:   listUsages},
+		{ID: "getInventory", At: "GET /v1/hosts/{id}/inventory", May: access.Operates,
+			Summary:     "Get what a host offers of each class of resources, and the claimed part of it",
+			Description: "The host's agent writes it, from what the host has and from its settings.",
+			serve:       getInventory},
+		{ID: "getHostCapabilities", At: "GET /v1/hosts/{id}/capabilities", May: access.Operates,
+			Summary:     "List the capabilities of a host",
+			Description: "The host's agent writes them, from what the host has and from its settings.",
+			serve:       getHostCapabilities},
+	},
+}
+
+var catalogueOperations = noun{Tag: "catalogue",
+	Description: "What requests may name, and who has roles.",
+	Operations: []Operation{
+		{ID: "listResourceTypes", At: "GET /v1/resource-types", May: access.EveryHuman,
+			Summary: "List the classes of resources",
+			serve:   listResourceTypes},
+		{ID: "listCapabilities", At: "GET /v1/capabilities", May: access.EveryHuman,
+			Summary: "List the capabilities that requests may require or forbid",
+			serve:   listCapabilities},
+		{ID: "addCapability", At: "PUT /v1/capabilities/{name}", May: access.Operates, Object: "capability",
+			Summary: "Make a capability of this cloud's own",
+			Description: "Requests may name it from then on. Repeating it is no error. One that no host has is " +
+				"removed after a day.",
+			serve: addCapability},
+		{ID: "removeCapability", At: "DELETE /v1/capabilities/{name}", May: access.Operates, Object: "capability",
+			Summary: "Remove a capability of this cloud's own that no host has",
+			serve:   removeCapability},
+		// EveryHuman: each caller sees only some of them
+		{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman,
+			Summary:     "List the users that the caller sees",
+			Description: "The caller; for admins of projects, the members of those as well.",
+			serve:       listUsers},
+	},
+}
+
+var auditOperations = noun{Tag: "audit",
+	Description: "The comparison of all records with what hosts and Placement have. For operators.",
+	Operations: []Operation{
+		{ID: "auditCloud", At: "GET /v1/audit", May: access.Operates,
+			Summary:     "Compare records, orders, claims, guests and disks of all hosts",
+			Description: "A change in progress is no difference. It takes some seconds.",
+			serve:       auditCloud},
+		{ID: "repairCloud", At: "POST /v1/audit", May: access.Operates,
+			Summary: "Compare, and mend what no guest and no disk on record can suffer from",
+			Description: "Only differences that this comparison found are repaired, and each change compares that " +
+				"nothing has changed since. So asking again is no error, and finishes what was interrupted.",
+			serve: repairCloud},
+	},
+}
+
+var invitationOperations = noun{Tag: "invitations",
+	Description: "Tokens with which machines join the cloud as hosts. For operators.",
+	Operations: []Operation{
+		{ID: "listInvitations", At: "GET /v1/invitations", May: access.Operates,
+			Summary: "List the join tokens that count",
+			serve:   listInvitations},
+		{ID: "createInvitation", At: "POST /v1/invitations", May: access.Operates,
+			Summary:     "Make a token with which machines join the cloud as hosts",
+			Description: "The answer has the secret, once.",
+			serve:       createInvitation},
+		{ID: "revokeInvitation", At: "DELETE /v1/invitations/{name}", May: access.Operates,
+			Summary:     "Revoke a join token at once",
+			Description: "Hosts that joined with it stay.",
+			serve:       revokeInvitation},
+	},
+}
+
+var partitionOperations = noun{Tag: "partitions",
+	Description: "Clouds: this one, called `home`, others of which an export was imported, which is shown for " +
+		"reading alone, and peers, to which requests are forwarded. For operators.",
+	Operations: []Operation{
+		{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
+			Summary: "List the partitions that are known here",
+			serve:   listPartitions},
+		{ID: "getPartition", At: "GET /v1/partitions/{id}", May: access.Operates,
+			Summary: "Get a partition",
+			serve:   getPartition},
+		{ID: "removePartition", At: "DELETE /v1/partitions/{id}", May: access.Operates,
+			Summary: "Forget a partition and everything that was imported of it",
+			serve:   removePartition},
+		{ID: "listRows", At: "GET /v1/partitions/{id}/rows", May: access.Operates,
+			Summary: "List everything of a kind that was imported of a partition",
+			serve:   listRows},
+		{ID: "getCard", At: "GET /v1/card", May: access.Operates,
+			Summary: "Get the card of this cloud",
+			Description: "It is for the operators of another cloud, which then takes this one for a peer. There " +
+				"is no secret in it.",
+			serve: getCard},
+		{ID: "addPeer", At: "POST /v1/peers", May: access.Operates,
+			Summary: "Make another cloud a peer, by its card",
+			Description: "Requests that name it in the header X-Croft-Partition are forwarded to it, and its " +
+				"users count here in the projects that are mapped. Of a peer, endpoint, keys and authorities are " +
+				"taken from the card.",
+			serve: addPeer},
+		{ID: "removePeer", At: "DELETE /v1/peers/{id}", May: access.Operates,
+			Summary:     "End the exchange of requests with a peer",
+			Description: "Its mappings go too, at once; instances stay with their projects, and an import stays.",
+			serve:       removePeer},
+		{ID: "listSigners", At: "GET /v1/signers", May: access.Operates,
+			Summary: "List the keys with which the servers of this cloud sign for its peers",
+			serve:   listSigners},
+		{ID: "retireSigner", At: "DELETE /v1/signers/{id}", May: access.Operates,
+			Summary:     "Take a key out of the cards of this cloud",
+			Description: "Peers go on to believe it until they get another card.",
+			serve:       retireSigner},
+		{ID: "exportPartition", At: "GET /v1/export", May: access.Operates,
+			Summary:     "Export what this cloud has on record",
+			Description: "As of one moment, without secrets.",
+			serve:       exportPartition},
+		{ID: "importPartition", At: "POST /v1/import", May: access.Operates,
+			Summary:     "Show another cloud's export, whole or not at all",
+			Description: "The same export again changes nothing; an older one is refused.",
+			serve:       importPartition},
+	},
+}
+
+// nouns has all operations of the API, in the order of its document.
+func nouns() []noun {
+	return []noun{
+		cloudOperations,
+		instanceOperations,
+		claimOperations,
+		poolOperations,
+		ticketOperations,
+		keyOperations,
+		projectOperations,
+		tokenOperations,
+		imageOperations,
+		objectOperations,
+		aggregateOperations,
+		policyOperations,
+		clusterOperations,
+		siteOperations,
+		credentialOperations,
+		applianceOperations,
+		logOperations,
+		hostOperations,
+		catalogueOperations,
+		auditOperations,
+		invitationOperations,
+		partitionOperations,
+	}
+}
