@@ -16,7 +16,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// armed has a node change a file and arms what changes it back.
+// armed makes a node change a file, and arms a script that undoes it.
 func armed(t *testing.T, m machine.Machine, after time.Duration) (o revlock.Options, h *revlock.Holder, file string) {
 	t.Helper()
 	o = options(t)
@@ -44,7 +44,7 @@ func exists(file string) bool {
 func TestAChangeThatIsConfirmedStays(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o, h, file := armed(t, m, time.Hour)
-		for range 2 { // its answer may have been lost
+		for range 2 { // the first answer may have been lost
 			if v, err := revlock.Confirm(t.Context(), m, o.Place, "s1"); v != revlock.Confirmed || err != nil {
 				t.Fatalf("confirm: %s, %v", v, err)
 			}
@@ -58,7 +58,7 @@ func TestAChangeThatIsConfirmedStays(t *testing.T) {
 		}
 		_ = h.Close()
 		o.Wait = 5 * time.Second
-		open(t, m, o) // the watcher has given the lock back
+		open(t, m, o) // the watcher has released the lock
 		if v, err := revlock.Confirm(t.Context(), m, o.Place, "s1"); v != revlock.None || err != nil {
 			t.Errorf("a change that nobody remembers: %s, %v", v, err)
 		}
@@ -68,7 +68,7 @@ func TestAChangeThatIsConfirmedStays(t *testing.T) {
 func TestAChangeThatNobodyConfirmsIsTakenBack(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o, h, file := armed(t, m, time.Second)
-		_ = h.Close() // the operator is cut off
+		_ = h.Close() // the operator loses the connection
 		var v revlock.View
 		for v.Phase != revlock.Returned {
 			var err error
@@ -105,7 +105,7 @@ func TestAfterAChangeWasTakenBackItsHolderGivesNoOrders(t *testing.T) {
 	})
 }
 
-// restart ends all processes of a node that have the lock, as a restart does.
+// restart kills all processes of a node that have the lock, as a restart does.
 func restart(t *testing.T, o revlock.Options, h *revlock.Holder) {
 	t.Helper()
 	_ = h.Close()
@@ -129,8 +129,8 @@ func restart(t *testing.T, o revlock.Options, h *revlock.Holder) {
 	})
 }
 
-// TestAChangeWhoseNodeRestarts is neither confirmed nor taken back by itself: whoever looks sees that, and whoever asks
-// or takes the lock has it taken back.
+// TestAChangeWhoseNodeRestarts checks that such a change is neither confirmed nor undone on its own. Look reports it,
+// and GiveBack or the next holder of the lock undoes it.
 func TestAChangeWhoseNodeRestarts(t *testing.T) {
 	look := func(t *testing.T, m machine.Machine, o revlock.Options) revlock.View {
 		t.Helper()
@@ -200,7 +200,7 @@ func TestAChangeWhoseNodeRestarts(t *testing.T) {
 	}
 }
 
-// TestAChangeThatCouldNotBeTakenBackIsNotArmed: what it needs for that is not there.
+// TestAChangeThatCouldNotBeTakenBackIsNotArmed arms a change whose Keep script finds nothing to keep.
 func TestAChangeThatCouldNotBeTakenBackIsNotArmed(t *testing.T) {
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
@@ -252,7 +252,8 @@ func TestAFrozenClientLosesItsLock(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestOutputWithoutEnd is taken from one program, whose holder is lost then: nobody knows when it ends.
+// TestOutputWithoutEnd cancels a program that prints without end. Its holder is lost then, since the end of the program
+// is not known.
 func TestOutputWithoutEnd(t *testing.T) {
 	o := options(t)
 	h := open(t, machine.Local{}, o)

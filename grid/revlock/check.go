@@ -8,18 +8,18 @@ import (
 	"croft/internal/plain"
 )
 
-// Rights say which revisions a client may build on beyond those that are older than its own.
+// Rights say which applied revisions, besides ancestors of its own revision, a client may replace.
 type Rights struct {
-	Head  string // the head of the upstream; "": there is none
+	Head  string // the head of the upstream; "": no upstream is known
 	Adopt bool   // a node that stores no revision, whatever runs there
-	Force bool   // a revision that is not older, or that this repository lacks, because the operator gave a reason
+	Force bool   // a revision that is no ancestor, or that this repository lacks: the operator gave a reason
 }
 
-// Check says whether a node that stores s may be changed, or counted on, by a client whose revision is n. empty: no
-// unit of the cluster is there. Conflict with a sentence that says what to do.
+// Check reports whether a client at revision n may change a node that stores s, or rely on that node's state. empty
+// says that no unit of the cluster is on the node. Conflict: it may not; the error says what to do.
 func Check(ctx context.Context, vcs VCS, s State, n string, r Rights, empty bool) error {
 	if s.Revision == "" {
-		// A node that lost its state would take any revision, an old one too.
+		// A node that lost its state would accept any revision, even an old one.
 		if r.Adopt || r.Head == n || r.Head == "" && empty && s.Epoch == 0 {
 			return nil
 		}
@@ -44,11 +44,11 @@ func Check(ctx context.Context, vcs VCS, s State, n string, r Rights, empty bool
 		"the history, if the clone is shallow); if it is lost, give --force with --reason", Short(s.Revision))
 }
 
-// Short is a revision for people.
+// Short returns the first characters of a revision, for messages.
 func Short(revision string) string { return revision[:min(len(revision), len("fossil:")+12)] }
 
-// Clean is Conflict unless a revision is all that there is: nothing uncommitted, and no other head upstream. It
-// returns the revision, and the head of the upstream if there is one.
+// Clean returns the checked-out revision and the head of the upstream, "" without an upstream. Conflict: something is
+// uncommitted, or the head of the upstream is another revision. Invalid: the VCS returned a malformed revision.
 func Clean(ctx context.Context, vcs VCS) (revision, head string, err error) {
 	if revision, err = vcs.Revision(ctx); err != nil {
 		return "", "", err

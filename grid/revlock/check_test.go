@@ -13,9 +13,9 @@ import (
 	"croft/grid/revlock"
 )
 
-// repository is a VCS with a line of revisions, of which some are not here.
+// repository is a VCS with a linear history, some revisions of which are missing.
 type repository struct {
-	order   string // hashes by one letter, oldest first
+	order   string // hashes, one letter each, oldest first
 	missing string
 	head    string // checked out
 	remote  string // the upstream's head; "": none
@@ -57,8 +57,8 @@ func TestWhichRevisionsMayChangeANode(t *testing.T) {
 		stored revlock.State
 		mine   string
 		rights revlock.Rights
-		busy   bool   // units of the cluster are there
-		want   string // "": it may
+		busy   bool   // units of the cluster run on the node
+		want   string // "": no error
 	}{
 		{"an ancestor", revlock.State{Revision: hash("a")}, "c", revlock.Rights{}, true, ""},
 		{"the same, again", revlock.State{Revision: hash("c")}, "c", revlock.Rights{}, true, ""},

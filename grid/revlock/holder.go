@@ -17,24 +17,24 @@ import (
 	"croft/grid/machine"
 )
 
-// Times of a holder. One that hears nothing for quiet ends: its client is gone, or frozen.
+// Times of a holder. A holder that receives nothing for the time quiet ends itself: its client is gone or frozen.
 const (
 	beat  = 5 * time.Second
 	quiet = 20 // seconds
 
-	patience = 5 * time.Second // with a shell that is to end
+	patience = 5 * time.Second // for a shell to end
 )
 
-// Options say for what a lock is taken.
+// Options say what a lock is taken for.
 type Options struct {
 	Place
-	Shared bool          // others may read too, and nobody may change the node
-	Who    string        // user@host and process, for those who find it locked
+	Shared bool          // a read lock: others may read too, and nobody may change the node
+	Who    string        // user@host and process, shown to those who find the node locked
 	Plan   string        // the id of the plan
-	Wait   time.Duration // for others to end; whole seconds
+	Wait   time.Duration // how long to wait for other holders to end; whole seconds
 }
 
-// Busy means that somebody else has the lock. Its kind is Conflict.
+// Busy is the error when another client holds the lock. Its kind is Conflict.
 type Busy struct{ Holder string }
 
 func (e *Busy) Error() string { return "it is locked by " + e.Holder }
@@ -42,7 +42,7 @@ func (e *Busy) Error() string { return "it is locked by " + e.Holder }
 // Unwrap returns the kind.
 func (e *Busy) Unwrap() error { return croft.Conflict }
 
-// Stale means that the node's epoch is another than the holder's: the lock was broken, or the node took a change back.
+// Stale is the error when the node's epoch differs from the holder's: the lock was broken, or the node undid a change.
 // Its kind is Conflict.
 type Stale struct{ Mine, Theirs int64 }
 
@@ -54,8 +54,8 @@ func (e *Stale) Error() string {
 // Unwrap returns the kind.
 func (e *Stale) Unwrap() error { return croft.Conflict }
 
-// A Holder has the lock of one node while its connection stands. It is a machine.Machine whose programs run under the
-// lock, one at a time. Once one was given up or lost, all others are Lost.
+// A Holder holds the lock of one node while its connection stands. It is a machine.Machine whose programs run under the
+// lock, one at a time. After a program was canceled or lost, every later one fails with Lost.
 type Holder struct {
 	options Options
 	state   State
@@ -65,19 +65,19 @@ type Holder struct {
 	out     stream
 	err     stream
 
-	order sync.Mutex // one order at a time
-	input sync.Mutex // of to
+	order sync.Mutex // held while an order runs
+	input sync.Mutex // protects writes to to
 	to    *os.File
 	beats sync.WaitGroup
 
 	mu   sync.Mutex
-	lost error // why there are no more orders
+	lost error // why the holder accepts no more orders
 }
 
 var _ machine.Machine = (*Holder)(nil)
 
-// Open takes the lock of a node and returns what the node stores. Errors: Busy, Unavailable with what the node lacks,
-// Invalid if what it stores cannot be read, and those of the machine. ctx bounds the opening; Close ends the holder.
+// Open takes the lock of a node and reads the node's record. Errors: Busy; Unavailable with what the node lacks;
+// Invalid if the record cannot be read; and the errors of the machine. ctx limits only Open; Close ends the holder.
 func Open(ctx context.Context, m machine.Machine, o Options) (*Holder, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -96,7 +96,8 @@ func Open(ctx context.Context, m machine.Machine, o Options) (*Holder, error) {
 	first := h.out.await(mark, noise)
 	complaint := &bounded{max: 4 << 10}
 	h.err.await(mark, complaint)
-	from, to, err := os.Pipe() // not io.Pipe: a process of this machine gets it as it is, and ends by itself
+	// not io.Pipe: a local process gets the file itself, so that its end does not depend on a copying goroutine
+	from, to, err := os.Pipe()
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("open a holder: %w", err)
@@ -132,7 +133,7 @@ func Open(ctx context.Context, m machine.Machine, o Options) (*Holder, error) {
 	return h, nil
 }
 
-// begun waits for the answer of the shell.
+// begun waits for the shell's first answer and reads the node's record from it.
 func (h *Holder) begun(ctx context.Context, first <-chan string) error {
 	answer, err := h.hear(ctx, first)
 	if err != nil {
@@ -174,7 +175,7 @@ func (h *Holder) hear(ctx context.Context, last <-chan string) (string, error) {
 	}
 }
 
-// lose gives the lock up; the first reason counts.
+// lose gives the lock up and records the reason, unless one is recorded.
 func (h *Holder) lose(err error) {
 	h.mu.Lock()
 	if h.lost == nil {
@@ -185,7 +186,7 @@ func (h *Holder) lose(err error) {
 	_ = h.to.Close()
 }
 
-// loss is nil while the holder takes orders.
+// loss returns why the holder accepts no more orders, or nil while it does.
 func (h *Holder) loss() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,7 +199,7 @@ func (h *Holder) loss() error {
 	return &machine.Lost{Err: h.lost}
 }
 
-// beat says now and then that this client lives.
+// beat writes an empty line every few seconds, so that the holder knows that its client lives.
 func (h *Holder) beat() {
 	t := time.NewTicker(beat)
 	defer t.Stop()
@@ -219,17 +220,18 @@ func (h *Holder) write(text string) error {
 	return err
 }
 
-// State is what the node stored when the lock was taken.
+// State returns the node's record as of Open, with the changes that this holder made to it.
 func (h *Holder) State() State { return h.state }
 
-// Close gives the lock back, and returns when this side has ended. An order that runs is Lost.
+// Close releases the lock and returns when the goroutines of this side have ended. An order that is still running ends
+// with Lost.
 func (h *Holder) Close() error {
 	h.mu.Lock()
 	if h.lost == nil {
 		h.lost = errors.New("the lock was given back")
 	}
 	h.mu.Unlock()
-	_ = h.to.Close() // the shell ends with its input
+	_ = h.to.Close() // the shell ends when its input does
 	select {
 	case <-h.ended:
 	case <-time.After(patience):
@@ -239,8 +241,8 @@ func (h *Holder) Close() error {
 	return nil
 }
 
-// Begin stores, before anything else is changed, that the change of some nodes to a revision has begun. It raises the
-// epoch.
+// Begin records on the node, before anything else is changed, that a change to a revision has begun, and which nodes it
+// concerns. It increases the epoch.
 func (h *Holder) Begin(ctx context.Context, revision string, with []string) error {
 	if len(strings.Join(with, " ")) > maxWith {
 		return croft.Errorf(croft.Invalid, "the names of the %d nodes that change at once are longer than %d bytes: use "+
@@ -249,7 +251,7 @@ func (h *Holder) Begin(ctx context.Context, revision string, with []string) erro
 	next := State{Revision: revision, Previous: h.state.Revision, Epoch: h.epoch + 1, Phase: Applying,
 		Plan: h.options.Plan, By: h.options.Who, With: with, BootNow: h.state.BootNow}
 	if h.state.Phase != Done && h.state.Previous != "" {
-		next.Previous = h.state.Previous // the last that was done
+		next.Previous = h.state.Previous // the last revision that was applied completely
 	}
 	words := fmt.Sprintf("begin %s from %s, by %s", h.options.Plan, cmp.Or(Short(h.state.Revision), "nothing"),
 		h.options.Who)
@@ -260,7 +262,7 @@ func (h *Holder) Begin(ctx context.Context, revision string, with []string) erro
 	return stored(err)
 }
 
-// Commit stores that all steps for the node are done, and the document that is applied there now.
+// Commit records on the node that all its steps are done, and stores the applied document.
 func (h *Holder) Commit(ctx context.Context, applied []byte) error {
 	next := h.state
 	next.Phase = Done
@@ -271,19 +273,19 @@ func (h *Holder) Commit(ctx context.Context, applied []byte) error {
 	return stored(err)
 }
 
-// A Change is one that its node takes back unless it is confirmed in time.
+// A Change is one that the node undoes unless it is confirmed in time.
 type Change struct {
-	ID    string // of the change among those of one holder: letters, digits and -
+	ID    string // unique among the changes of one holder: letters, digits and -
 	Title string // for people, in one line
 	After time.Duration
-	Undo  string // a shell script that takes it back; it may be cut off and run again
-	Keep  string // one that runs before the change, and puts what Undo needs into the directory $kept
+	Undo  string // a shell script that undoes the change; it may be cut off and run again
+	Keep  string // a script that runs before the change and stores what Undo needs in the directory $kept
 }
 
-// Arm has the node run a script in some time unless Confirm comes before, over another connection. Until then the node
-// stays locked, whatever becomes of this holder. When the node takes the change back it raises the epoch. If the node
-// restarts meanwhile, whoever looks is told, and whoever takes its lock has it taken back. Conflict: Keep says why the
-// change could not be taken back.
+// Arm makes the node run c.Undo after c.After unless Confirm comes first, over another connection. Until then the node
+// stays locked, even if this holder is lost. The node increases the epoch when it undoes the change. If the node
+// restarts meanwhile, Look reports the change as Unwatched, and the next client that takes the node's lock makes the
+// node undo it. Conflict: the script c.Keep failed, so the change could not be undone; the error is what it printed.
 func (h *Holder) Arm(ctx context.Context, c Change) error {
 	err := h.system(ctx, "arm "+c.ID, fmt.Sprintf("arm %s %d %s %s", machine.Quote(c.ID), int(c.After.Seconds()),
 		machine.Quote(oneLine(c.Title)), machine.Quote(c.Keep)), []byte(c.Undo))
@@ -293,7 +295,7 @@ func (h *Holder) Arm(ctx context.Context, c Change) error {
 	return stored(err)
 }
 
-// cannotKeep is the exit code of a script that could not keep what is not there.
+// cannotKeep is the exit code of a Keep script that found nothing to keep.
 const cannotKeep = 71
 
 func stored(err error) error {
@@ -303,7 +305,7 @@ func stored(err error) error {
 	return err
 }
 
-// system runs a function of the node's side.
+// system runs a function of node.sh under the lock.
 func (h *Holder) system(ctx context.Context, words, script string, stdin []byte) error {
 	complaint := &bounded{max: 4 << 10}
 	p, err := h.run(ctx, "system", words, script, machine.Command{Stdin: bytes.NewReader(stdin), Stderr: complaint})
@@ -317,7 +319,7 @@ func (h *Holder) system(ctx context.Context, words, script string, stdin []byte)
 	return err
 }
 
-// Start implements machine.Machine. The program is Lost if ctx ends before it does, and so is the lock.
+// Start implements machine.Machine. If ctx ends before the program does, the program and the lock are Lost.
 func (h *Holder) Start(ctx context.Context, c machine.Command) (machine.Process, error) {
 	if len(c.Argv) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "no program is given")
@@ -325,7 +327,7 @@ func (h *Holder) Start(ctx context.Context, c machine.Command) (machine.Process,
 	return h.run(ctx, "run", strings.Join(c.Argv[:min(len(c.Argv), 3)], " "), machine.Quote(c.Argv...), c)
 }
 
-// run sends an order. The order mutex is held until the process was waited for.
+// run sends an order. The mutex order stays locked until the process was waited for.
 func (h *Holder) run(ctx context.Context, kind, words, script string, c machine.Command) (machine.Process, error) {
 	in, size, err := sized(c.Stdin)
 	if err != nil {
@@ -351,19 +353,19 @@ func (h *Holder) run(ctx context.Context, kind, words, script string, c machine.
 			_, err = io.CopyN(h.to, in, size)
 		}
 		if err != nil {
-			h.lose(fmt.Errorf("send an order: %w", err)) // the node waits for the rest
+			h.lose(fmt.Errorf("send an order: %w", err)) // the node still waits for the rest
 		}
 		p.sent <- err
 	})
 	return p, nil
 }
 
-// lineOf writes a script as the format of printf %b has it, in one line.
+// lineOf writes a script in one line, escaped for printf %b.
 func lineOf(script string) string {
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(script)
 }
 
-// sized returns a reader, and how many bytes it has.
+// sized returns a reader of the same bytes, and their number.
 func sized(r io.Reader) (io.ReadCloser, int64, error) {
 	switch r := r.(type) {
 	case nil:
@@ -385,7 +387,7 @@ func sized(r io.Reader) (io.ReadCloser, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	_ = os.Remove(f.Name()) // it lives as long as it is open
+	_ = os.Remove(f.Name()) // the file exists while it is open
 	size, err := io.Copy(f, io.MultiReader(&head, r))
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)

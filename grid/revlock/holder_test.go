@@ -22,9 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const cluster = "0123456789abcdef0123456789abcdef"
 
-// shell is this machine with another sh, and with what a login shell prints first.
+// shell is this machine with another sh, and with output that a login shell prints first.
 type shell struct {
-	argv  []string // before the script: such as busybox sh
+	argv  []string // put before the script, such as busybox sh
 	noise string
 	path  string // instead of PATH
 }
@@ -42,7 +42,7 @@ func (s shell) Start(ctx context.Context, c machine.Command) (machine.Process, e
 	return machine.Local{}.Start(ctx, c)
 }
 
-// shells are those that a node may have.
+// shells runs a test with each shell that a node may have.
 func shells(t *testing.T, run func(t *testing.T, m machine.Machine)) {
 	for name, argv := range map[string][]string{
 		"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"},

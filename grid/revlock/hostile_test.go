@@ -14,14 +14,14 @@ import (
 	"croft/grid/machine"
 )
 
-var markForm = regexp.MustCompile(`croft-[A-Z2-7]{20,}`) // as newWord makes them
+var markForm = regexp.MustCompile(`croft-[A-Z2-7]{20,}`) // the form of newWord
 
-// A liar is a node that runs nothing, and answers what it likes. MARK in that is the word which nobody else knows: the
-// node is told it.
+// A liar is a node that runs nothing and gives any answer. MARK in the answer stands for the random word, which the
+// node received.
 type liar struct {
 	answer string
 	code   int
-	parts  int // of the answer, each written by itself
+	parts  int // the answer is written in this many parts
 }
 
 func (l liar) Start(_ context.Context, c machine.Command) (machine.Process, error) {
@@ -54,7 +54,7 @@ func (l liar) Wait() error {
 	return nil
 }
 
-// checkText is that no text of a node moves the cursor of a terminal, or is another line there.
+// checkText checks that a text of a node cannot move a terminal's cursor or start a new line there.
 func checkText(t *testing.T, what, text string) {
 	t.Helper()
 	if i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsControl(r) }); i >= 0 {
@@ -82,7 +82,7 @@ func checkState(t *testing.T, s State) {
 			t.Errorf("the revision is %q", r)
 		}
 	}
-	// What is stored of it and read again is the same.
+	// A state that is stored and read again is the same.
 	again, err := parseState(s.text(), s.BootNow)
 	if err != nil {
 		t.Errorf("what is stored cannot be read: %v\n%q", err, s.text())
@@ -138,7 +138,7 @@ func FuzzWhatANodeAnswers(f *testing.F) {
 	})
 }
 
-// endless is a node that answers a gigabyte, if it is let.
+// endless is a node that answers with a gigabyte unless it is stopped.
 type endless struct{ written *int }
 
 func (e endless) Start(ctx context.Context, c machine.Command) (machine.Process, error) {

@@ -10,21 +10,21 @@ import (
 	"croft/grid/machine"
 )
 
-// maxApplied bounds the applied document of a node.
+// maxApplied bounds the applied document of a node, in bytes.
 const maxApplied = 64 << 20
 
-// A View is what a node stores and who has its lock, as read without one.
+// A View is a node's record and the holders of its lock, read without taking the lock.
 type View struct {
 	State
-	Applied []byte   // the document of the last Commit; nil: there is none
-	Holders []string // who has the lock: since when, and as Options.Who said
-	// Unwatched are changes that nobody confirmed, and that the node does not take back by itself any more, since it
-	// restarted, say: their titles. GiveBack has it do so.
+	Applied []byte   // the document of the last Commit; nil: no commit yet
+	Holders []string // each holder of the lock: since when, and its Options.Who
+	// Unwatched are the titles of changes that nobody confirmed and that the node will not undo on its own, for example
+	// because it restarted. GiveBack makes the node undo them.
 	Unwatched []string
-	Firewall  string // the listing of the table that was asked for; "": there is none
+	Firewall  string // the listing of the nftables table that was asked for; "": no such table
 }
 
-// Look reads a node without its lock. table is the name of an nftables table of the family inet, or "".
+// Look reads a node without taking its lock. table is the name of an nftables table of the family inet, or "".
 func Look(ctx context.Context, m machine.Machine, p Place, table string) (View, error) {
 	text, mark, err := p.ask(ctx, m, "look", settings{"table": table}, maxApplied, question)
 	if err != nil {
@@ -60,18 +60,18 @@ func Look(ctx context.Context, m machine.Machine, p Place, table string) (View, 
 	return View{}, croft.Errorf(croft.Unavailable, "its answer was cut off")
 }
 
-// A Verdict says what became of a change that a node would take back.
+// A Verdict is the outcome of an armed change.
 type Verdict string
 
 // The verdicts.
 const (
 	Confirmed Verdict = "confirmed"
-	Back      Verdict = "back" // it was taken back
-	None      Verdict = "none" // there is no such change
+	Back      Verdict = "back" // the change was undone
+	None      Verdict = "none" // no such change is armed
 )
 
-// Confirm keeps the change that was armed with an id. It is repeatable: the first verdict counts. Call it over a
-// connection that was opened after the change.
+// Confirm keeps the change that was armed with an id. It may be repeated: the first verdict counts. Call it over a
+// connection that was opened after the change, since the change may have broken new connections.
 func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdict, error) {
 	text, _, err := p.ask(ctx, m, "settle "+machine.Quote(id, string(Confirmed)), settings{}, 1<<20, question)
 	if err != nil {
@@ -80,8 +80,8 @@ func Confirm(ctx context.Context, m machine.Machine, p Place, id string) (Verdic
 	return verdict(text)
 }
 
-// Recall has a node take a change back at once, and waits until that is done, or for the given time. failed says
-// that the script which does so ended with an error.
+// Recall makes a node undo an armed change at once, and waits at most wait until this is done. failed says that the
+// undo script ended with an error.
 func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait time.Duration) (v Verdict, failed bool,
 	err error) {
 	text, _, err := p.ask(ctx, m, fmt.Sprintf("recall %s %d", machine.Quote(id), int(wait.Seconds())), settings{},
@@ -94,14 +94,14 @@ func Recall(ctx context.Context, m machine.Machine, p Place, id string, wait tim
 	return v, len(fields) > 2 && fields[2] != "0", err
 }
 
-// A GivenBack change was taken back because nobody watched it any more.
+// GivenBack is a change that GiveBack made the node undo.
 type GivenBack struct {
 	Title  string
-	Failed bool // the script that takes it back ended with an error
+	Failed bool // the undo script ended with an error
 }
 
-// GiveBack has a node take back the changes that nobody confirmed and nobody watches. It may be repeated. Conflict:
-// somebody has the node's lock, and does that.
+// GiveBack makes a node undo the changes that nobody confirmed and no watcher waits for. It may be repeated. Conflict:
+// another client holds the node's lock; taking the lock has the same effect.
 func GiveBack(ctx context.Context, m machine.Machine, p Place) ([]GivenBack, error) {
 	text, _, err := p.ask(ctx, m, "give_back", settings{}, 1<<20, undoing)
 	if err != nil {
@@ -135,8 +135,8 @@ func verdict(text string) (Verdict, error) {
 	return "", croft.Errorf(croft.Unavailable, "its answer is %.80q, which is no verdict", text)
 }
 
-// Break raises the epoch of a node, so that whoever has its lock runs no further order, and ends the holder. held says
-// whether anybody had the lock: otherwise nothing is changed.
+// Break increases the epoch of a node, so that the holder of its lock runs no further order, and ends the holder. held
+// says whether the lock was held; if it was not, nothing is changed.
 func Break(ctx context.Context, m machine.Machine, p Place, who, reason string) (held bool, err error) {
 	text, _, err := p.ask(ctx, m, "break_lock", settings{"who": who, "reason": reason}, 1<<20, question)
 	if err != nil {

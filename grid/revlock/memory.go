@@ -12,20 +12,20 @@ import (
 	"croft/internal/filelock"
 )
 
-// A Memory is a file of this machine with the greatest epoch that each node was seen with. It tells when the state of a
-// node went back, as when an old disk was put in: such a node would take a revision that is older than what others
-// build on.
+// A Memory is a local file with the greatest epoch that was seen of each node. It detects that a node's state went
+// back, for example because an old disk was put in: such a node would accept a revision that is older than the one that
+// others rely on.
 type Memory struct{ File string }
 
 func (m Memory) read() map[string]int64 {
 	epochs := map[string]int64{}
 	if text, err := os.ReadFile(m.File); err == nil {
-		_ = json.Unmarshal(text, &epochs) // a file that cannot be read remembers nothing
+		_ = json.Unmarshal(text, &epochs) // an unreadable file counts as empty
 	}
 	return epochs
 }
 
-// Check compares a node with what is remembered. Conflict.
+// Check compares a node's epoch with the remembered one. Conflict: it is smaller.
 func (m Memory) Check(node string, epoch int64) error {
 	if had := m.read()[node]; epoch < had {
 		return croft.Errorf(croft.Conflict, "%s had the epoch %d when it was last seen from here, and has %d: its state went "+
@@ -34,7 +34,7 @@ func (m Memory) Check(node string, epoch int64) error {
 	return nil
 }
 
-// Note remembers the epochs of nodes. Several processes may note at once.
+// Note remembers the epochs of nodes. It is safe for concurrent processes.
 func (m Memory) Note(epochs map[string]int64) error {
 	if err := os.MkdirAll(filepath.Dir(m.File), 0o700); err != nil {
 		return err

@@ -30,7 +30,7 @@ var (
 	clusterForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
-// check is Invalid if a shell could read the place as something else.
+// check returns Invalid unless a shell takes both fields literally.
 func (p Place) check() error {
 	if p.Base != "" && !baseForm.MatchString(p.Base) {
 		return croft.Errorf(croft.Invalid, "state_dir %q: give an absolute path of letters, digits and _.,:@%%+-", p.Base)
@@ -41,16 +41,17 @@ func (p Place) check() error {
 	return nil
 }
 
-// Patience with a node: a question reads or writes some small files; what takes a change back may be slow.
+// Timeouts of requests to a node: question is for reading or writing a few small files, undoing for undo scripts, which
+// may be slow.
 const (
 	question = time.Minute
 	undoing  = 10 * time.Minute
 )
 
-// settings are variables of the node's side.
+// settings are shell variables for the functions of node.sh.
 type settings map[string]string
 
-// command runs a function of the node's side. Its text comes first on the standard input.
+// command returns the command that runs a function of node.sh. The text of node.sh is the start of its standard input.
 func (p Place) command(function string, set settings) []string {
 	set["base"], set["cluster"] = p.Base, p.Cluster
 	text := ""
@@ -61,9 +62,9 @@ func (p Place) command(function string, set settings) []string {
 		strconv.Itoa(len(functions)), text + "; " + function}
 }
 
-// ask runs a function to its end and returns what it printed from the first line with the mark on, that line without
-// the mark included. What a login shell prints before does not matter. Unavailable with the node's own reason, or
-// where the node has not answered within patience.
+// ask runs a function of node.sh to its end. It returns what the function printed from the first line that starts with
+// the mark, without the mark; earlier output, as of a login shell, is skipped. Unavailable: the node gave a reason, or
+// did not answer within patience.
 func (p Place) ask(ctx context.Context, m machine.Machine, function string, set settings, limit int,
 	patience time.Duration) (string, string, error) {
 	if err := p.check(); err != nil {
@@ -102,10 +103,10 @@ func (p Place) ask(ctx context.Context, m machine.Machine, function string, set 
 	return text, mark, err
 }
 
-// newWord returns a word that nobody else knows.
+// newWord returns a random word, which no other output contains.
 func newWord() string { return "croft-" + rand.Text() }
 
-// bounded keeps the first max bytes, and calls over at the first that it drops.
+// bounded keeps the first max bytes, and calls over at the first byte that it drops.
 type bounded struct {
 	text    strings.Builder
 	max     int

@@ -9,31 +9,32 @@ import (
 	"croft"
 )
 
-// A Phase says how the last change of a node ended.
+// A Phase is the state of the last change of a node.
 type Phase string
 
-// The phases. Whatever is not Done is compared with what runs, unit by unit, before anything builds on it.
+// The phases. In every phase but Done, the client compares the record with what runs, unit by unit, before it relies on
+// the record.
 const (
 	Never     Phase = ""          // nothing was ever applied, or the state was lost
-	Applying  Phase = "applying"  // a change was begun, and its end is not known
-	Done      Phase = "done"      // all of the revision's steps for the node were done
-	Returning Phase = "returning" // the node is taking a change back, or was interrupted at that
-	Returned  Phase = "returned"  // the node took a change back that nobody confirmed
+	Applying  Phase = "applying"  // a change has begun, and its outcome is not known
+	Done      Phase = "done"      // all steps of the revision for the node were done
+	Returning Phase = "returning" // the node is undoing a change, or was interrupted while it did
+	Returned  Phase = "returned"  // the node undid a change that nobody confirmed
 )
 
-// A State is what a node stores of its last change. A node may lie, so its fields are checked for their form alone.
+// A State is a node's record of its last change. A node may lie, so only the form of the fields is checked.
 type State struct {
-	Revision string `json:"revision,omitempty"` // as of VCS; "": none is known
+	Revision string `json:"revision,omitempty"` // in the form of VCS; "": none is known
 	Previous string `json:"previous,omitempty"`
 	Epoch    int64  `json:"epoch"`
 	Phase    Phase  `json:"phase,omitempty"`
-	Plan     string `json:"plan,omitempty"` // the id of the plan that was begun
+	Plan     string `json:"plan,omitempty"` // the id of the plan of the last change
 	By       string `json:"by,omitempty"`
-	// the nodes that the change concerns: until it is done, whoever changes one of them locks all of them, since its
-	// client may have lost this node and go on with others
+	// With are the nodes that the change concerns. Until the change is done, a client that changes one of them locks
+	// all of them, because the first client may have lost this node and go on with others.
 	With    []string `json:"with,omitempty"`
-	Boot    string   `json:"boot,omitempty"`     // the boot in which the change was begun
-	BootNow string   `json:"boot_now,omitempty"` // the boot that the node is in
+	Boot    string   `json:"boot,omitempty"`     // the boot in which the change began
+	BootNow string   `json:"boot_now,omitempty"` // the current boot of the node
 }
 
 var revisionForm = regexp.MustCompile(`^(git|hg|fossil):[0-9a-f]{40,64}$`)
@@ -44,7 +45,7 @@ const (
 	maxEpoch = 1 << 60
 )
 
-// parseState reads the file rev of a node. Invalid.
+// parseState parses a node's file rev. Invalid: a field is malformed, or the phase is unknown.
 func parseState(text, boot string) (State, error) {
 	s := State{BootNow: oneLine(boot)}
 	for line := range strings.Lines(text) {
@@ -96,7 +97,7 @@ func parseState(text, boot string) (State, error) {
 		string(s.Phase))
 }
 
-// text is the file rev of a state.
+// text returns the state in the format of the file rev.
 func (s State) text() string {
 	var b strings.Builder
 	for _, f := range [][2]string{
@@ -113,7 +114,8 @@ func (s State) text() string {
 	return b.String()
 }
 
-// oneLine bounds text that is stored on a node or comes from one, and leaves nothing in it that a terminal obeys.
+// oneLine makes text to or from a node safe for a terminal: it cuts it to maxField bytes and replaces characters that
+// are not printable by blanks.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// stream divides what a holder writes into the output of orders: each ends with a line that begins with a word which
-// nobody else knows.
+// stream splits the output of a holder into the outputs of its orders. Each of these ends with a line that starts with
+// a random word.
 type stream struct {
 	mu    sync.Mutex
-	bound []byte // "\n", the word and a blank; nil: nobody waits, and what comes is dropped
-	kept  []byte // the end of what came, which may be the begin of the last line
+	bound []byte // "\n", the word and a blank; nil: nobody waits, and output is dropped
+	kept  []byte // the end of the output so far: it may be the start of the last line
 	to    io.Writer
-	err   error       // of to
-	done  chan string // gets the rest of the last line
+	err   error       // the error of writing to to
+	done  chan string // receives the rest of the last line
 }
 
-// await sends what comes to w until the line that begins with word.
+// await copies output to w until the line that starts with word. The channel receives the rest of that line.
 func (s *stream) await(word string, w io.Writer) <-chan string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,17 +26,17 @@ func (s *stream) await(word string, w io.Writer) <-chan string {
 	return s.done
 }
 
-// failure is the error with which the writer of the last await did not take something.
+// failure returns the first error of the writer of the last await.
 func (s *stream) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// maxLast bounds the last line.
+// maxLast bounds the last line, in bytes.
 const maxLast = 64 << 10
 
-// Write implements io.Writer, and never fails.
+// Write implements io.Writer. It never fails.
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass hands n bytes on.
+// pass writes the first n kept bytes to the writer and forgets them.
 func (s *stream) pass(n int) {
 	if n <= 0 {
 		return

@@ -2,7 +2,8 @@ package revlock
 
 import "context"
 
-// An Answer about ancestry has three values: a repository that lacks a part of the history knows neither yes nor no.
+// An Answer about ancestry has three values, because a repository that lacks a part of the history cannot say yes or
+// no.
 type Answer int
 
 // The answers. The zero Answer is Unknown.
@@ -23,21 +24,21 @@ func (a Answer) String() string {
 	return "unknown"
 }
 
-// A VCS answers questions about the repository that the cluster's directory is in. Revisions are written as
-// git:<hash>, hg:<hash> or fossil:<hash>, the hash in full.
+// A VCS answers questions about the repository that contains the cluster's directory. Revisions are written as
+// git:<hash>, hg:<hash> or fossil:<hash>, with the full hash.
 type VCS interface {
 	// Revision returns the revision that is checked out. NotFound: nothing was committed yet.
 	Revision(ctx context.Context) (string, error)
 
-	// Uncommitted lists paths of the cluster's directory that are not in the revision as they are: changed, added,
-	// removed, untracked, and ignored ones that would be read.
+	// Uncommitted lists the paths in the cluster's directory that differ from the revision: changed, added, removed,
+	// untracked, and ignored files that would be read.
 	Uncommitted(ctx context.Context) ([]string, error)
 
-	// Ancestor says whether the revision old is new, or one that new was made from. Unknown: this repository does not
-	// have old, or not all between them. Invalid: one of them is a revision of another system.
+	// Ancestor reports whether old is new or an ancestor of it. Unknown: this repository lacks old, or revisions
+	// between the two. Invalid: one of them is a revision of another version control system.
 	Ancestor(ctx context.Context, old, new string) (Answer, error)
 
-	// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Conflict:
-	// nobody has pushed to it yet. Unavailable.
+	// Upstream fetches, and returns the head of the branch that others push to; "": none is configured. Conflict:
+	// nobody has pushed to it yet. Unavailable: the upstream does not answer.
 	Upstream(ctx context.Context) (string, error)
 }

@@ -16,12 +16,11 @@ import (
 	"croft"
 )
 
-// RecipientsFile lists who may read the secrets of a cluster, below its directory: one recipient of age or public SSH
-// key
-// on a line; # begins a comment.
+// RecipientsFile is the path, relative to a cluster's directory, of the file that lists who may read the cluster's
+// secrets. Each line is an age recipient or a public SSH key; a line that starts with # is a comment.
 const RecipientsFile = "secrets/recipients"
 
-// Where identities come from, beside those that the caller names.
+// Environment variables that Identities reads when the caller names no file.
 const (
 	identityVariable = "AGE_IDENTITY"      // AGE-SECRET-KEY-1...
 	fileVariable     = "AGE_IDENTITY_FILE" // a file of identities, or an SSH key
@@ -29,15 +28,16 @@ const (
 
 const hint = "set AGE_IDENTITY_FILE to a file made by age-keygen or to an SSH key, or AGE_IDENTITY to the identity itself"
 
-// Identities finds what opens secrets. Of these, the first that is there counts: the files that are named;
-// AGE_IDENTITY;
-// the file AGE_IDENTITY_FILE; and else all of croft/age.txt in the user's configuration, ~/.ssh/id_ed25519 and
-// ~/.ssh/id_rsa that exist and have no passphrase. Invalid: a file is wrong, or others may read it.
+// Identities returns the identities that open secrets. It uses the first of these sources that exists: the named files;
+// AGE_IDENTITY; the file AGE_IDENTITY_FILE. If none exists, it uses every file of croft/age.txt in the user's
+// configuration directory, ~/.ssh/id_ed25519 and ~/.ssh/id_rsa that exists; an SSH key with a passphrase is skipped.
+// Invalid: a file cannot be parsed, or other users may read it.
 func Identities(files ...string) ([]age.Identity, error) {
 	if value := os.Getenv(identityVariable); value != "" && len(files) == 0 {
 		list, err := age.ParseIdentities(strings.NewReader(value))
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s holds no identity of age", identityVariable) // and is not shown
+			// the error must not contain the value
+			return nil, croft.Errorf(croft.Invalid, "%s holds no identity of age", identityVariable)
 		}
 		return list, nil
 	}
@@ -58,7 +58,7 @@ func Identities(files ...string) ([]age.Identity, error) {
 	return usual()
 }
 
-// usual are the identities of a user who named none.
+// usual returns the identities of the default files, for a user who named none.
 func usual() ([]age.Identity, error) {
 	files := []string{filepath.Join(xdg.ConfigHome, "croft", "age.txt")}
 	if home, err := os.UserHomeDir(); err == nil {
@@ -115,14 +115,13 @@ func readIdentities(file string) ([]age.Identity, error) {
 	list, err := age.ParseIdentities(strings.NewReader(string(text)))
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "identity %s: neither a file of age-keygen nor an SSH key",
-			file) // no part is shown
+			file) // the error must not contain the text
 	}
 	return list, nil
 }
 
-// ParseRecipients reads recipients, one on a line: age1..., ssh-ed25519 ... or ssh-rsa ... Invalid: the error begins
-// with
-// the file's name and the line.
+// ParseRecipients parses one recipient per line: age1..., ssh-ed25519 ... or ssh-rsa ... Invalid: the error starts with
+// the file's name and the line number.
 func ParseRecipients(file, text string) ([]age.Recipient, error) {
 	var list []age.Recipient
 	number := 0
@@ -142,7 +141,7 @@ func ParseRecipients(file, text string) ([]age.Recipient, error) {
 	return list, nil
 }
 
-// shown keeps an identity that was written where a recipient belongs out of messages.
+// shown returns a line as an error message may print it: an identity that was written in place of a recipient is cut.
 func shown(line string) string {
 	if strings.HasPrefix(strings.ToUpper(line), "AGE-SECRET-KEY-") {
 		return "AGE-SECRET-KEY-..."
@@ -164,7 +163,8 @@ func parseRecipient(line string) (age.Recipient, error) {
 	return agessh.ParseRecipient(line)
 }
 
-// Recipients reads who may read the secrets of the cluster in a directory. NotFound: it has no RecipientsFile. Invalid.
+// Recipients reads RecipientsFile of the cluster in dir. NotFound: the file does not exist. Invalid: a line is no
+// recipient, or the file lists none.
 func Recipients(dir string) ([]age.Recipient, error) {
 	text, err := os.ReadFile(filepath.Join(dir, RecipientsFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,19 +17,20 @@ import (
 	"croft/internal/durable"
 )
 
-// A Rotated is a file of which values were sealed anew.
+// Rotated is a file in which Rotate sealed values again.
 type Rotated struct {
 	File   string `json:"file"`
 	Values int    `json:"values"`
 }
 
-// sealedForm finds values in files: a block, with what stands before each of its lines, and one line of age: in base64.
+// sealedForm matches the sealed values in a file: a block between BEGIN and END lines, with its indentation and the
+// text before it on its first line, or "age:" with base64 on one line.
 var sealedForm = regexp.MustCompile(`(?m)^([ \t]*)((?:[^\n]*?[ \t"'])?)` + regexp.QuoteMeta(begin) +
 	`\r?\n(?:[^\n]*\n)*?[ \t]*` + regexp.QuoteMeta(end) + `|\bage:[A-Za-z0-9+/]{16,}={0,2}`)
 
-// Rotate seals all values in the files of a cluster's directory anew, for recipients: after somebody came or left.
-// Nothing is written unless all values could be opened. Files of sops are left to sops. What has left the recipients
-// knows the old values still: change them too.
+// Rotate seals all values in the files of a cluster's directory again, for new recipients; use it after a reader was
+// added or removed. It writes nothing unless every value could be opened. It does not touch values that sops sealed. A
+// removed reader may still know the old values, so change these too.
 func (k *Keeper) Rotate(ctx context.Context, dir string, recipients []age.Recipient) ([]Rotated, error) {
 	var done []Rotated
 	changed := map[string][]byte{}
@@ -38,7 +39,7 @@ func (k *Keeper) Rotate(ctx context.Context, dir string, recipients []age.Recipi
 		case err != nil:
 			return err
 		case e.IsDir() && path != dir && strings.HasPrefix(e.Name(), "."):
-			return fs.SkipDir // of the version control
+			return fs.SkipDir // a directory of the version control
 		case !e.Type().IsRegular():
 			return nil
 		}
@@ -72,7 +73,7 @@ func (k *Keeper) Rotate(ctx context.Context, dir string, recipients []age.Recipi
 	return done, nil
 }
 
-// rotateFile returns a file's text with its values sealed anew, and how many those are.
+// rotateFile returns a file's text with its values sealed again, and the number of these values.
 func (k *Keeper) rotateFile(ctx context.Context, path string, recipients []age.Recipient) ([]byte, int, error) {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() > 4*maxValue {
@@ -111,7 +112,7 @@ func (k *Keeper) rotateBinary(ctx context.Context, text []byte, recipients []age
 	return b.Bytes(), 1, err
 }
 
-// rotateValue seals one value anew, in the same form and with the same indentation.
+// rotateValue seals one value again, in the same form and with the same indentation.
 func (k *Keeper) rotateValue(ctx context.Context, text []byte, at []int, recipients []age.Recipient) (string, error) {
 	all := string(text[at[0]:at[1]])
 	if at[2] < 0 {

@@ -1,10 +1,9 @@
-// Package secret seals and opens the values of a cluster's files that nobody but their readers may see.
+// Package secret seals and opens the values in a cluster's files that only chosen recipients may read.
 //
-// A sealed value is an age file: as text between BEGIN and END lines, as age: and base64, or as it is. It is opened by
-// an
-// age identity or an SSH key, in memory alone: what was opened is no argument of a program, no file and in no message.
-// A
-// file of sops is opened by sops, a hard point of the kind secret.
+// A sealed value is an age file: armored text between BEGIN and END lines, base64 after "age:", or binary. An age
+// identity or an SSH key opens it, in memory only: an opened value is never an argument of a program, never in a file
+// and never in a message. A file that sops encrypted is opened by the program sops, which is a hard point of the kind
+// secret.
 package secret
 
 import (
@@ -37,16 +36,17 @@ const (
 	end    = armor.Footer
 	binary = "age-encryption.org/"
 
-	// maxValue is the size of the largest value that is sealed or opened.
+	// maxValue is the size, in bytes, of the largest value that is sealed or opened.
 	maxValue = 1 << 20
 )
 
-// A Keeper opens sealed values. It may be used by several goroutines.
+// A Keeper opens sealed values. Its methods are safe for concurrent use.
 type Keeper struct {
-	// Identities returns what opens age files. It is called once, with the first of them.
+	// Identities returns the identities that open age files. It is called once, when the first age file is opened.
 	Identities func() ([]age.Identity, error)
 
-	// Repository has hardpoints/secret/sops.yaml, if sops is to be called in another way. nil: it is not.
+	// Repository may contain hardpoints/secret/sops.yaml, which replaces the shipped way to call sops. nil: no
+	// replacement.
 	Repository fs.FS
 
 	once       sync.Once
@@ -56,9 +56,8 @@ type Keeper struct {
 
 var _ state.Secrets = (*Keeper)(nil)
 
-// Open opens a sealed value. Invalid: it is none, or is damaged. Denied: nobody here may read it. No error contains
-// what
-// was opened.
+// Open opens a sealed value. Invalid: the value is not sealed, or it is damaged. Denied: no identity here is one of its
+// recipients. No error contains the opened value.
 func (k *Keeper) Open(ctx context.Context, sealed string) ([]byte, error) {
 	if kind := sopsType(sealed); kind != "" {
 		return k.openSops(ctx, sealed, kind)
@@ -97,7 +96,7 @@ func decrypt(r io.Reader, identities []age.Identity) ([]byte, error) {
 	return text, nil
 }
 
-// reader reads the age file of a sealed value, whichever of its forms it has.
+// reader returns the age file in a sealed value, in any of the three forms.
 func reader(sealed string) (io.Reader, error) {
 	trimmed := strings.TrimSpace(sealed)
 	switch {
@@ -116,7 +115,7 @@ func reader(sealed string) (io.Reader, error) {
 	return nil, croft.Errorf(croft.Invalid, "open a sealed value: it is neither a file of age nor of sops")
 }
 
-// sopsType says in which form a file of sops is; "": it is none.
+// sopsType returns the format of a file that sops encrypted; "": sops did not encrypt it.
 func sopsType(text string) string {
 	switch {
 	case !strings.Contains(text, "ENC[AES256_GCM,"):
@@ -153,9 +152,8 @@ func (k *Keeper) openSops(ctx context.Context, sealed, kind string) ([]byte, err
 	return []byte(result.Text), nil
 }
 
-// Seal seals a value for recipients, as text between BEGIN and END lines, which ends in a newline. Invalid: there are
-// no
-// recipients, or the value is too large.
+// Seal seals a value for recipients. It returns armored text between BEGIN and END lines, which ends in a newline.
+// Invalid: there are no recipients, or the value is too large.
 func Seal(value []byte, recipients []age.Recipient) (string, error) {
 	var b bytes.Buffer
 	text := armor.NewWriter(&b)
@@ -168,7 +166,7 @@ func Seal(value []byte, recipients []age.Recipient) (string, error) {
 	return b.String(), nil
 }
 
-// SealLine is Seal, as age: and base64 on one line.
+// SealLine is like Seal, but returns "age:" and base64 on one line.
 func SealLine(value []byte, recipients []age.Recipient) (string, error) {
 	var b bytes.Buffer
 	if err := encrypt(&b, value, recipients); err != nil {

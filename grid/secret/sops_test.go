@@ -12,7 +12,7 @@ import (
 	"croft"
 )
 
-// TestFilesThatSopsMade are sealed by the program, and opened by the hard point as it is shipped.
+// TestFilesThatSopsMade encrypts files with the program sops and opens them with the shipped hard point.
 func TestFilesThatSopsMade(t *testing.T) {
 	sops, err := exec.LookPath("sops")
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"croft/grid/hardpoint"
 )
 
-// Uncommitted lists paths of the cluster's directory that are not in the revision as they are, sorted: changed, added,
-// removed and untracked ones, and ignored ones in a directory of state. Conflict: the repository is not fit to tell,
-// for
-// the reasons of Examine.
+// Uncommitted returns a sorted list of the paths in the cluster's directory that differ from the checked-out revision:
+// changed, added, removed and untracked files, and ignored files in one of StateDirs. Conflict: Examine found a reason
+// why this repository cannot be trusted to report its changes; the error contains it.
 func (r *Repository) Uncommitted(ctx context.Context) ([]string, error) {
 	wrong, err := r.Examine(ctx)
 	if err != nil {
@@ -45,8 +44,8 @@ func (r *Repository) Uncommitted(ctx context.Context) ([]string, error) {
 	return slices.Compact(list), nil
 }
 
-// paths reads what a system prints of files: names, each after a status. With zero bytes between them, the status is
-// letters and a space; without, words in capitals and spaces.
+// paths parses a list of files that a version control system printed, each after a status. If zero bytes separate the
+// entries, the status is letters and a space; otherwise, words in capitals and spaces.
 func (r *Repository) paths(text string) []string {
 	separator := "\n"
 	if strings.Contains(text, "\x00") {
@@ -67,7 +66,7 @@ func (r *Repository) paths(text string) []string {
 func (r *Repository) path(entry string) string {
 	switch r.Name() {
 	case "git":
-		return entry[min(3, len(entry)):] // XY and a space
+		return entry[min(3, len(entry)):] // two letters of status and a space
 	case "hg":
 		return entry[min(2, len(entry)):]
 	}
@@ -78,8 +77,8 @@ func (r *Repository) path(entry string) string {
 	return entry
 }
 
-// Examine lists what is wrong with the repository, beyond files that are not committed: each a sentence that says what
-// to do. Links that are none, a merge under way, submodules, and names that differ by case alone.
+// Examine lists the faults of the repository, beyond uncommitted files, as sentences that say what to do: symbolic
+// links that were checked out as plain files, an unfinished merge, submodules, and names that differ only by case.
 func (r *Repository) Examine(ctx context.Context) ([]string, error) {
 	list, err := r.sentences(ctx, "examine")
 	if err != nil {
@@ -95,13 +94,13 @@ func (r *Repository) Examine(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// Identity lists what keeps the caller from committing, such as a name that git does not know; each a sentence that
-// says what to do. Only commits need it.
+// Identity lists the reasons why the caller cannot commit, such as a name that git does not know, as sentences that say
+// what to do. Only commits need this.
 func (r *Repository) Identity(ctx context.Context) ([]string, error) {
 	return r.sentences(ctx, "identity")
 }
 
-// sentences returns the lines that a verb prints; none where the system does not define it.
+// sentences returns the lines that a verb prints, or nothing if the hard point does not define the verb.
 func (r *Repository) sentences(ctx context.Context, verb string) (list []string, err error) {
 	if !r.point.Has(verb) {
 		return nil, nil
@@ -113,7 +112,7 @@ func (r *Repository) sentences(ctx context.Context, verb string) (list []string,
 	return list, err
 }
 
-// twins says which names differ by case alone: a clone to a file system without cases has one of them.
+// twins reports the names that differ only by case: on a file system that ignores case, a clone has only one of them.
 func twins(names []string) []string {
 	seen := map[string]string{}
 	var list []string
@@ -128,8 +127,8 @@ func twins(names []string) []string {
 	return list
 }
 
-// Clean is nil if the cluster's directory is exactly what its revision says, which it returns. Conflict: it is not, or
-// the repository is not fit to tell; the error lists why. NotFound: nothing is committed.
+// Clean returns the revision of the cluster's directory if the directory is exactly that revision. Conflict: it is not,
+// or the repository has a fault that Examine finds; the error lists the reasons. NotFound: nothing was committed yet.
 func (r *Repository) Clean(ctx context.Context) (string, error) {
 	revision, err := r.Revision(ctx)
 	if err != nil {

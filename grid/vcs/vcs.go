@@ -1,8 +1,8 @@
-// Package vcs answers questions about the repository that a cluster's directory is in: git, Mercurial or Fossil, by
-// their own programs. They are hard points of the kind vcs, so a repository can bring others.
+// Package vcs answers questions about the repository that contains a cluster's directory: git, Mercurial or Fossil, by
+// calling their own programs. Each is a hard point of the kind vcs, so a repository can bring other systems.
 //
-// A question about ancestry has three answers. A directory that is not exactly what its revision says is refused, with
-// what to do: see Uncommitted and Examine.
+// A question about ancestry has three answers: yes, no and unknown. A directory that differs from its revision is
+// refused with an error that says what to do: see Uncommitted and Examine.
 package vcs
 
 import (
@@ -26,8 +26,8 @@ import (
 //go:embed points/*.yaml
 var points embed.FS
 
-// Verbs are what a hard point of the kind vcs may define. All but ignored, tracked, examine and identity are
-// needed.
+// Verbs are the verbs that a hard point of the kind vcs may define. All are required except ignored, tracked, examine
+// and identity.
 var Verbs = []string{
 	"revision",
 	"is_descendant",
@@ -43,31 +43,32 @@ var Verbs = []string{
 	"push",
 }
 
-// StateDirs are the directories of a cluster in which no file may be ignored: what is there is the cluster's state.
+// StateDirs are the directories of a cluster in which no file may be ignored, because their content is the cluster's
+// state.
 var StateDirs = []string{"nodes", "jobs", "alloc", "net", "policies", "hardpoints"}
 
-// A Repository is a cluster's directory under version control. It may be used by several goroutines.
+// A Repository is a cluster's directory under version control. Its methods are safe for concurrent use.
 type Repository struct {
-	dir   string // the cluster's, absolute
-	top   string // of the repository
+	dir   string // the cluster's directory, absolute
+	top   string // the repository's top directory
 	point *hardpoint.Point
 	run   machine.Machine
 }
 
 var _ revlock.VCS = (*Repository)(nil)
 
-// marks tell whose repository a directory is.
+// marks maps the file that marks a repository to the name of its version control system.
 var marks = map[string]string{".git": "git", ".hg": "hg", ".fslckout": "fossil", "_FOSSIL_": "fossil"}
 
-// Open finds the repository of a cluster's directory. name is the system's, as cluster.yaml says it; "": it is seen by
-// the nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: there is none. Invalid: a hard
-// point is wrong.
+// Open opens the repository of a cluster's directory. name is the version control system that cluster.yaml names; "":
+// it follows from the nearest .git, .hg, .fslckout or _FOSSIL_ in the directory or above. NotFound: no repository was
+// found. Invalid: the hard point is faulty.
 func Open(dir, name string) (*Repository, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	// Programs print and compare real paths.
+	// The programs print and compare real paths.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, croft.Errorf(croft.NotFound, "the cluster's directory: %w", err)
 	}
@@ -102,7 +103,8 @@ func Open(dir, name string) (*Repository, error) {
 	return &Repository{dir: dir, top: top, point: p, run: machine.Local{}}, nil
 }
 
-// Detect names the system that a directory is under, which need not be there yet; "": none.
+// Detect returns the name of the version control system that a directory is under; the directory need not exist yet.
+// "": none.
 func Detect(dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -129,10 +131,10 @@ func find(dir string) (name, top string) {
 	}
 }
 
-// Name is the system's name, which begins its revisions.
+// Name returns the name of the version control system, with which its revisions start.
 func (r *Repository) Name() string { return r.point.Name }
 
-// ask runs a verb.
+// ask runs a verb of the hard point.
 func (r *Repository) ask(ctx context.Context, verb string, more hardpoint.Values) (hardpoint.Result, error) {
 	v := hardpoint.Values{"dir": r.dir, "top": r.top}
 	for name, value := range more {
@@ -177,7 +179,7 @@ func (r *Repository) revision(hash string) (string, error) {
 	return r.Name() + ":" + hash, nil
 }
 
-// hash reads a revision.
+// hash returns the hash of a revision. Invalid: the revision is of another version control system.
 func (r *Repository) hash(revision string) (string, error) {
 	system, hash, ok := strings.Cut(revision, ":")
 	switch {
@@ -190,8 +192,8 @@ func (r *Repository) hash(revision string) (string, error) {
 	return hash, nil
 }
 
-// Ancestor says whether the revision old is new, or one that new was made from. Unknown: this repository does not have
-// one of them, or its history is cut off: fetch first.
+// Ancestor reports whether old is new or an ancestor of it. Unknown: this repository lacks one of them, or its history
+// is cut off; fetch first.
 func (r *Repository) Ancestor(ctx context.Context, old, new string) (revlock.Answer, error) {
 	from, err := r.hash(old)
 	if err != nil {
@@ -211,8 +213,8 @@ func (r *Repository) Ancestor(ctx context.Context, old, new string) (revlock.Ans
 	return revlock.Yes, nil
 }
 
-// Upstream fetches, and returns the head of the branch that others push to; "" if none is configured. Conflict: nobody
-// has pushed to it yet. Unavailable.
+// Upstream fetches, and returns the head of the branch that others push to; "": none is configured. Conflict: nobody
+// has pushed to it yet. Unavailable: the upstream does not answer.
 func (r *Repository) Upstream(ctx context.Context) (string, error) {
 	head, has, err := r.upstream(ctx)
 	if err == nil && has && head == "" {
@@ -225,7 +227,8 @@ func (r *Repository) Upstream(ctx context.Context) (string, error) {
 	return head, err
 }
 
-// upstream returns the head of the branch that others push to, "" before the first push, and whether there is one.
+// upstream fetches, and returns the head of the branch that others push to, "" before the first push, and whether an
+// upstream is configured.
 func (r *Repository) upstream(ctx context.Context) (head string, has bool, err error) {
 	if err := r.Fetch(ctx); err != nil {
 		return "", false, err
@@ -238,8 +241,8 @@ func (r *Repository) upstream(ctx context.Context) (head string, has bool, err e
 	return head, true, err
 }
 
-// ContainsUpstream fetches, and says whether a revision has all that others pushed. Yes where nobody can push, or
-// has.
+// ContainsUpstream fetches, and reports whether a revision contains everything that others pushed. Yes if no upstream
+// is configured or nobody has pushed yet.
 func (r *Repository) ContainsUpstream(ctx context.Context, revision string) (revlock.Answer, error) {
 	head, _, err := r.upstream(ctx)
 	switch {
@@ -251,14 +254,15 @@ func (r *Repository) ContainsUpstream(ctx context.Context, revision string) (rev
 	return r.Ancestor(ctx, head, revision)
 }
 
-// Fetch gets what others pushed, and changes no file. Where no upstream is configured it does nothing.
+// Fetch fetches what others pushed, and changes no file in the directory. It does nothing if no upstream is configured.
 func (r *Repository) Fetch(ctx context.Context) error {
 	_, err := r.ask(ctx, "fetch", nil)
 	return err
 }
 
-// Commit commits the files at the paths below the cluster's directory, added and removed ones too, and returns the new
-// revision. Invalid: no paths. Conflict: the system refuses, as somebody else's revision was fetched since.
+// Commit commits the files at the paths relative to the cluster's directory, including added and removed ones, and
+// returns the new revision. Invalid: no paths. Conflict: the version control system refuses, for example because
+// another revision was fetched meanwhile.
 func (r *Repository) Commit(ctx context.Context, message string, paths ...string) (string, error) {
 	if len(paths) == 0 || strings.TrimSpace(message) == "" {
 		return "", croft.Errorf(croft.Invalid, "commit: a message and paths are wanted")
@@ -283,7 +287,7 @@ func (r *Repository) Commit(ctx context.Context, message string, paths ...string
 	return r.Revision(ctx)
 }
 
-// Push sends what was committed to where others fetch it. Conflict: somebody pushed meanwhile.
+// Push sends commits to the upstream. Conflict: another operator pushed meanwhile.
 func (r *Repository) Push(ctx context.Context) error {
 	if head, _, err := r.upstream(ctx); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Programs are asked as somebody without settings of their own.
+	// Run the programs as a user without settings.
 	home, err := os.MkdirTemp("", "croft-vcs-")
 	if err != nil {
 		panic(err)
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { _ = os.RemoveAll(home); os.Exit(code) }))
 }
 
-// A system is how tests use a version control by hand.
+// A system is a version control system as tests call it directly.
 type system struct {
 	name, program string
 	init          func(t *testing.T, dir string)
 	clone         func(t *testing.T, from, to string) // with from as its upstream
-	commit        func(t *testing.T, dir string)      // everything
+	commit        func(t *testing.T, dir string)      // commits everything
 	checkout      func(t *testing.T, dir, revision string)
-	ignore        func(t *testing.T, dir, name string) // everywhere; committed
+	ignore        func(t *testing.T, dir, name string) // ignores the name in every directory, and commits that
 }
 
 func run(t *testing.T, dir string, argv ...string) string {
@@ -114,7 +114,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// each runs a test with every system, in a repository with one revision.
+// each runs a test with every version control system, in a repository with one revision.
 func each(t *testing.T, f func(t *testing.T, s system, dir string, r *Repository)) {
 	for _, s := range systems {
 		t.Run(s.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func wantAnswer(t *testing.T, what string, r *Repository, old, new string, want 
 
 func TestAncestry(t *testing.T) {
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
-		if s.name != "fossil" { // whose first revision is made with the repository
+		if s.name != "fossil" { // a Fossil repository always has a first revision
 			if _, err := r.Revision(t.Context()); croft.KindOf(err) != croft.NotFound {
 				t.Errorf("nothing committed: %v", err)
 			}
@@ -228,8 +228,8 @@ func TestWhatIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestFilesThatAreNotComparedAreRefused: a job that a sparse checkout leaves out is not one that was taken out of the
-// files, and an edit that git was told to overlook is not part of the revision.
+// TestFilesThatAreNotComparedAreRefused: a job that a sparse checkout leaves out was not removed, and an edit that git
+// was told to ignore is not part of the revision.
 func TestFilesThatAreNotComparedAreRefused(t *testing.T) {
 	ways := map[string][][2][]string{ // each way with its remedy
 		"git": {
@@ -264,8 +264,8 @@ func TestFilesThatAreNotComparedAreRefused(t *testing.T) {
 	})
 }
 
-// TestNoSettingOfACloneHidesAChange: of what git would believe, a monitor that reports nothing and times that were set
-// back.
+// TestNoSettingOfACloneHidesAChange tests two things that git would trust: a file system monitor that reports nothing,
+// and modification times that were set back.
 func TestNoSettingOfACloneHidesAChange(t *testing.T) {
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		if s.name != "git" {
@@ -291,7 +291,7 @@ func TestNoSettingOfACloneHidesAChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, dir, "git", "status")
-			run(t, dir, "git", "status") // the first one only begins to believe the monitor
+			run(t, dir, "git", "status") // git uses the monitor only from the second call on
 			text[0]++
 			if err = os.WriteFile(monitor+".new", text, 0o644); err == nil { // another inode
 				err = errors.Join(os.Chtimes(monitor+".new", long, long), os.Rename(monitor+".new", path))
@@ -380,7 +380,7 @@ func TestCommitFetchAndPush(t *testing.T) {
 	})
 }
 
-// TestCommitOfWhatIsGone: of directories, some or all of which was removed, and others that have not changed.
+// TestCommitOfWhatIsGone commits directories with removed files, and one without changes.
 func TestCommitOfWhatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		for _, name := range []string{"alloc/web/0", "alloc/web/1", "alloc/old/0"} {
@@ -413,7 +413,8 @@ func TestCommitOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// TestAnUpstreamToWhichNobodyHasPushed is not the same as none: others have to meet what is applied there.
+// TestAnUpstreamToWhichNobodyHasPushed is not treated as no upstream: other operators must be able to fetch the applied
+// revision.
 func TestAnUpstreamToWhichNobodyHasPushed(t *testing.T) {
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		switch s.name {
