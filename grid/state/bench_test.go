@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// large makes a cluster of 1,000 nodes and 9,000 jobs with a slot each: 10,000 files and 9,000 links.
+// large creates a cluster of 1,000 nodes and 9,000 jobs with one slot each: 10,000 files and 9,000 links.
 func large(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
@@ -54,7 +54,7 @@ func large(b *testing.B) string {
 	return dir
 }
 
-// BenchmarkLoad loads 10,000 files and 9,000 links, which is all of lint, and reports the memory of the process.
+// BenchmarkLoad loads 10,000 files and 9,000 links, which is the work of lint, and reports the memory of the process.
 func BenchmarkLoad(b *testing.B) {
 	dir := large(b)
 	for b.Loop() {
@@ -71,7 +71,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric(float64(m.Sys)/(1<<20), "MiB-of-process")
 }
 
-// BenchmarkNodes makes the units of 9,000 slots.
+// BenchmarkNodes builds the units of 9,000 slots.
 func BenchmarkNodes(b *testing.B) {
 	s, err := Load(b.Context(), large(b))
 	if err != nil {

@@ -37,7 +37,7 @@ func (l *loading) loadIDs() {
 	}
 }
 
-// given counts the ids of the tree as given, so that the file may lag behind it.
+// given raises the next ids above the ids that the tree uses, in case ids.yaml lags behind the tree.
 func (l *loading) given() {
 	ids := &l.s.IDs
 	for _, n := range l.s.Leaves {
@@ -53,7 +53,7 @@ func (l *loading) given() {
 	}
 }
 
-// checkNodes finds names, addresses and weights that do not go together.
+// checkNodes reports duplicate addresses and other node settings that contradict each other.
 func (l *loading) checkNodes() {
 	byAddress := map[string]*Node{}
 	weighs := false
@@ -85,7 +85,7 @@ func (l *loading) checkNodes() {
 	}
 }
 
-// checkIDs finds ids that are missing, or given twice.
+// checkIDs reports ids that are missing or used twice.
 func (l *loading) checkIDs() {
 	had := map[int]string{}
 	for _, b := range l.s.Buckets {
@@ -116,7 +116,7 @@ func (l *loading) checkID(had map[int]string, id int, missing bool, file string,
 	}
 }
 
-// checkFacts finds facts that jobs require and no node has.
+// checkFacts reports facts that jobs require and no node has.
 func (l *loading) checkFacts() {
 	had := map[string]bool{}
 	for _, j := range l.s.Jobs {
@@ -132,7 +132,7 @@ func (l *loading) checkFacts() {
 	}
 }
 
-// nameBuckets gives buckets their names in the CRUSH map: the directory's, or where several have that, the path with
+// nameBuckets names the buckets of the CRUSH map: by the directory's name if it is unique, otherwise by its path with
 // dots.
 func (l *loading) nameBuckets() {
 	times := map[string]int{"default": 1}

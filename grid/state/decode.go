@@ -9,14 +9,15 @@ import (
 	"croft/internal/nearest"
 )
 
-// fields reads the keys of a map that must have a type. What is wrong becomes a problem, and the zero value is read.
+// fields reads the keys of a map as typed values. A value of the wrong type is reported as a problem and read as the
+// zero value.
 type fields struct {
-	v     *Value // nil: the map is not there
+	v     *Value // nil: the map is missing
 	p     *problems
-	named string // the path of the map, with a dot at its end
+	named string // the path of the map, ending in a dot
 }
 
-// wants is the problem of a value of the wrong kind.
+// wants reports a value of the wrong kind.
 func (f fields) wants(v *Value, key, want string) {
 	got := v.Kind.String()
 	switch {
@@ -37,7 +38,7 @@ func shortened(s string) string {
 	return s
 }
 
-// get returns a value; nil: it is not there, or nothing, or known only when the slot has a node.
+// get returns the value of a key; nil: it is missing, null, or not known before the slot has a node.
 func (f fields) get(key string) *Value {
 	if f.v == nil || f.v.Kind != Map {
 		return nil
@@ -48,7 +49,7 @@ func (f fields) get(key string) *Value {
 	return nil
 }
 
-// at returns where a key is given; the map's place if it is not.
+// at returns the position of a key's value, or of the map if the key is missing.
 func (f fields) at(key string) Position {
 	if f.v == nil {
 		return Position{}
@@ -67,7 +68,7 @@ func (f fields) text(key string) string {
 	return ""
 }
 
-// textOf reads a text. Numbers are texts where nobody can read them differently.
+// textOf reads a value as text. A number counts as text if every YAML reader prints it the same way.
 func (f fields) textOf(v *Value, key string) (string, bool) {
 	switch {
 	case v.Kind == Anything:
@@ -92,7 +93,7 @@ func (f fields) textOf(v *Value, key string) (string, bool) {
 	return "", false
 }
 
-// misread reports whether a text without quotes is a truth value in YAML 1.1.
+// misread reports whether YAML 1.1 reads an unquoted text as a truth value.
 func misread(s string) bool {
 	return slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(s))
 }
@@ -120,7 +121,7 @@ func (f fields) boolean(key string) bool {
 	return strings.EqualFold(v.Text, "true")
 }
 
-// number reads a whole number; without one it is otherwise.
+// number reads a whole number from least to most; it returns otherwise if the key is missing.
 func (f fields) number(key string, least, most, otherwise int) int {
 	v := f.get(key)
 	if v == nil {
@@ -174,7 +175,7 @@ func (f fields) textMap(key string) map[string]string {
 	return out
 }
 
-// below reads a map in the map.
+// below returns the fields of a map inside this map.
 func (f fields) below(key string) fields {
 	v := f.get(key)
 	if v != nil && v.Kind != Map {
@@ -184,7 +185,7 @@ func (f fields) below(key string) fields {
 	return fields{v, f.p, f.named + key + "."}
 }
 
-// one reads a text that is one of a few.
+// one reads a text that must be one of a list.
 func (f fields) one(key, otherwise string, of ...string) string {
 	s := f.text(key)
 	if s == "" {
@@ -197,7 +198,7 @@ func (f fields) one(key, otherwise string, of ...string) string {
 	return s
 }
 
-// amounts reads counted things.
+// amounts reads a map from names to amounts.
 func (f fields) amounts(key string) Amounts {
 	in := f.below(key)
 	if in.v == nil {
@@ -223,7 +224,7 @@ func (f fields) amount(key string) int64 {
 	return n
 }
 
-// size reads an amount of bytes.
+// size reads a number of bytes.
 func (f fields) size(key string) int64 { return f.amount(key) / 1000 }
 
 var units = []struct {
@@ -232,9 +233,10 @@ var units = []struct {
 }{{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9},
 	{"T", 1e12}, {"m", 1e-3}}
 
-const maxAmount = 9e15 // such as 8 PiB
+const maxAmount = 9e15 // about 8 PiB
 
-// ParseAmount reads an amount as thousandths: a number from 0, with Ki, Mi, Gi, Ti, k, M, G, T or m (a thousandth).
+// ParseAmount parses an amount and returns it in thousandths: a number that is not negative, with an optional suffix
+// Ki, Mi, Gi, Ti, k, M, G, T or m (a thousandth).
 func ParseAmount(s string) (int64, bool) {
 	number, times := s, 1.0
 	for _, u := range units {
@@ -253,7 +255,7 @@ func ParseAmount(s string) (int64, bool) {
 	return int64(math.Round(f * times * 1000)), true
 }
 
-// FormatAmount is an amount as a number, without a unit.
+// FormatAmount formats an amount as a number without a suffix.
 func FormatAmount(thousandths int64) string {
 	s := strconv.FormatInt(thousandths/1000, 10)
 	if rest := thousandths % 1000; rest != 0 {

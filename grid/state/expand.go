@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Limits of expansion.
+// Limits of the expansion of ${...}.
 const (
-	maxExpansions = 8       // values that lead to each other
-	maxExpanded   = 4 << 20 // bytes that are put into the texts of a file
-	maxExpandedTo = 20_000  // values that the texts of a file become
+	maxExpansions = 8       // nested expansions of one value
+	maxExpanded   = 4 << 20 // bytes that expansions add to the texts of a file
+	maxExpandedTo = 20_000  // values that the texts of a file expand to
 )
 
-// scope is what ${...} names in a value.
+// scope maps the names in ${...} to values.
 type scope struct {
-	ofNode bool              // of a node, not of a job
+	ofNode bool              // the scope of a node's file, not of a job's
 	names  map[string]*Value // name, instance, slot, ip, node
 	own    *Value            // the job's or node's own values
-	// later: names that only a slot has stand for anything, since there is no slot yet.
+	// later: there is no slot yet, so names that only a slot has expand to Anything.
 	later bool
 
-	address string // the slot's own, if its job asks for one
-	pooled  bool   // it is from a pool
+	address string // the slot's own address, if its job asks for one
+	pooled  bool   // the address is from a pool
 }
 
-// slotNames are known for a slot of a job alone.
+// slotNames are the names that are known only for a slot of a job.
 var slotNames = map[string]bool{"slot": true, "ip": true, "node": true}
 
-// text makes a value of a text.
+// text returns a text value.
 func text(s string) *Value { return &Value{Kind: String, Text: s} }
 
-// guessed makes a value of a default: a number, true and false are what they look like.
+// guessed returns the value of a default: a number or a truth value if the text looks like one, otherwise a text.
 func guessed(s string) *Value {
 	if n, err := strconv.Atoi(s); err == nil && strconv.Itoa(n) == s {
 		return &Value{Kind: Int, Text: s}
@@ -44,7 +44,7 @@ func guessed(s string) *Value {
 	return text(s)
 }
 
-// lookup finds what a name stands for; nil: it is not known.
+// lookup returns the value of a name; nil: the name is unknown.
 func (s *scope) lookup(name string) *Value {
 	first, rest, _ := strings.Cut(name, ".")
 	if v := s.names[first]; v != nil {
@@ -65,13 +65,13 @@ func (s *scope) lookup(name string) *Value {
 // expanding is the expansion of one value.
 type expanding struct {
 	s     *scope
-	at    Position // of the value that is expanded
-	stack []string // names that led here
+	at    Position // the position of the value that is expanded
+	stack []string // the names on the way to the current one, to detect cycles
 	size  int
 	count int
 }
 
-// expand replaces ${...} in all texts of a value. Sealed texts stay as they are.
+// expand replaces ${...} in all texts of a value. Sealed texts are not changed.
 func (s *scope) expand(v *Value) (*Value, *Problem) {
 	e := expanding{s: s}
 	out, err := e.value(v)
@@ -117,10 +117,10 @@ func (e *expanding) value(v *Value) (*Value, error) {
 	return v, nil
 }
 
-// sealed is how a secret begins.
+// sealed is the prefix of a sealed value.
 const sealed = "age:"
 
-// Sealed reports whether a value is a secret that is sealed, or a text with such secrets inside.
+// Sealed reports whether a value is a sealed value, or a text that contains some.
 func (v *Value) Sealed() bool {
 	return v != nil && v.Kind == String && (len(v.Parts) > 0 || strings.HasPrefix(v.Text, sealed))
 }
@@ -140,8 +140,8 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 			return &kept, nil
 		}
 	}
-	var b strings.Builder // since the last secret
-	var parts []*Value    // before b, where there are secrets
+	var b strings.Builder // text since the last sealed value
+	var parts []*Value    // the parts before b, if there are sealed values
 	for rest := v.Text; rest != ""; {
 		at := strings.IndexByte(rest, '$')
 		if at < 0 || at == len(rest)-1 {
@@ -156,7 +156,7 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 			rest = rest[2:]
 			continue
 		case '{':
-		default: // a shell's $HOME, say
+		default: // a plain dollar sign, such as a shell's $HOME
 			b.WriteByte('$')
 			rest = rest[1:]
 			continue
@@ -209,7 +209,7 @@ func (e *expanding) scalar(v *Value) (*Value, error) {
 	return &out, nil
 }
 
-// pieces returns the parts of a secret, or of a text with secrets inside, after a text.
+// pieces returns the text before, followed by the parts of a value that is sealed or contains sealed values.
 func (v *Value) pieces(before string) []*Value {
 	if len(v.Parts) == 0 {
 		return []*Value{text(before), v}
@@ -217,7 +217,7 @@ func (v *Value) pieces(before string) []*Value {
 	return append([]*Value{text(before)}, v.Parts...)
 }
 
-// ofURL reports whether an address between two texts is the host of a URL, or has a port: ${ip}:80, //${ip}/,
+// ofURL reports whether an address between two texts is the host of a URL or is followed by a port: ${ip}:80, //${ip}/,
 // //user@${ip}/.
 func ofURL(before, after string) bool {
 	return !strings.HasSuffix(before, "[") && (strings.HasPrefix(after, ":") || strings.HasSuffix(before, "//") ||
@@ -229,7 +229,7 @@ func isIPv6(s string) bool {
 	return err == nil && a.Is6()
 }
 
-// closing returns where the brace that the text begins with, after a $, is closed; -1: nowhere.
+// closing returns the index of the brace that closes the opening brace at the start of s; -1: it is not closed.
 func closing(s string) int {
 	depth := 0
 	for i := 1; i < len(s); i++ {
@@ -245,7 +245,7 @@ func closing(s string) int {
 	return -1
 }
 
-// name finds and expands what a name stands for, or its default.
+// name expands what stands inside ${...}: the value of a name, or its default.
 func (e *expanding) name(inside string) (*Value, error) {
 	name, otherwise, hasDefault := strings.Cut(inside, ":-")
 	if name == "" || strings.ContainsAny(name, " \t\n${}") {

@@ -14,35 +14,35 @@ import (
 
 // Limits of files.
 const (
-	maxFile    = 1 << 20 // bytes of a file of the state
+	maxFile    = 1 << 20 // bytes of a file of the cluster's directory
 	maxContent = 8 << 20 // bytes of a file that a job gives to its units
-	maxPath    = 12      // directories below each other
+	maxPath    = 12      // nested directories
 )
 
-// File is a text of the directory.
+// File is a text file of the cluster's directory.
 type File struct {
-	Path string // below the cluster's directory
+	Path string // relative to the cluster's directory
 	Text string
 }
 
-// files reads the cluster's directory. No link is followed that leads out of it.
+// files reads the cluster's directory. It follows no link that leads out of it.
 type files struct{ root *os.Root }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// nameHint says what names may be.
+// nameHint says which names are valid.
 const nameHint = "names have 1 to 63 of a-z 0-9 . _ - and begin with a letter or digit"
 
-// entry is a file or link that was found.
+// entry is a file or a symbolic link.
 type entry struct {
-	path string // below the cluster's directory
+	path string // relative to the cluster's directory
 	name string // without .yaml
 	link bool
-	to   string // of a link: as written
+	to   string // the target of a link, as written
 }
 
-// walk calls each for every directory below top with its entries, parents first. The entries are files and links, in
-// their order; hidden ones are left out.
+// walk calls each for every directory below top, parents first, with the files and links in it, sorted by name. It
+// skips hidden entries.
 func (f files) walk(top string, ext string, p *problems, each func(dir string, in []entry)) {
 	info, err := f.root.Lstat(top)
 	switch {
@@ -70,7 +70,7 @@ type walking struct {
 	each func(dir string, in []entry)
 }
 
-// below visits one directory, of which in is opened.
+// below visits one directory, which is opened as in.
 func (w walking) below(in *os.Root, dir string, depth int) {
 	list, err := fs.ReadDir(in.FS(), ".")
 	if err != nil {
@@ -116,7 +116,7 @@ func (w walking) below(in *os.Root, dir string, depth int) {
 	}
 }
 
-// has reports whether there is something of this name.
+// has reports whether a name exists.
 func (f files) has(name string) bool {
 	_, err := f.root.Lstat(name)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -150,7 +150,8 @@ func (f files) read(name string, max int64) (string, error) {
 	return string(text[:n]), nil
 }
 
-// target returns the file that a link leads to, below the cluster's directory, without asking the file system.
+// target returns the path of a link's target relative to the cluster's directory. It computes it from the text of the
+// link only.
 func target(link, to string) (string, error) {
 	if path.IsAbs(to) {
 		return "", fmt.Errorf("the link leads to %s, an absolute path: make it relative", to)
@@ -162,7 +163,7 @@ func target(link, to string) (string, error) {
 	return at, nil
 }
 
-// reasonOf is an error of the file system without the path, which is told beside it.
+// reasonOf returns the text of a file system error without its path, because the message names the path already.
 func reasonOf(err error) string {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// IDsFile remembers which ids were given.
+// IDsFile is the file that records which ids were given.
 const IDsFile = "ids.yaml"
 
-// IDs is the file ids.yaml: which ids were given. Ids are inputs of where everything goes, and are never given twice.
+// IDs is the content of ids.yaml: which ids were given. Placement depends on the ids, so an id is never given twice.
 type IDs struct {
-	NextNode   int // the next node's: 0 or more
-	NextBucket int // the next directory's: -1 or less
-	// Filters are the ids that buckets have in the tree of the nodes that a filter leaves, by the filter as text and
-	// the id of the bucket.
+	NextNode   int // the id of the next new node: 0 or more
+	NextBucket int // the id of the next new directory: -1 or less
+	// Filters are the ids of shadow buckets: the copy of a bucket that contains only the nodes that pass a filter. The
+	// keys are the filter's text and the id of the bucket.
 	Filters map[string]map[int]int
 }
 
-// Clone copies the ids, so that others can be given.
+// Clone returns a deep copy, in which ids can be given.
 func (ids IDs) Clone() IDs {
 	filters := make(map[string]map[int]int, len(ids.Filters))
 	for filter, of := range ids.Filters {
@@ -29,19 +29,19 @@ func (ids IDs) Clone() IDs {
 	return ids
 }
 
-// GiveNode gives the next id of a node.
+// GiveNode returns the next node id and counts it as given.
 func (ids *IDs) GiveNode() int {
 	ids.NextNode++
 	return ids.NextNode - 1
 }
 
-// GiveBucket gives the next id of a directory.
+// GiveBucket returns the next directory id and counts it as given.
 func (ids *IDs) GiveBucket() int {
 	ids.NextBucket--
 	return ids.NextBucket + 1
 }
 
-// Shadow returns the id of a bucket among the nodes that a filter leaves, and gives it one if it has none.
+// Shadow returns the id of a bucket's shadow bucket for a filter, and gives it one if it has none.
 func (ids *IDs) Shadow(filter string, bucket int) int {
 	of := ids.Filters[filter]
 	if of == nil {
@@ -54,7 +54,7 @@ func (ids *IDs) Shadow(filter string, bucket int) int {
 	return of[bucket]
 }
 
-// Text is the file ids.yaml.
+// Text returns the content of ids.yaml.
 func (ids IDs) Text() string {
 	var b strings.Builder
 	b.WriteString("# Which ids were given: they say where everything goes, so none is given twice. Kept by grid node and\n" +

@@ -2,8 +2,8 @@ package state
 
 import "strings"
 
-// inherit returns what a file says on top of what it inherits: maps merge, everything else replaces, key+ adds to a
-// list, and nothing (~) deletes. upper may be nil. What cannot be added is a problem.
+// inherit merges a file's values over the values that it inherits: maps merge, other values replace, key+ appends to a
+// list, and null (~) deletes. upper may be nil. A key+ that cannot be appended is a problem.
 func inherit(upper, own *Value, p *problems) *Value {
 	if own.Kind == List {
 		return settled(own, p)
@@ -39,7 +39,7 @@ func inherit(upper, own *Value, p *problems) *Value {
 	return out
 }
 
-// added appends a list to an inherited one, which may be nil.
+// added appends a list to an inherited list, which may be nil.
 func added(upper, own *Value, p *problems) *Value {
 	if upper == nil {
 		return own
@@ -53,7 +53,7 @@ func added(upper, own *Value, p *problems) *Value {
 	return out
 }
 
-// settled applies the signs of inheritance in the maps of a list, which inherit nothing.
+// settled applies key+ and null in the maps of a list; these maps inherit nothing.
 func settled(list *Value, p *problems) *Value {
 	out := &Value{Kind: List, At: list.At, Items: make([]*Value, len(list.Items))}
 	for i, item := range list.Items {
@@ -62,7 +62,7 @@ func settled(list *Value, p *problems) *Value {
 	return out
 }
 
-// without returns a map without some keys.
+// without returns a copy of a map without some keys.
 func (v *Value) without(keys ...string) *Value {
 	out := newMap(v.At, len(v.Keys))
 next:

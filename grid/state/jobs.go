@@ -9,15 +9,15 @@ import (
 	"croft/grid/unit"
 )
 
-// MaxReplicas are the slots that a job may have.
+// MaxReplicas is the largest number of slots of a job.
 const MaxReplicas = 1024
 
-// body is a job that is still to be read: its own file, or the template of its link.
+// body is a job to be read: its own file, or the template that its link leads to.
 type body struct {
 	entry
-	job   string // its name
+	job   string // the job's name
 	from  string // the file with the body
-	above *Value // what its directory gives it
+	above *Value // the values that its directory gives it
 }
 
 // loadJobs reads jobs/.
@@ -78,7 +78,8 @@ func (l *loading) loadJobs() {
 	l.nestedJobs()
 }
 
-// nestedJobs finds jobs whose slots and names would be one file, or that would have one name on a node.
+// nestedJobs reports jobs whose path is the path of another job's slot, and jobs that would have the same unit name on
+// a node.
 func (l *loading) nestedJobs() {
 	names := map[string]*Job{}
 	for _, j := range l.s.Jobs {
@@ -95,7 +96,8 @@ func (l *loading) nestedJobs() {
 	}
 }
 
-// noLink says that a file should be a link, and why it may not be one.
+// noLink returns the problem of a file where a link is expected: the advice to enable symbolic links if the file
+// contains the text of a link, or else otherwise.
 func (l *loading) noLink(file, otherwise string) string {
 	text, err := l.files.read(file, maxFile)
 	if err == nil && len(text) < 4096 && !strings.Contains(strings.TrimSpace(text), "\n") &&
@@ -106,7 +108,7 @@ func (l *loading) noLink(file, otherwise string) string {
 	return otherwise
 }
 
-// template returns the file of the template that an instance leads to, or what is wrong.
+// template returns the template file that an instance's link leads to, or the problem of the link.
 func (l *loading) template(b body, plain map[string]bool, templates map[string]*Value,
 	dirs map[string]*Value) (string, string) {
 	to, err := target(b.path, b.to)
@@ -134,13 +136,13 @@ func (l *loading) template(b body, plain map[string]bool, templates map[string]*
 	return "", "the link leads to " + b.to + ", and there is no such template"
 }
 
-// jobKeys are what a file of a job is known to say.
+// jobKeys are the known keys of a job's file.
 var jobKeys = []string{"runtime", "image", "command", "env", "user", "files", "mounts", "ports", "network", "address",
 	"interface",
 	"uses", "limits", "vm", "options", "replicas", "policy", "require", "avoid", "balance", "priority", "exclusive",
 	"max_unavailable", "ready", "gate", "canary", "confirm", "var"}
 
-// placingKeys are those that are the same for all slots, and read once.
+// placingKeys are the keys whose values are the same for all slots, and which are read once per job.
 var placingKeys = []string{"uses", "replicas", "policy", "require", "avoid", "balance", "priority", "exclusive",
 	"max_unavailable", "gate", "canary", "confirm"}
 
@@ -171,7 +173,7 @@ func (l *loading) job(from body, templates map[string]*Value, p *problems) *Job 
 	return j
 }
 
-// scope is what ${...} names in what is the same for all slots.
+// scope returns the names that are known for all slots of the job.
 func (j *Job) scope() *scope {
 	names := map[string]*Value{"name": text(j.Name)}
 	if j.Instance != "" {
@@ -180,7 +182,7 @@ func (j *Job) scope() *scope {
 	return &scope{names: names, own: j.Values}
 }
 
-// place reads what says where and how the job runs.
+// place reads the keys that control where the job runs and how it is changed.
 func (j *Job) place(f fields) {
 	j.Policy, j.PolicyAt = f.text("policy"), f.at("policy")
 	j.Every = strings.TrimSpace(j.Policy) == "every"
@@ -225,7 +227,7 @@ func (j *Job) replicas(f fields) {
 	}
 }
 
-// facts reads a list of facts, sorted and each once.
+// facts reads a list of facts, and returns it sorted and without duplicates.
 func (j *Job) facts(f fields, key string) []string {
 	list := f.texts(key)
 	for _, fact := range list {
@@ -238,7 +240,8 @@ func (j *Job) facts(f fields, key string) []string {
 	return slices.Compact(list)
 }
 
-// Filter is the text of what the job requires and avoids, and the same for jobs that want the same; empty: nothing.
+// Filter returns the facts that the job requires and avoids as text; equal lists give equal texts. "": the job requires
+// and avoids nothing.
 func (j *Job) Filter() string {
 	var parts []string
 	if len(j.Require) > 0 {
@@ -250,13 +253,13 @@ func (j *Job) Filter() string {
 	return strings.Join(parts, "; ")
 }
 
-// Admits reports whether the job's filter leaves a node.
+// Admits reports whether a node passes the job's filter.
 func (j *Job) Admits(n *Node) bool {
 	return !slices.ContainsFunc(j.Require, func(fact string) bool { return !n.Matches(fact) }) &&
 		!slices.ContainsFunc(j.Avoid, n.Matches)
 }
 
-// check reads a way to see whether something works.
+// check reads a health check.
 func check(f fields) (c unit.Check) {
 	if f.v == nil {
 		return c

@@ -12,11 +12,11 @@ import (
 	"croft"
 )
 
-// ClusterFile marks the directory of a cluster.
+// ClusterFile is the file that marks a directory as a cluster's.
 const ClusterFile = "cluster.yaml"
 
-// Load reads the directory of a cluster. Errors: NotFound if it is none; Invalid, several joined, for what is wrong
-// in its files, each with file and line.
+// Load reads the directory of a cluster. Errors: NotFound if the directory is no cluster's; Invalid, several joined,
+// for mistakes in the files, each with file and line.
 func Load(ctx context.Context, dir string) (*State, error) {
 	s, ids, err := LoadForIDs(ctx, dir)
 	if err != nil {
@@ -29,7 +29,8 @@ func Load(ctx context.Context, dir string) (*State, error) {
 	return s, nil
 }
 
-// LoadForIDs is Load for whoever gives ids: those that are missing or given twice are no errors, and returned.
+// LoadForIDs is Load for callers that give ids: missing and duplicate ids are not errors, and it returns them as
+// problems.
 func LoadForIDs(ctx context.Context, dir string) (*State, []Problem, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -124,7 +125,7 @@ func (l *loading) loadPolicies() {
 	})
 }
 
-// Job returns the job of a name; nil: there is none.
+// Job returns the job with a name; nil: there is none.
 func (s *State) Job(name string) *Job {
 	at, ok := slices.BinarySearchFunc(s.Jobs, name, func(j *Job, name string) int {
 		return strings.Compare(j.Name, name)
@@ -135,7 +136,7 @@ func (s *State) Job(name string) *Job {
 	return s.Jobs[at]
 }
 
-// Node returns the node of a name; nil: there is none.
+// Node returns the node with a name; nil: there is none.
 func (s *State) Node(name string) *Node {
 	at, ok := slices.BinarySearchFunc(s.Leaves, name, func(n *Node, name string) int {
 		return strings.Compare(n.Name, name)

@@ -9,20 +9,20 @@ import (
 	"sync/atomic"
 )
 
-// loading is a directory that is being read.
+// loading is the state of one Load.
 type loading struct {
 	ctx      context.Context
 	s        *State
 	files    files
 	problems problems
-	ids      problems // that renumbering mends
+	ids      problems // problems that renumbering would fix
 }
 
 func (l *loading) warn(at Position, format string, args ...any) {
 	l.s.Warnings = append(l.s.Warnings, Problem{at, fmt.Sprintf(format, args...)})
 }
 
-// read reads a file of YAML. With mistakes it is an empty map.
+// read parses a YAML file. A file with mistakes is read as an empty map.
 func (l *loading) read(file string, p *problems) *Value {
 	text, err := l.files.read(file, maxFile)
 	if err == nil {
@@ -39,7 +39,7 @@ func (l *loading) read(file string, p *problems) *Value {
 	return newMap(Position{File: file}, 0)
 }
 
-// parallel calls do for 0 to n-1, several at once, until the context ends.
+// parallel calls do for 0 to n-1 in several goroutines, until the context ends.
 func (l *loading) parallel(n int, do func(i int, p *problems)) {
 	var next atomic.Int64
 	var all sync.WaitGroup

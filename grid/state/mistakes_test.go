@@ -11,7 +11,8 @@ import (
 	"croft"
 )
 
-// with changes files of the small cluster: a text of "" removes one, and one that begins with "-> " is a link.
+// with replaces files of the small cluster: an empty text removes a file, and a text that starts with "-> " makes a
+// link.
 func with(t testing.TB, changed map[string]string) string {
 	t.Helper()
 	dir := directory(t, small)
@@ -36,7 +37,7 @@ func with(t testing.TB, changed map[string]string) string {
 	return dir
 }
 
-// bomb is a YAML text whose aliases would become 10^9 values.
+// bomb returns a YAML text whose aliases would expand to 10^9 values.
 func bomb() string {
 	text := "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n"
 	for i := range 9 {
@@ -233,7 +234,8 @@ func TestMistakes(t *testing.T) {
 		{"a number that becomes a text", map[string]string{db: "var: {n: two}\nreplicas: ${var.n}\n"}, `not "two"`},
 		{"a slot where there is none yet", map[string]string{db: "replicas: ${slot}\n"}, "is known for a slot alone"},
 		{"an instance of nothing", map[string]string{db: "user: ${instance}\n"}, "this is no instance of a template"},
-		{"what the node of a slot has not", map[string]string{front: "user: ${node.nope}\n"}, ""}, // told by Check
+		// reported by Check
+		{"what the node of a slot has not", map[string]string{front: "user: ${node.nope}\n"}, ""},
 		// The cluster.
 		{"no id of the cluster", map[string]string{"cluster.yaml": "runtime: podman\n"},
 			"id: want the 32 hexadecimal digits"},

@@ -12,13 +12,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Limits of one file, aliases resolved.
+// Limits of one file, after aliases are resolved.
 const (
 	maxValues = 50_000
 	maxDepth  = 32
 )
 
-// mistake is what is wrong in a line.
+// mistake is an error in a line of a file.
 type mistake struct {
 	line int
 	text string
@@ -28,7 +28,7 @@ func (m *mistake) Error() string { return m.text }
 
 func wrong(line int, text string) error { return &mistake{line, text} }
 
-// parse reads a file of YAML: one document that is a map, or nothing. The error is a *mistake.
+// parse parses a YAML file: one document that is a map, or an empty file. The error is a *mistake.
 func parse(file, text string) (*Value, error) {
 	if !utf8.ValidString(text) {
 		return nil, wrong(lineOf(text, invalidAt(text)), "this is no UTF-8")
@@ -72,7 +72,7 @@ func invalidAt(text string) int {
 
 func lineOf(text string, at int) int { return 1 + strings.Count(text[:at], "\n") }
 
-// conflicted finds the marks of a merge that was not finished.
+// conflicted reports the conflict markers of an unfinished merge.
 func conflicted(text string) error {
 	for _, mark := range []string{"<<<<<<< ", ">>>>>>> "} {
 		if at := strings.Index("\n"+text, "\n"+mark); at >= 0 {
@@ -84,20 +84,20 @@ func conflicted(text string) error {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 
-// yamlMistake turns an error of the YAML library into a place and a sentence.
+// yamlMistake turns an error of the YAML library into a line number and a plain sentence.
 func yamlMistake(err error, text string) error {
 	found := yamlLine.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	if found == nil {
 		return wrong(0, "no YAML: "+err.Error())
 	}
-	line, _ := strconv.Atoi(found[1]) // 0: it has none
+	line, _ := strconv.Atoi(found[1]) // 0: the error names no line
 	if tab := tabbed(text); tab > 0 && (line == 0 || tab <= line+1) {
 		return wrong(tab, "a tab indents this line: YAML wants spaces")
 	}
 	return wrong(line, "no YAML: "+found[2])
 }
 
-// tabbed returns the first line with a tab in its indentation; 0: none has one.
+// tabbed returns the number of the first line with a tab in its indentation; 0: there is none.
 func tabbed(text string) int {
 	for n, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(strings.TrimLeft(line, " "), "\t") && strings.TrimSpace(line) != "" {
@@ -107,7 +107,7 @@ func tabbed(text string) int {
 	return 0
 }
 
-// converting makes values of what the library read.
+// converting converts the nodes of the YAML library to values.
 type converting struct {
 	file   string
 	values int

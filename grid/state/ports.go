@@ -7,9 +7,9 @@ import (
 	"croft/grid/unit"
 )
 
-// Ports returns what tells which ports of a node a slot of the job takes there, and whether that depends on the slot or
-// the node. Ports that are mistakes, and those of addresses that are given later, are left out. What it returns
-// remembers, and is for one goroutine.
+// Ports returns a function that returns the ports which a slot of the job takes on a node, and whether they depend on
+// the slot or the node. It leaves out invalid ports, and ports of addresses that are not given yet. The function caches
+// its results and is not safe for concurrent use.
 func (s *State) Ports(j *Job) (of func(slot int, n *Node) []unit.Port, vary bool) {
 	if j.Values == nil || j.Values.Get("ports") == nil {
 		return func(int, *Node) []unit.Port { return nil }, false
@@ -40,7 +40,7 @@ func (s *State) Ports(j *Job) (of func(slot int, n *Node) []unit.Port, vary bool
 	}, true
 }
 
-// portsIn reads the ports of a job, and reports whether nothing is left for later.
+// portsIn reads the ports of a job, and reports whether all of them are known in this scope.
 func portsIn(j *Job, s *scope) (ports []unit.Port, known bool) {
 	values := newMap(j.Values.At, 2)
 	for _, key := range []string{"ports", "network"} {
@@ -61,7 +61,7 @@ func portsIn(j *Job, s *scope) (ports []unit.Port, known bool) {
 	return u.NodePorts(), !later(values)
 }
 
-// later reports whether a value has parts that only a slot knows.
+// later reports whether a value has parts that are known only for a slot.
 func later(v *Value) bool {
 	if v.Kind == Anything {
 		return true
@@ -79,7 +79,7 @@ func later(v *Value) bool {
 	return false
 }
 
-// portUses finds slots that take the same port of one node.
+// portUses records which slots take which port of a node.
 type portUses map[portOf][]portUse
 
 type portOf struct {
@@ -93,7 +93,7 @@ type portUse struct {
 	who string
 }
 
-// add adds what a slot takes, and tells what is taken already.
+// add records the ports of a slot, and reports those that another slot has taken.
 func (p portUses) add(j *Job, slot int, n *Node, u unit.Unit, to *problems) {
 	who := fmt.Sprintf("slot %d of %s", slot, j.Name)
 	for _, one := range u.NodePorts() {

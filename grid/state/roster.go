@@ -11,7 +11,7 @@ import (
 	"croft/grid/unit"
 )
 
-// RosterFile lists the nodes that have had slots, and how to reach them.
+// RosterFile lists the nodes that have had slots, and how to connect to them.
 const RosterFile = "roster.yaml"
 
 // Left is the state of a node that has had slots and whose file was removed or renamed. Its units may still run.
@@ -39,14 +39,14 @@ func (l *loading) loadRoster() {
 	slices.SortFunc(l.s.Roster, func(a, b unit.Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Reach returns how a node is reached and where it keeps its state, without its units.
+// Reach returns how to connect to a node and where it keeps its state, without its units.
 func (s *State) Reach(n *Node) unit.Node {
 	return unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey,
 		StateDir: cmp.Or(n.StateDir, s.Cluster.StateDir), State: n.State, Units: []unit.Unit{}}
 }
 
-// Left returns the nodes of the roster that have no file any more, by name. A node that is reached as one with a file
-// was renamed, and is left out.
+// Left returns the nodes of the roster that no longer have a file, by name. It omits a node with the same address, user
+// and state directory as a node that has a file: that one was renamed.
 func (s *State) Left() []unit.Node {
 	return slices.DeleteFunc(slices.Clone(s.Roster), func(old unit.Node) bool {
 		return slices.ContainsFunc(s.Leaves, func(n *Node) bool {
@@ -57,8 +57,8 @@ func (s *State) Left() []unit.Node {
 	})
 }
 
-// RosterText is the file roster.yaml with the nodes that have slots, those that had some before, and those whose links
-// are still there. "": the file needs no change.
+// RosterText returns the content of roster.yaml with the nodes in has, the nodes of the roster, and the nodes that
+// links below alloc/ still lead to. "": the file does not change.
 func (s *State) RosterText(has []*Node) string {
 	known := map[string]unit.Node{}
 	for _, n := range s.Left() {
@@ -95,7 +95,7 @@ func (s *State) RosterText(has []*Node) string {
 	return text
 }
 
-// WithoutLeft is the file roster.yaml without some nodes that have no file any more.
+// WithoutLeft returns the content of roster.yaml without the named nodes, which no longer have a file.
 func (s *State) WithoutLeft(names []string) string {
 	known := byName(s.Roster)
 	for _, name := range names {

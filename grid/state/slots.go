@@ -47,7 +47,7 @@ func (l *loading) loadSlots() {
 	}
 }
 
-// slot adds a slot, and tells what place will do about it.
+// slot adds a slot, and warns of what grid place will do about it.
 func (l *loading) slot(j *Job, s Slot) {
 	at := Position{File: s.Link}
 	switch {
@@ -75,7 +75,7 @@ func (l *loading) gaps(j *Job) {
 	}
 }
 
-// slotNumber reads the name of a slot.
+// slotNumber parses the name of a slot.
 func slotNumber(name string) (int, error) {
 	n, err := strconv.Atoi(name)
 	if err != nil || n < 0 || n > 10*MaxReplicas || strconv.Itoa(n) != name {
@@ -86,8 +86,8 @@ func slotNumber(name string) (int, error) {
 
 func nodeName(file string) string { return strings.TrimSuffix(path.Base(file), ".yaml") }
 
-// nodeOf returns the node that a slot leads to: the one of that file, or, since a node stays itself where its file is
-// moved, the one of that name. nil: it is gone.
+// nodeOf returns the node that a slot's link leads to: by the path of the node's file, or else by the node's name,
+// since its file may have moved. nil: the node is gone.
 func (l *loading) nodeOf(to string, byPath map[string]*Node) (*Node, error) {
 	if n := byPath[to]; n != nil {
 		return n, nil
@@ -109,7 +109,7 @@ func (f files) isLink(name string) bool { return f.mode(name)&fs.ModeSymlink != 
 
 func (f files) isDir(name string) bool { return f.mode(name).IsDir() }
 
-// mode returns the type of what has a name; 0: there is nothing.
+// mode returns the file type of a name; 0: it does not exist.
 func (f files) mode(name string) fs.FileMode {
 	info, err := f.root.Lstat(name)
 	if err != nil {

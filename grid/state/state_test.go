@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// directory makes a directory of a txtar archive, in which a file of one line "-> target" is a symbolic link.
+// directory creates the directory of a txtar archive. A file whose only line is "-> target" becomes a symbolic link.
 func directory(t testing.TB, archive string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func directory(t testing.TB, archive string) string {
 	return dir
 }
 
-// small is a cluster in which nothing is wrong.
+// small is a cluster without mistakes.
 const small = `
 -- cluster.yaml --
 id: "0123456789abcdef0123456789abcdef"
@@ -134,7 +134,8 @@ func TestNodesOfASmallCluster(t *testing.T) {
 	}
 }
 
-// TestAnInstanceInheritsWhereItIs: its body is the template's, what it inherits that of the link's directory.
+// TestAnInstanceInheritsWhereItIs: an instance has the body of its template, and inherits from the directory of its
+// link.
 func TestAnInstanceInheritsWhereItIs(t *testing.T) {
 	s, err := Load(t.Context(), with(t, map[string]string{"jobs/other/x@9.yaml": "-> ../web/front@.yaml",
 		"jobs/other/_.yaml": "env: {TEAM: other}\nuser: me\n"}))

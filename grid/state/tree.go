@@ -11,19 +11,19 @@ import (
 	"croft/crush"
 )
 
-// byDepth are the types of directories that give none.
+// byDepth are the default types of directories, by depth.
 var byDepth = []string{"root", "site", "rack", "host"}
 
-// inheritedFile is what everything in a directory inherits from.
+// inheritedFile is the name of the file from which everything in a directory inherits.
 const inheritedFile = "_"
 
-// leaf is a file that is still to be read.
+// leaf is a node's file to be read.
 type leaf struct {
 	entry
 	in *Bucket
 }
 
-// loadTree reads nodes/. The problems of ids are apart, since renumbering mends them.
+// loadTree reads nodes/. It keeps problems of ids apart, because renumbering fixes them.
 func (l *loading) loadTree() {
 	s := l.s
 	dirs := map[string]*Bucket{}
@@ -76,7 +76,7 @@ func (l *loading) loadTree() {
 	l.nameBuckets()
 }
 
-// bucket reads what a directory says of itself.
+// bucket reads a directory's own values.
 func (l *loading) bucket(b *Bucket, own *Value) {
 	f := fields{own, &l.problems, ""}
 	depth := strings.Count(b.Path, "/")
@@ -101,7 +101,7 @@ func (l *loading) bucket(b *Bucket, own *Value) {
 	b.ID = f.number("id", 1-crush.MaxBuckets, -1, 0)
 }
 
-// node reads a leaf; nil: it cannot be read.
+// node reads a node's file; nil: it cannot be read.
 func (l *loading) node(from leaf, p *problems) *Node {
 	own := l.read(from.path, p)
 	n := &Node{Name: from.name, Path: from.path, Parent: from.in}
@@ -141,7 +141,7 @@ func (l *loading) node(from leaf, p *problems) *Node {
 	return n
 }
 
-// unread makes a node whose file has mistakes complete enough to be looked at.
+// unread fills in a node whose file has mistakes, so that the other checks can read it.
 func (n *Node) unread() *Node {
 	n.ID, n.State, n.Values = -1, Out, newMap(Position{File: n.Path}, 0)
 	return n
@@ -164,7 +164,7 @@ func weight(f fields) crush.Weight {
 	return crush.WeightOf(w)
 }
 
-// facts reads a list of facts, each a name or name=value, or a map of names and values.
+// facts reads facts: a list of name or name=value, or a map from names to values.
 func facts(f fields) map[string]string {
 	v := f.get("facts")
 	if v == nil {
@@ -204,7 +204,7 @@ func validFact(name string) bool {
 	return name != "" && strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
-// Matches reports whether the node has a fact: name, or name=value. A fact whose value is false is not had.
+// Matches reports whether the node has a fact: name, or name=value. A node whose fact is false does not have it.
 func (n *Node) Matches(fact string) bool {
 	name, want, given := strings.Cut(fact, "=")
 	has, there := n.Facts[name]

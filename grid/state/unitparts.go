@@ -13,7 +13,7 @@ import (
 	"croft/grid/unit"
 )
 
-// mounts reads "/from:/to[:ro]".
+// mounts parses "/from:/to[:ro]".
 func (m *making) mounts(u *unit.Unit, f fields) {
 	for _, one := range f.texts("mounts") {
 		parts := strings.Split(one, ":")
@@ -29,11 +29,11 @@ func (m *making) mounts(u *unit.Unit, f fields) {
 	}
 }
 
-// ports reads "[address:]node:unit[/udp]".
+// ports parses "[address:]node:unit[/udp]".
 func (m *making) ports(u *unit.Unit, f fields) {
 	for _, one := range f.texts("ports") {
 		if one == "" {
-			continue // known later
+			continue // not known before the slot has a node
 		}
 		p, ok := parsePort(one)
 		if !ok {
@@ -75,7 +75,7 @@ func port(s string) (int, bool) {
 	return n, err == nil && n >= 1 && n <= 65535 && strconv.Itoa(n) == s
 }
 
-// unitFiles reads files. Errors are those of opening secrets.
+// unitFiles reads the files of a unit. Errors are errors of opening secrets.
 func (m *making) unitFiles(u *unit.Unit, f fields) error {
 	list := f.get("files")
 	if list == nil {
@@ -108,7 +108,7 @@ func (m *making) unitFiles(u *unit.Unit, f fields) error {
 	return nil
 }
 
-// env reads the environment. Errors are those of opening secrets.
+// env reads the environment of a unit. Errors are errors of opening secrets.
 func (m *making) env(u *unit.Unit, f fields) error {
 	v := f.get("env")
 	if v == nil || v.Kind != Map {
@@ -139,7 +139,7 @@ func (m *making) env(u *unit.Unit, f fields) error {
 	return nil
 }
 
-// sealedText is what the digest of a secret is of. Texts whose parts differ have different ones.
+// sealedText returns the text from which the digest of a secret is made. It differs for values with different parts.
 func (v *Value) sealedText() string {
 	if len(v.Parts) == 0 {
 		return v.Text
@@ -151,7 +151,7 @@ func (v *Value) sealedText() string {
 	return b.String()
 }
 
-// open opens a secret, or all secrets inside of a text.
+// open opens a sealed value, or all sealed values in a text.
 func (m *making) open(v *Value) (string, error) {
 	parts := v.Parts
 	if len(parts) == 0 {
@@ -172,7 +172,7 @@ func (m *making) open(v *Value) (string, error) {
 	return b.String(), nil
 }
 
-// isSealed reports whether a text is a secret as programs for age write it, as values begin, or as sops writes files.
+// isSealed reports whether a text is sealed: in the text format of age, with the prefix age:, or as a file of sops.
 func isSealed(text string) bool {
 	return strings.Contains(text, "ENC[AES256_GCM,") && strings.Contains(text, "sops") ||
 		strings.HasPrefix(text, sealed) || strings.HasPrefix(text, "-----BEGIN AGE ENCRYPTED FILE-----") ||
@@ -246,7 +246,7 @@ func (f fields) mode(key string, otherwise uint32) uint32 {
 	return uint32(n)
 }
 
-// vm reads the virtual machine of a job of the runtime vm.
+// vm reads the virtual machine of a job with the runtime vm.
 func (m *making) vm(u *unit.Unit, f fields) {
 	in := f.below("vm")
 	if in.v == nil {

@@ -20,9 +20,9 @@ import (
 	"croft/grid/unit"
 )
 
-// Nodes returns every node with what is to run there, by id. Secrets are opened by secrets; with nil they stay closed,
-// and the units are the same but for the contents of those files. Errors: Invalid with file and line, also where two
-// slots have one port of a node; those of secrets and of Addresses.
+// Nodes returns every node with the units that are to run there, by id. secrets opens sealed values; with nil they stay
+// sealed, and the units differ only in the contents of those files. Errors: Invalid with file and line, including two
+// slots with the same port of a node; errors of secrets and of Addresses.
 func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *State) Nodes(ctx context.Context, secrets Secrets) ([]unit.Node, error)
 	return all, ctx.Err()
 }
 
-// Unit returns what one slot of a job runs on a node, whether it is there or not, with its secrets closed. Where
-// nothing gives addresses, one that the job asks for is left out.
+// Unit returns the unit of one slot of a job on a node, whether or not the slot is assigned to it, without opening
+// secrets. If Addresses is nil, an address that the job asks for is left out.
 func (s *State) Unit(ctx context.Context, j *Job, slot int, n *Node) (unit.Unit, error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *State) Unit(ctx context.Context, j *Job, slot int, n *Node) (unit.Unit,
 	return u, err
 }
 
-// making makes units.
+// making builds units.
 type making struct {
 	ctx      context.Context
 	s        *State
@@ -83,11 +83,11 @@ type making struct {
 	secrets  Secrets
 	problems problems
 	digests  map[string]string // of archives, by path
-	dry      bool              // without reading archives and asking for addresses
+	dry      bool              // do not read archives or ask for addresses
 }
 
-// Check finds what is wrong with what the slots run, and Load cannot see: values that a node does not have, and ports
-// of a node that two slots have. It reads no archives, opens no secrets and asks for no addresses. Invalid, several
+// Check reports mistakes in the units that Load cannot detect: references to values that a node lacks, and two slots
+// with the same port of a node. It reads no archives, opens no secrets and asks for no addresses. Invalid, several
 // joined.
 func (s *State) Check(ctx context.Context) error {
 	root, err := os.OpenRoot(s.Dir)
@@ -112,7 +112,7 @@ func (s *State) Check(ctx context.Context) error {
 	return m.problems.err()
 }
 
-// Allocate asks Addresses for the address of each slot whose job wants one, and does nothing else. Errors: those of
+// Allocate asks Addresses for the address of each slot whose job wants one, and does nothing else. Errors: errors of
 // Addresses, and Invalid.
 func (s *State) Allocate(ctx context.Context) error {
 	m := &making{ctx: ctx, s: s}
@@ -132,7 +132,7 @@ func (s *State) Allocate(ctx context.Context) error {
 	return errors.Join(m.problems.err(), ctx.Err())
 }
 
-// tryUnit finds what is wrong with a job that may have no slots yet.
+// tryUnit reports mistakes in a job, even if the job has no slots yet.
 func (l *loading) tryUnit(j *Job, p *problems) {
 	m := &making{ctx: l.ctx, s: l.s, files: l.files, dry: true, digests: map[string]string{}}
 	if _, err := m.unit(j, 0, nil); err != nil {
@@ -141,7 +141,7 @@ func (l *loading) tryUnit(j *Job, p *problems) {
 	p.list = append(p.list, m.problems.list...)
 }
 
-// unit makes what a slot runs.
+// unit builds the unit of a slot.
 func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	u := unit.Unit{Cluster: m.s.Cluster.ID, Job: j.Name, Slot: slot, Exclusive: j.Exclusive, Confirm: j.Confirm}
 	scope, err := m.scope(j, slot, n)
@@ -155,7 +155,7 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 			continue
 		}
 		if !slices.Contains(jobKeys, key) {
-			continue // kept and ignored, but for what names it
+			continue // unknown keys are only used through ${...}
 		}
 		v, problem := scope.expand(j.Values.Fields[key])
 		if problem != nil {
@@ -188,7 +188,8 @@ func (m *making) unit(j *Job, slot int, n *Node) (unit.Unit, error) {
 	return u, nil
 }
 
-// scope is what ${...} names in a slot, and the slot's own address, if it has one; without a node, in any slot.
+// scope returns the names that are known in a slot, including the slot's address if it has one; without a node, the
+// names that are known in every slot.
 func (m *making) scope(j *Job, slot int, n *Node) (*scope, error) {
 	s := j.scope()
 	s.later = n == nil
@@ -215,7 +216,8 @@ func (m *making) scope(j *Job, slot int, n *Node) (*scope, error) {
 	return s, nil
 }
 
-// asValue is what ${node.x} names: the node's own values, and its name, id and address where it gives none.
+// asValue returns the value of ${node}: the node's own values, and its name, id and address unless the values define
+// these.
 func (n *Node) asValue() *Value {
 	v := newMap(n.Values.At, len(n.Values.Keys)+3)
 	v.set("name", text(n.Name))
@@ -227,7 +229,7 @@ func (n *Node) asValue() *Value {
 	return v
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(address string) string {
 	if at, err := netip.ParseAddrPort(address); err == nil {
 		return at.Addr().String()
@@ -338,7 +340,7 @@ func (m *making) digest(name string) (string, error) {
 	return m.digests[name], nil
 }
 
-// keyed is the digest of a secret, which tells nothing of it: it is of the sealed text.
+// keyed returns a digest of a secret that reveals nothing of it: it is made from the sealed text.
 func (m *making) keyed(text string) string {
 	sum := hmac.New(sha256.New, []byte(m.s.Cluster.ID))
 	sum.Write([]byte(text))

@@ -8,7 +8,7 @@ import (
 	"croft/internal/nearest"
 )
 
-// The keys that are read. All others are kept, and ignored but for values that name them.
+// The known keys. Other keys are kept, and only used through ${...}.
 var (
 	clusterKeys = []string{"id", "vcs", "runtime", "ip", "state_dir", "upstream", "types", "timeouts", "parallel",
 		"ssh", "watch", "var"}
@@ -39,11 +39,11 @@ var (
 	checkKeys = []string{"command", "here", "url", "query", "timeout", "restore"}
 )
 
-// Unknown lists the keys that are not read, each with the known one that may have been meant. Keys below var are of
-// whoever writes them.
+// Unknown lists the keys that croft does not know, each with a similar known key if there is one. Keys below var belong
+// to the user and are not listed.
 func (s *State) Unknown() []Problem { return s.unread(false) }
 
-// Mistyped lists the keys that are not read and resemble one that is.
+// Mistyped lists the unknown keys that resemble a known one.
 func (s *State) Mistyped() []Problem { return s.unread(true) }
 
 func (s *State) unread(similar bool) []Problem {
@@ -68,7 +68,7 @@ func (s *State) unread(similar bool) []Problem {
 type unknowns struct {
 	list    []Problem
 	similar bool              // only keys that resemble a known one
-	seen    map[Position]bool // what many inherit is told once
+	seen    map[Position]bool // positions that were reported, since many may inherit one key
 }
 
 func (u *unknowns) keys(v *Value, in string, known []string) {

@@ -12,7 +12,7 @@ import (
 	"croft/grid/unit"
 )
 
-// shown is a value as text, for comparison.
+// shown formats a value for comparison.
 func shown(v *Value) string {
 	switch {
 	case v == nil:
@@ -113,7 +113,7 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// opens opens secrets by cutting off what they begin with.
+// opens opens secrets by cutting off their prefix.
 type opens struct{}
 
 func (opens) Open(_ context.Context, sealed string) ([]byte, error) {
@@ -162,7 +162,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsInTheEnvironment: whole ones, ones inside of a text, and texts that lead to such texts.
+// TestSecretsInTheEnvironment covers values that are secrets, texts that contain secrets, and texts that refer to such
+// texts.
 func TestSecretsInTheEnvironment(t *testing.T) {
 	of := func(env string, secrets Secrets) unit.Unit {
 		t.Helper()
@@ -227,7 +228,7 @@ func TestAnAddressIsAskedFor(t *testing.T) {
 	}
 }
 
-// FuzzParse: no file makes reading fail in another way than with a mistake, or take long.
+// FuzzParse: for every file, parsing returns a value or a mistake, in a short time.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"a: 1\n", "a: &x [1]\nb: *x\n", "- 1\n", "a+: [b]\na: ~\n", "\t", "a: !!binary x",
 		"? {a: b}\n: c\n", "a: |\n  x\n", "<<<<<<< x\n", "---\n---\n", "a: ${b}\n",
@@ -258,7 +259,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzExpand: whatever a text names, expansion ends.
+// FuzzExpand: expansion ends for every text.
 func FuzzExpand(f *testing.F) {
 	for _, seed := range []string{"${a}", "$${", "${a:-${b:-c}}", "${b}${b}", "${", "${}", "$", "${a.b.c}",
 		"${l}", "}{$"} {
@@ -280,7 +281,7 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// TestAnIPv6AddressBeforeAPortIsInBrackets: ${ip}:80 is one text for both families.
+// TestAnIPv6AddressBeforeAPortIsInBrackets: ${ip}:80 works for both address families.
 func TestAnIPv6AddressBeforeAPortIsInBrackets(t *testing.T) {
 	for _, c := range []struct{ ip, text, want string }{
 		{"10.0.0.2", "${ip}:80", "10.0.0.2:80"},

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	asks   = 8                // machines that are asked at once
-	asking = 15 * time.Second // that one dial may take
+	asks   = 8                // machines that are dialed at once
+	asking = 15 * time.Second // timeout of one dial
 )
 
-// answers are those that machines gave in a round, by node.
+// answers are the answers of one round, by node.
 type answers map[string]*answer
 
 type answer struct {
@@ -29,7 +29,7 @@ func (a answers) of(node string) *answer {
 	return a[node]
 }
 
-// fill adds the answers to what is known of a node.
+// fill copies the answers about a node into n.
 func (a answers) fill(n *Node) {
 	one := a[n.Name]
 	if one == nil {
@@ -41,7 +41,7 @@ func (a answers) fill(n *Node) {
 	}
 }
 
-// dial asks all questions at once.
+// dial asks all questions concurrently.
 func (w *Watch) dial(ctx context.Context, s *state.State, list []Dial, a answers) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -54,7 +54,7 @@ func (w *Watch) dial(ctx context.Context, s *state.State, list []Dial, a answers
 			defer cancel()
 			got := do(limited)
 			if ctx.Err() != nil {
-				got = Unknown // it was given up
+				got = Unknown // the dial was canceled
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -73,7 +73,7 @@ func (w *Watch) dial(ctx context.Context, s *state.State, list []Dial, a answers
 	all.Wait()
 }
 
-// fence asks the fence of dead nodes. What it said once counts until the node sends a beat.
+// fence asks the fence of dead nodes. A Yes is remembered and counts until the node sends a beat.
 func (w *Watch) fence(ctx context.Context, s *state.State, nodes []string, a answers) {
 	if w.Fence == nil || len(nodes) == 0 {
 		return

@@ -12,22 +12,22 @@ import (
 	"croft/internal/plain"
 )
 
-// A Beat is one line that a node sends: that it lives, and what it says of itself.
+// A Beat is one line that a node sends to say that it lives, with some facts about it.
 //
 //	beat BOOT COUNT REVISION LOAD LEASE
 //
-// Nothing in it says which node it is of: that is known by the key with which it came.
+// The line does not name the node: the SSH key with which it arrived identifies the node.
 type Beat struct {
 	Boot     string        `json:"boot"`     // changes when the node boots
-	Count    uint64        `json:"count"`    // grows from beat to beat in a boot
-	Revision string        `json:"revision"` // applied there last; empty: unknown
-	Load     float64       `json:"load"`     // of the last minute
-	Lease    time.Duration `json:"lease"`    // that it asks for; 0: none
+	Count    uint64        `json:"count"`    // increases with every beat of a boot
+	Revision string        `json:"revision"` // the revision applied last on the node; empty: unknown
+	Load     float64       `json:"load"`     // average of the last minute
+	Lease    time.Duration `json:"lease"`    // the lease that the node asks for; 0: none
 }
 
 const (
 	maxLine  = 256       // bytes of a beat
-	maxLoad  = 1_000_000 // more is not believed
+	maxLoad  = 1_000_000 // a larger load is refused
 	maxLease = 3600      // seconds
 	absent   = "-"       // a field that the node does not know
 )
@@ -37,7 +37,7 @@ var (
 	revisionForm = regexp.MustCompile(`^[a-z]{1,10}:[0-9a-f]{1,64}$`)
 )
 
-// String is the beat as a line, without its end.
+// String returns the beat as a line, without a line break.
 func (b Beat) String() string {
 	revision := b.Revision
 	if revision == "" {
@@ -47,7 +47,7 @@ func (b Beat) String() string {
 		int64(b.Lease/time.Second))
 }
 
-// ParseBeat reads a line that a node sent, which may be anything. Invalid.
+// ParseBeat parses a line from a node, which may contain anything. Invalid: it is no beat.
 func ParseBeat(line string) (Beat, error) {
 	wrong := func(what, got string) (Beat, error) {
 		return Beat{}, croft.Errorf(croft.Invalid, "a beat has %s %q: want beat BOOT COUNT REVISION LOAD LEASE", what,
@@ -87,20 +87,20 @@ func ParseBeat(line string) (Beat, error) {
 	return b, nil
 }
 
-// A Reply is what a node gets for a beat: granted and seconds, or why it has no lease.
+// A Reply is the answer to a beat: "granted" and seconds, or why the node gets no lease.
 type Reply string
 
 // The replies besides granted.
 const (
-	Taken   Reply = "taken"           // it asked for no lease
+	Taken   Reply = "taken"           // the beat was recorded, and asked for no lease
 	Standby Reply = "refused standby" // this controller does not lead
-	Revoked Reply = "refused out"     // its slots may be elsewhere by now
-	TooLong Reply = "refused lease"   // it is longer than half of the grace
-	Old     Reply = "refused old"     // a beat that was counted higher has come before
-	Bad     Reply = "refused beat"    // it is none
+	Revoked Reply = "refused out"     // the node's slots may have moved elsewhere
+	TooLong Reply = "refused lease"   // the lease is longer than half of the grace
+	Old     Reply = "refused old"     // a beat with a higher count has arrived before
+	Bad     Reply = "refused beat"    // the line is no beat
 )
 
-// Granted is the reply that gives a lease, which runs from when the node sent its beat.
+// Granted returns the reply that grants a lease. The lease starts when the node sent its beat.
 func Granted(lease time.Duration) Reply {
 	return Reply(fmt.Sprintf("granted %d", int64(lease/time.Second)))
 }

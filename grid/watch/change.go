@@ -17,10 +17,10 @@ import (
 	"croft/internal/wording"
 )
 
-// attempts are how often a change is made anew because others pushed meanwhile.
+// attempts is the number of times a change is decided, if others push meanwhile.
 const attempts = 5
 
-// A change is what a round found, and the revision that it was found at.
+// A change is the state of the cluster and the answers of nodes, from which a round decides.
 type change struct {
 	dir     string
 	s       *state.State
@@ -28,8 +28,8 @@ type change struct {
 	begun   time.Duration
 }
 
-// change writes the states of nodes, places, commits, pushes and applies. When others have pushed, everything is
-// decided anew at what they pushed; nothing is merged.
+// change writes the new states of nodes, places, commits, pushes and applies. If others have pushed meanwhile, it
+// decides again from what they pushed; it never merges.
 func (w *Watch) change(ctx context.Context, c change, r *Report) error {
 	for try := 1; ; try++ {
 		in, err := w.input(c.s, c.answers)
@@ -39,7 +39,7 @@ func (w *Watch) change(ctx context.Context, c change, r *Report) error {
 		d := Decide(in)
 		r.Revision, r.Verdicts, r.Held = w.at, d.Verdicts, append([]string{}, d.Held...)
 		if len(d.Actions) == 0 {
-			return nil // others have done it, or the node is back
+			return nil // others did it, or the node has come back
 		}
 		pending, err := w.commit(ctx, c, in, d.Actions)
 		if err == nil {
@@ -58,10 +58,10 @@ func (w *Watch) change(ctx context.Context, c change, r *Report) error {
 	}
 }
 
-// commit writes, commits and pushes. Conflict: others have pushed.
+// commit writes, commits and pushes the actions. Conflict: others have pushed.
 func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action) (*Pending, error) {
 	base := w.at
-	w.loaded, w.at = nil, "" // the directory changes now
+	w.loaded, w.at = nil, "" // the cached state is no longer valid
 	changes, err := w.write(ctx, c, in, actions)
 	if err != nil {
 		return nil, err
@@ -90,11 +90,11 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 	return &Pending{revision, nodes}, err
 }
 
-// write changes the working directory. A node that is put out gets no lease from then on, and has sent no beat since
-// the decision, so the lease that it had last is the one that was decided by.
+// write changes the working directory. It revokes the lease of a node that becomes out, and checks that the node has
+// sent no beat since the decision; so the node's last lease is the one that the decision took into account.
 func (w *Watch) write(ctx context.Context, c change, in Input, actions []Action) ([]place.Change, error) {
 	why := edit.WatchMark + time.Now().UTC().Format(time.RFC3339)
-	var stay []string // nodes that keep their exclusive slots
+	var stay []string // nodes whose exclusive slots stay
 	for _, a := range actions {
 		n := c.s.Node(a.Node)
 		if a.State == state.Out {
@@ -121,10 +121,10 @@ func (w *Watch) write(ctx context.Context, c change, in Input, actions []Action)
 	return placed(ctx, c.dir, stay)
 }
 
-// errChanged means that what a change was decided by is no longer so.
+// errChanged is the error when a node has sent a beat since the decision.
 var errChanged = errors.New("a node has come back")
 
-// placed places everything in a directory, except exclusive slots of the nodes that keep them.
+// placed places all slots in a directory, but leaves the exclusive slots of the nodes in stay where they are.
 func placed(ctx context.Context, dir string, stay []string) ([]place.Change, error) {
 	s, err := state.Load(ctx, dir)
 	if err != nil {
@@ -144,7 +144,7 @@ func placed(ctx context.Context, dir string, stay []string) ([]place.Change, err
 	return result.Changes, nil
 }
 
-// concerned lists the nodes that are to be applied to: those that get slots or lose them, and are not lost.
+// concerned returns the nodes to apply to: those that get or lose slots, except the nodes of the actions.
 func concerned(actions []Action, changes []place.Change) []string {
 	var nodes []string
 	for _, c := range changes {
@@ -158,7 +158,7 @@ func concerned(actions []Action, changes []place.Change) []string {
 	return slices.Compact(nodes)
 }
 
-// apply applies a revision that was pushed, and notes that it was.
+// apply applies a pushed revision, and records that it is no longer pending.
 func (w *Watch) apply(ctx context.Context, dir string, p *Pending) error {
 	if w.Applier != nil && len(p.Nodes) > 0 {
 		gone, err := w.gone(ctx, dir)
@@ -173,8 +173,8 @@ func (w *Watch) apply(ctx context.Context, dir string, p *Pending) error {
 	return w.lead.applied(ctx)
 }
 
-// gone lists the nodes that a watch has put out and that are silent: it did so when no exclusive job could run there
-// any more, and they have had no lease since.
+// gone returns the silent nodes that a watch has made out. It did so when no exclusive job could run there any more,
+// and they got no lease since.
 func (w *Watch) gone(ctx context.Context, dir string) (list []string, err error) {
 	s, err := state.Load(ctx, dir)
 	if err != nil {
@@ -189,7 +189,7 @@ func (w *Watch) gone(ctx context.Context, dir string) (list []string, err error)
 	return list, err
 }
 
-// Unapplied means that a change was pushed, and not applied to all nodes; the next round tries again.
+// Unapplied is the error when a change was pushed but not applied to all nodes. The next round tries again.
 type Unapplied struct {
 	Revision string
 	Err      error

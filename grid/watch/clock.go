@@ -10,18 +10,18 @@ import (
 	"croft"
 )
 
-// A Clock says how long this machine has run since a boot. All processes of the machine see the same clock. It goes on
-// while the machine is suspended. It stands still while a virtual machine is paused, which nothing inside can see: no
-// lease depends on this clock alone (see Store.witnessed).
+// A Clock tells how long this machine has run since its boot. All processes of the machine see the same clock. It
+// continues while the machine is suspended. It stops while a virtual machine is paused, which no process inside can
+// detect: no lease depends on this clock alone (see Store.witnessed).
 type Clock struct {
 	Boot string
 	Now  func() time.Duration
 
-	// Slept says for how much of that time the machine was suspended. nil: never.
+	// Slept returns how long the machine was suspended since its boot. nil: never.
 	Slept func() time.Duration
 }
 
-// SystemClock is the clock of this machine. Unavailable.
+// SystemClock returns the clock of this machine. Unavailable: the boot id cannot be read.
 func SystemClock() (Clock, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -42,7 +42,7 @@ func kernelClock(id int32) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// slept says for how long the machine was suspended since its boot, in whole seconds.
+// slept returns how long the machine was suspended since its boot, in whole seconds.
 func (c Clock) slept() time.Duration {
 	if c.Slept == nil {
 		return 0

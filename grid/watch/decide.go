@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	missed     = 3  // beats, after which a node is suspect
-	maxFlaps   = 3  // that lengthen a node's grace, each to twice as long
-	flapFor    = 30 // graces that a flap counts
-	recentFor  = 10 // graces that a node which was put out counts as just lost
-	viaMost    = 3  // other nodes that a node is dialed through
-	graceShare = 2  // parts of a grace, of which a lease may have one: clocks of nodes may be that much slower
+	missed     = 3  // beats that a node misses before it is suspect
+	maxFlaps   = 3  // flaps that count: each doubles a node's grace
+	flapFor    = 30 // a flap counts for this many graces
+	recentFor  = 10 // a node that became out counts as just lost for this many graces
+	viaMost    = 3  // a node is dialed through at most this many other nodes
+	graceShare = 2  // a lease is at most a grace divided by this; so a node's clock may run at half the speed
 )
 
-// Rules are how patient the watch is.
+// Rules are the times after which the watch acts.
 type Rules struct {
-	Every time.Duration // between two beats of a node
-	Grace time.Duration // of silence, after which a node can be dead
+	Every time.Duration // time between two beats of a node
+	Grace time.Duration // silence after which a node may be dead
 }
 
-// MaxLease is the longest lease that a node may ask for.
+// MaxLease returns the longest lease that a node may ask for.
 func (r Rules) MaxLease() time.Duration { return r.Grace / graceShare }
 
-// An Answer is what became of a question to a machine. The zero Answer is that nobody knows.
+// An Answer is the answer to a question about a machine. The zero Answer is Unknown.
 type Answer string
 
 // The answers.
@@ -43,58 +43,58 @@ const (
 type Input struct {
 	Now    time.Duration
 	Rules  Rules
-	Leader time.Duration // since when this controller leads; another one may have granted leases until then
-	Nodes  []Node        // each name once
+	Leader time.Duration // since when this controller leads; until then, another one may have granted leases
+	Nodes  []Node        // with unique names
 }
 
-// Node is what is known of a node.
+// Node is what the controller knows about a node.
 type Node struct {
 	Name      string
-	Site      string // the directory of its site; empty: it is in none
+	Site      string // the path of its site's directory; empty: no site
 	State     string // as in its file
 	Marked    bool   // the watch wrote that state
 	Local     bool   // the controller itself
-	Exclusive int    // slots of exclusive jobs that it has
-	Others    int    // slots of other jobs
+	Exclusive int    // number of slots of exclusive jobs on it
+	Others    int    // number of slots of other jobs on it
 
-	Beats   bool          // it has ever sent one
-	Last    time.Duration // when the last one arrived
-	Lease   time.Duration // that it asked for with its last beat; 0: nothing stops its exclusive jobs
-	Granted time.Duration // when the last beat arrived that was answered with a lease
-	Flaps   int           // times that it fell silent and came back lately
-	OutAt   time.Duration // since when it is known here to be out, if it is
+	Beats   bool          // it has sent at least one beat
+	Last    time.Duration // when its last beat arrived
+	Lease   time.Duration // the lease that its last beat asked for; 0: no lease ends its exclusive jobs
+	Granted time.Duration // when the last beat arrived that got a lease
+	Flaps   int           // how often it fell silent and came back, in the last 30 graces
+	OutAt   time.Duration // since when this controller knows that it is out, if it is
 
-	Direct  Answer            // does it answer a dial?
-	Through map[string]Answer // does it answer one from another node?
-	Fenced  Answer            // did the fence say that it is off?
+	Direct  Answer            // the answer to a dial from here
+	Through map[string]Answer // the answers to dials from other nodes, by their names
+	Fenced  Answer            // whether the fence said that it is off
 }
 
-// Status is what a node is found to be.
+// Status is what a decision concludes about a node.
 type Status string
 
 // The statuses.
 const (
-	Here      Status = "here"      // the controller itself
-	Alive     Status = "alive"     // its beats arrive
-	Quiet     Status = "quiet"     // its beats do not, and it answers
+	Here      Status = "here"      // the controller's own machine
+	Alive     Status = "alive"     // beats arrive
+	Quiet     Status = "quiet"     // no beats arrive, but it answers a dial
 	Suspect   Status = "suspect"   // it missed three beats
-	Dead      Status = "dead"      // silent for its grace, and nobody reaches it
-	Unwatched Status = "unwatched" // it never sent a beat, or is in maintenance
-	Gone      Status = "gone"      // out or drained already
+	Dead      Status = "dead"      // silent for its grace, and neither the controller nor another node reaches it
+	Unwatched Status = "unwatched" // it never sent a beat, or it is in maintenance
+	Gone      Status = "gone"      // already out or draining
 	Returned  Status = "returned"  // out, and its beats arrive
 )
 
-// Verdict is what is found of one node.
+// Verdict is the conclusion about one node.
 type Verdict struct {
 	Node   string        `json:"node"`
 	State  string        `json:"state"`
 	Status Status        `json:"status"`
 	Silent time.Duration `json:"-"`
-	For    int64         `json:"silent"` // the same in seconds
+	For    int64         `json:"silent"` // Silent in seconds
 	Reason string        `json:"reason,omitempty"`
 }
 
-// Dial asks whether a node answers, this controller and other nodes.
+// Dial is the question whether a node answers this controller and the nodes in Via.
 type Dial struct {
 	Node string
 	Via  []string
@@ -103,20 +103,20 @@ type Dial struct {
 // Action is a new state of a node.
 type Action struct {
 	Node   string `json:"node"`
-	State  string `json:"state"` // out; maintenance: all but its exclusive slots go elsewhere
+	State  string `json:"state"` // out; or maintenance: all its slots move elsewhere except the exclusive ones
 	Reason string `json:"reason"`
 }
 
-// Decision is what follows from an Input.
+// Decision is the result of Decide.
 type Decision struct {
 	Verdicts []Verdict // by name
-	Dial     []Dial    // whose answers are needed to say more
-	Fence    []string  // dead nodes whose fence is to be asked
+	Dial     []Dial    // the questions whose answers are needed to decide more
+	Fence    []string  // dead nodes whose fence must be asked
 	Actions  []Action  // by name
-	Held     []string  // what would be done, and why it is not
+	Held     []string  // actions that are not taken, and why
 }
 
-// Decide judges all nodes. It depends on nothing but the input.
+// Decide judges all nodes. It is a pure function of its input.
 func Decide(in Input) Decision {
 	in.Nodes = slices.Clone(in.Nodes)
 	slices.SortFunc(in.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
@@ -156,12 +156,12 @@ func (d Decision) verdict(name string) Verdict {
 	return d.Verdicts[at]
 }
 
-// watched reports whether a node may be found dead: it is up, or the watch took a part of its slots.
+// watched reports whether the watch may declare a node dead: it is up, or the watch put it into maintenance.
 func (n Node) watched() bool {
 	return !n.Local && n.Beats && (n.State == state.Up || n.State == state.Maintenance && n.Marked)
 }
 
-// grace is how long a node may be silent: twice as long for each time that it came back lately.
+// grace returns how long a node may be silent: the grace is doubled for each flap.
 func (in Input) grace(n Node) time.Duration { return in.Rules.Grace << min(max(n.Flaps, 0), maxFlaps) }
 
 func (in Input) judge(n Node) Verdict {
@@ -229,8 +229,8 @@ func (in Input) silent(n Node, v Verdict) Verdict {
 	return v
 }
 
-// dials lists the questions that are open: all suspects are dialed, since the guard counts each of them as lost until
-// it answers.
+// dials returns the open questions. It dials all suspects, because the guard counts each of them as lost until it
+// answers.
 func (in Input) dials(verdicts []Verdict) []Dial {
 	var list []Dial
 	for i, n := range in.Nodes {
@@ -243,7 +243,7 @@ func (in Input) dials(verdicts []Verdict) []Dial {
 				via = append(via, other)
 			}
 		}
-		slices.SortStableFunc(via, func(a, b Node) int { // neighbors of its site first
+		slices.SortStableFunc(via, func(a, b Node) int { // nodes of the same site first
 			return cmp.Compare(btoi(a.Site != n.Site), btoi(b.Site != n.Site))
 		})
 		d := Dial{Node: n.Name}

@@ -11,12 +11,12 @@ import (
 	"croft/grid/state"
 )
 
-// at is the moment at which decisions are made here, and rules how patient they are.
+// at is the time of the decisions in this file, and rules are their rules.
 const at = time.Hour
 
 var rules = Rules{Every: 10 * time.Second, Grace: time.Minute}
 
-// fleet is n nodes whose beats arrive, in sites of three.
+// fleet returns n nodes whose beats arrive, in sites of three.
 func fleet(n int) []Node {
 	var nodes []Node
 	for i := range n {
@@ -26,7 +26,7 @@ func fleet(n int) []Node {
 	return nodes
 }
 
-// lost is a node that has been silent for so many seconds, and that nobody reaches.
+// lost makes a node silent for a number of seconds, and unreachable.
 func lost(seconds int) func(*Node) {
 	return func(n *Node) {
 		n.Last, n.Direct, n.Through = at-time.Duration(seconds)*time.Second, No, map[string]Answer{"n01": No}
@@ -43,7 +43,7 @@ func TestANodeIsJudged(t *testing.T) {
 		name   string
 		change func(*Node)
 		status Status
-		action string // the state that it gets
+		action string // the state that the node gets
 		says   string
 	}{
 		{"a node whose beats arrive is alive", func(*Node) {}, Alive, "", ""},
@@ -236,7 +236,7 @@ func TestWhoIsDialedFromWhere(t *testing.T) {
 	}
 }
 
-// TestNoInputMakesADecisionUnsafe: random inputs, and what holds for each decision.
+// TestNoInputMakesADecisionUnsafe checks invariants of decisions on random inputs.
 func TestNoInputMakesADecisionUnsafe(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -277,11 +277,11 @@ func TestNoInputMakesADecisionUnsafe(t *testing.T) {
 	}
 }
 
-// checkDecision states what every decision keeps, in words of its own.
+// checkDecision checks the invariants of a decision, independently of the code of Decide.
 func checkDecision(t *testing.T, in Input, d Decision) {
 	t.Helper()
 	silent, watched := 0, 0
-	sites := map[string]bool{} // has a node that lives
+	sites := map[string]bool{} // sites with a live node
 	nodes := map[string]int{}
 	for _, n := range in.Nodes {
 		nodes[n.Site]++

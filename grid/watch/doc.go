@@ -1,12 +1,12 @@
-// Package watch is the dynamic mode of the grid: nodes send beats to a controller, and what ran on a node that is lost
-// moves elsewhere, by a commit that anybody could have made by hand.
+// Package watch is the dynamic mode of the grid: nodes send beats to a controller, and the controller moves the slots
+// of a lost node elsewhere, by a commit that an operator could have made by hand.
 //
-// Decide is pure: it says who is suspect, who is dead, and what follows, each with its reason. It does nothing when so
-// much is lost that the controller itself may be what is cut off. No clocks of two machines are ever compared: a beat
-// counts from when it arrived, on the controller's clock alone.
+// Decide is a pure function: it says which nodes are suspect, which are dead and what to do, each with a reason. It
+// takes no action when so many nodes are lost that the controller itself may be cut off. The clocks of two machines are
+// never compared: a beat counts from its arrival, on the controller's clock.
 //
-// Several controllers may watch. One leads: it holds a record in the upstream repository, and each of its commits is
-// pushed in one transaction with its next record, so a controller that was frozen and replaced changes nothing any
-// more. The leader alone grants leases, which let nodes run exclusive jobs; a job leaves a node only when its lease
-// must have run out there, or when a fence says that the node is off.
+// Several controllers may watch, and one of them leads. The leader has a record in the upstream repository. It pushes
+// each commit in one transaction with its next record, so a controller that was frozen and replaced cannot change
+// anything. Only the leader grants leases, which let nodes run exclusive jobs. A slot of an exclusive job leaves a node
+// only after the node's lease must have run out, or after a fence said that the node is off.
 package watch

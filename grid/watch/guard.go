@@ -10,13 +10,13 @@ import (
 	"croft/internal/wording"
 )
 
-// guard says why nothing may be done: more than a third of all nodes, or all of a site that has several, are lost at
-// once, so this controller may be what is cut off. A node that the watch has put out lately counts too, so that a
-// cluster is not emptied node by node. Empty: something may be done.
+// guard returns why no action may be taken: more than a third of all nodes, or all nodes of a site with several, are
+// lost at once, so this controller may be the one that is cut off. A node that the watch recently made out counts as
+// lost, so that a cluster is not emptied node by node. Empty: actions may be taken.
 func (in Input) guard(verdicts []Verdict) string {
 	all, lost := 0, 0
-	sites := map[string][2]int{} // watched, lost
-	nodes := map[string]int{}    // of each site, whatever their state
+	sites := map[string][2]int{} // numbers of watched and of lost nodes
+	nodes := map[string]int{}    // number of nodes of each site, in any state
 	for i, n := range in.Nodes {
 		recent := n.State == state.Out && n.Marked && in.Now-max(n.OutAt, in.Leader) < recentFor*in.Rules.Grace &&
 			verdicts[i].Status == Gone
@@ -48,7 +48,7 @@ func (in Input) guard(verdicts []Verdict) string {
 	return ""
 }
 
-// act says what is done about a node that is dead.
+// act adds to the decision the actions for a dead node.
 func (in Input) act(d *Decision, n Node, reason string) {
 	safe, why := in.stopped(n)
 	switch {

@@ -12,29 +12,30 @@ import (
 	"croft"
 )
 
-// renewals are how often a leader renews its record in a term.
+// renewals is the number of times that a leader renews its record in a term.
 const renewals = 4
 
-// takeover is how many terms a record stays before another controller takes over. A leader stops after one, on its own
-// clock, so clocks may differ in speed by that factor.
+// takeover is the number of terms after which another controller replaces an unchanged record. A leader stops after one
+// term on its own clock, so the speeds of clocks may differ by this factor.
 const takeover = 2
 
-// errReplaced means that another controller leads.
+// errReplaced is the error when another controller leads.
 var errReplaced = errors.New("another controller leads now")
 
-// A lead is the leadership of this controller, had or not. All records are made under its lock, so each is made of the
-// one before.
+// A lead manages the leadership of this controller. It makes all records while it has the turn, so that each record
+// follows the one before.
 type lead struct {
 	repo  Repository
 	store *Store
 	name  string
 	term  time.Duration
 
-	turn      chan struct{} // has a value while somebody uses what follows; a wait for the upstream may be long
+	// a semaphore for the fields below, with a context, since waiting for the upstream may take long
+	turn      chan struct{}
 	m         *memory
 	record    LeaderRecord
 	renewedAt time.Duration
-	unsettled bool // nobody knows what became of the last record
+	unsettled bool // the outcome of writing the last record is not known
 }
 
 func (l *lead) next(old LeaderRecord) Term {
@@ -42,9 +43,9 @@ func (l *lead) next(old LeaderRecord) Term {
 		Pending: old.Pending}
 }
 
-// ensure leads if that can be: it renews a record of this controller, takes one that is free, and takes over one that
-// has not changed for two terms. leads: this controller leads, and nothing that it pushed earlier can take effect
-// later. The record is the upstream's.
+// ensure makes this controller the leader if possible: it renews its own record, or replaces one that is missing or has
+// not changed for two terms. leads: this controller leads, and no earlier push of it can take effect later. The
+// returned record is the one in the upstream.
 func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error) {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -55,8 +56,8 @@ func (l *lead) ensure(ctx context.Context) (leads bool, _ LeaderRecord, _ error)
 	return l.renew(ctx)
 }
 
-// confirm makes a record before an act that cannot be undone, since a clock that stood still says nothing about who
-// leads. errReplaced: another controller leads.
+// confirm renews the record before an act that cannot be undone, because the local clock may have stopped and cannot
+// prove who leads. errReplaced: another controller leads.
 func (l *lead) confirm(ctx context.Context) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -67,7 +68,8 @@ func (l *lead) confirm(ctx context.Context) error {
 	return err
 }
 
-// renew asks the upstream who leads, and makes a record if this controller does, or may. The caller has the turn.
+// renew reads the record in the upstream, and replaces it if this controller leads or may take over. The caller has the
+// turn.
 func (l *lead) renew(ctx context.Context) (leads bool, _ LeaderRecord, _ error) {
 	record, err := l.repo.Leader(ctx)
 	if err != nil {
@@ -93,8 +95,8 @@ func (l *lead) renew(ctx context.Context) (leads bool, _ LeaderRecord, _ error) 
 	return err == nil, l.record, err
 }
 
-// swap makes a record with a new key, and notes until when this controller leads by it. The key is remembered before
-// the record is made, so that a record whose outcome is unknown is recognized later.
+// swap makes a record with a new key, and stores until when this controller leads by it. The key is stored first, so
+// that a record whose outcome is unknown is recognized later.
 func (l *lead) swap(ctx context.Context, old LeaderRecord, next Term, do func(Term) (LeaderRecord, error)) error {
 	mine := l.m.owns(old)
 	if l.m.Next == "" {
@@ -123,13 +125,13 @@ func (l *lead) swap(ctx context.Context, old LeaderRecord, next Term, do func(Te
 	return l.store.remember(l.m)
 }
 
-// stop notes that another controller leads.
+// stop records that another controller leads.
 func (l *lead) stop() error {
 	l.m.Leader, l.m.Until, l.record, l.unsettled = 0, 0, LeaderRecord{}, false
 	return l.store.remember(l.m)
 }
 
-// push pushes a commit, if this controller still leads. errReplaced: it does not. Conflict: the branch has moved.
+// push pushes a commit if this controller still leads. errReplaced: it does not. Conflict: the branch has moved.
 func (l *lead) push(ctx context.Context, base, revision string, nodes []string) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -138,7 +140,7 @@ func (l *lead) push(ctx context.Context, base, revision string, nodes []string) 
 	}
 	old := l.record
 	next := l.next(old)
-	if old.Pending != nil { // what was not applied yet is so together with this
+	if old.Pending != nil { // nodes that are still pending are applied together with these
 		nodes = append(slices.Clone(nodes), old.Pending.Nodes...)
 		slices.Sort(nodes)
 	}
@@ -160,7 +162,7 @@ func (l *lead) push(ctx context.Context, base, revision string, nodes []string) 
 	return err
 }
 
-// applied notes upstream that nothing is pending.
+// applied records upstream that nothing is pending.
 func (l *lead) applied(ctx context.Context) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()
@@ -173,7 +175,7 @@ func (l *lead) applied(ctx context.Context) error {
 	return l.swap(ctx, old, next, func(next Term) (LeaderRecord, error) { return l.repo.Swap(ctx, old, next) })
 }
 
-// during runs do while the record is renewed in time. do's context ends when another controller leads.
+// during calls do and renews the record meanwhile. The context of do ends when another controller leads.
 func (l *lead) during(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,7 +207,7 @@ func (l *lead) during(ctx context.Context, do func(context.Context) error) error
 	return err
 }
 
-// remember changes the memory.
+// remember changes the memory and stores it.
 func (l *lead) remember(change func(*memory)) error {
 	l.turn <- struct{}{}
 	defer func() { <-l.turn }()

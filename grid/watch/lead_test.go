@@ -56,13 +56,13 @@ func TestALeaderWhoseMachineWasPausedGrantsNoLease(t *testing.T) {
 	})
 }
 
-// A suspended machine receives no beats, so nobody is silent for it.
+// A suspended machine receives no beats, so it must not count nodes as silent for that time.
 func TestNobodyWasSilentWhileTheControllerSlept(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		w.made("ctl1")
 		c := w.ctls[0]
 		var slept time.Duration
-		c.store.clock.Now = w.now // goes on while the machine is suspended
+		c.store.clock.Now = w.now // continues while the machine is suspended
 		c.store.clock.Slept = func() time.Duration { return slept }
 		defer w.runs()()
 		w.live(60, nil)
@@ -117,7 +117,7 @@ func TestOneOfTwoCopiesOfAControllerLeads(t *testing.T) {
 	})
 }
 
-// A copy on the same machine has the boot and the moments of the original.
+// A copy on the same machine has the boot and the times of the original.
 func TestACopiedDirectoryDoesNotLead(t *testing.T) {
 	store, copied := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	clock := Clock{Boot: "boot", Now: func() time.Duration { return time.Hour }}
@@ -164,7 +164,7 @@ func (w *world) leading(t *testing.T) (*lead, *controller) {
 	return l, c
 }
 
-// TestARecordIsTakenOverAfterTwoTerms: its leader may still act in the first, by a slower clock.
+// TestARecordIsTakenOverAfterTwoTerms: during the first term its leader may still act, if its clock is slower.
 func TestARecordIsTakenOverAfterTwoTerms(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		first, _ := w.leading(t)
@@ -257,7 +257,7 @@ func TestAReplacedLeaderFencesNobody(t *testing.T) {
 	})
 }
 
-// fenceOf notes what it is asked for.
+// fenceOf records the nodes that it is asked to fence.
 type fenceOf struct{ asked []string }
 
 func (f *fenceOf) Fence(_ context.Context, n *state.Node) (Answer, error) {
@@ -278,7 +278,7 @@ func TestANodeThatSomebodyElsePutOutGetsNoLease(t *testing.T) {
 	})
 }
 
-// TestOnlyNodesThatAWatchPutOutAreTakenForGone: of one that a person put out, nobody knows whether its lease has ended.
+// TestOnlyNodesThatAWatchPutOutAreTakenForGone: if a person made a node out, its lease may not have ended.
 func TestOnlyNodesThatAWatchPutOutAreTakenForGone(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		w.made("ctl1")
@@ -312,7 +312,7 @@ func TestNodesThatAreLostAreNotAppliedTo(t *testing.T) {
 	}
 }
 
-// TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem: all others of it go elsewhere.
+// TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem: all its other slots move elsewhere.
 func TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -344,7 +344,7 @@ func TestOnlyExclusiveSlotsStayOnANodeThatKeepsThem(t *testing.T) {
 	}
 }
 
-// What a round saw may no longer be so when it took longer than a grace.
+// A round that took longer than a grace relies on observations that may be outdated.
 func TestARoundThatTookLongerThanAGraceChangesNothing(t *testing.T) {
 	simulated(t, func(t *testing.T, w *world) {
 		w.made("ctl1")

@@ -7,7 +7,8 @@ import (
 	"croft"
 )
 
-// LocalBeat is a beat of this machine. Its count is the time since the boot, so it grows whoever sends it. Unavailable.
+// LocalBeat returns a beat of this machine. Its count is the time since the boot, so it increases even if several
+// processes send beats. Unavailable: /proc cannot be read.
 func LocalBeat(clock Clock) (Beat, error) {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"croft/grid/edit"
 )
 
-// world is the machines of a simulation: what reaches what, and what runs where.
+// world is the machines of a simulation: which reach each other, and what runs on each.
 type world struct {
 	t     *testing.T
 	o     *origin
 	begun time.Time
 
 	mu sync.Mutex
-	// cut are machines that reach nobody and that nobody reaches, and "a|b" for two that do not reach each other
+	// cut contains the machines that reach no other, and "a|b" for two machines that do not reach each other.
 	cut     map[string]bool
 	nodes   map[string]*machineOf
 	ctls    []*controller
 	delayed sync.WaitGroup
 }
 
-// machineOf is a node: what was applied there, and until when its lease lasts.
+// machineOf is a node: the applied state, and the end of its lease.
 type machineOf struct {
 	dead     bool
 	revision int
@@ -80,7 +80,7 @@ func (w *world) reaches(a, b string) Answer {
 	return No
 }
 
-// running lists the nodes on which the exclusive job runs now.
+// running returns the nodes on which the exclusive job runs now.
 func (w *world) running() (list []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +102,7 @@ func (w *world) beats() {
 			}
 			w.mu.Lock()
 			sent := w.now()
-			n.count = max(n.count+1, uint64(sent/tick)) // its uptime, as that of node.sh
+			n.count = max(n.count+1, uint64(sent/tick)) // its uptime, as in node.sh
 			b := Beat{Boot: string(rune('a' + n.boot)), Count: n.count, Lease: leaseOf}
 			w.mu.Unlock()
 			reply, err := c.store.Receive(name, b.String(), rules.MaxLease())
@@ -118,7 +118,7 @@ func (w *world) beats() {
 	}
 }
 
-// boot ends the death of a node. It has what was applied there, and no lease.
+// boot boots a dead node. It keeps the applied state, and has no lease.
 func (w *world) boot(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +126,7 @@ func (w *world) boot(name string) {
 	n.dead, n.until, n.boot, n.count = false, 0, n.boot+1, 0
 }
 
-// apply stops what is to be stopped before it starts anything.
+// apply stops units before it starts any.
 func (w *world) apply(from string, f tree, revision int, nodes []string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *world) apply(from string, f tree, revision int, nodes []string) error {
 	return nil
 }
 
-// stateOf returns the state that the upstream has for a node.
+// stateOf returns the state of a node in the upstream.
 func (w *world) stateOf(node string) string {
 	f, _ := w.o.head()
 	for line := range strings.Lines(f[fileOf(node)]) {
@@ -162,7 +162,7 @@ func (w *world) stateOf(node string) string {
 	return "up"
 }
 
-// up is what an operator does with a node that is back: the state, and an apply there.
+// up does what an operator does with a node that is back: it sets the state up and applies.
 func (w *world) up(node string) {
 	w.o.edit(func(f tree) {
 		text, err := edit.StateText(fileOf(node), f[fileOf(node)], "up", "")
@@ -173,7 +173,7 @@ func (w *world) up(node string) {
 	})
 }
 
-// cleanup is the first apply to a node that is back, which removes what is no longer its own.
+// cleanup is the first apply to a node that is back, which removes units that no longer belong there.
 func (w *world) cleanup(from, node string) {
 	f, at := w.o.head()
 	_ = w.apply(from, f, at, []string{node}) // it may be cut off again

@@ -16,38 +16,38 @@ import (
 	"croft/internal/durable"
 )
 
-// memory is what a watch remembers from one run to the next. Moments belong to one boot and to one directory. After a
-// boot of the machine, and in a copy of the directory, the watch forgets them, and everything that waits for time to
-// pass waits again from the start.
+// memory is the state that a watch keeps between runs. Times in it belong to one boot and one directory. After a boot
+// of the machine, and in a copy of the directory, the watch forgets them, and every waiting time starts again.
 //
 // A leader recognizes its record by a key that is new in each record. So of two directories with the same memory, the
 // one that replaces the record first leads, and the other finds a key that it does not know.
 type memory struct {
-	Key       string             `json:"key"`            // of the last record that this controller made
-	Next      string             `json:"next,omitempty"` // of the record that it tried to make after that
-	ClockBoot string             `json:"clock"`
-	Place     string             `json:"place"`           // identifies the directory, so that a copy is recognized
-	Since     time.Duration      `json:"since"`           // when the watch first looked in this boot, or after a suspension
-	Slept     time.Duration      `json:"slept,omitempty"` // how long the machine was suspended before Since
-	Seen      string             `json:"seen"`            // the leader's mark that was seen last
-	SeenAt    time.Duration      `json:"seen_at"`
-	Leader    time.Duration      `json:"leader"`  // since when this controller leads, if it does
-	Renewed   time.Duration      `json:"renewed"` // when it began to make its record
-	Until     time.Duration      `json:"until"`   // until when it does without asking again; 0: it does not
-	Nodes     map[string]*recall `json:"nodes"`
+	Key       string `json:"key"`            // of the last record that this controller made
+	Next      string `json:"next,omitempty"` // of a later record whose outcome is not known
+	ClockBoot string `json:"clock"`
+	Place     string `json:"place"` // identifies the directory, to detect a copy
+	// when the watch started in this boot, or noticed the end of a suspension
+	Since   time.Duration      `json:"since"`
+	Slept   time.Duration      `json:"slept,omitempty"` // how long the machine was suspended before Since
+	Seen    string             `json:"seen"`            // the value of the record that was read last
+	SeenAt  time.Duration      `json:"seen_at"`
+	Leader  time.Duration      `json:"leader"`  // since when this controller leads, if it does
+	Renewed time.Duration      `json:"renewed"` // when it started to make its last record
+	Until   time.Duration      `json:"until"`   // until when it leads without a renewal; 0: it does not lead
+	Nodes   map[string]*recall `json:"nodes"`
 }
 
-// recall is what is remembered of a node.
+// recall is what the memory keeps about a node.
 type recall struct {
-	Silent bool            `json:"silent,omitempty"` // it missed three beats when it was looked at last
-	Back   []time.Duration `json:"back,omitempty"`   // when it came back
+	Silent bool            `json:"silent,omitempty"` // it had missed three beats in the last round
+	Back   []time.Duration `json:"back,omitempty"`   // when it came back from silence
 	OutAt  time.Duration   `json:"out_at,omitempty"`
 	Fenced time.Duration   `json:"fenced,omitempty"` // when a fence said that it is off
 }
 
 func (s *Store) memoryFile() string { return filepath.Join(s.dir, "watch.json") }
 
-// memory reads what is remembered. Nothing yet is an empty memory without a key.
+// memory reads the stored memory. Without a file it returns an empty memory without a key.
 func (s *Store) memory() (*memory, error) {
 	m := &memory{}
 	text, err := os.ReadFile(s.memoryFile())
@@ -75,7 +75,7 @@ func (s *Store) memory() (*memory, error) {
 	return m, nil
 }
 
-// place identifies the directory of the store: another directory, such as a copy, has another place.
+// place returns the identity of the store's directory; a copy has a different one.
 func (s *Store) place() (string, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(s.dir, &stat); err != nil {
@@ -84,7 +84,7 @@ func (s *Store) place() (string, error) {
 	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino), nil
 }
 
-// remember writes the memory.
+// remember stores the memory.
 func (s *Store) remember(m *memory) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Store) remember(m *memory) error {
 	return durable.Write(s.memoryFile(), append(text, '\n'), 0o600)
 }
 
-// of returns what is remembered of a node.
+// of returns the memory of a node, which it creates if needed.
 func (m *memory) of(node string) *recall {
 	if m.Nodes[node] == nil {
 		m.Nodes[node] = &recall{}
@@ -101,12 +101,12 @@ func (m *memory) of(node string) *recall {
 	return m.Nodes[node]
 }
 
-// owns reports whether a record is one that this controller made, or tried to make.
+// owns reports whether this controller made a record, or tried to.
 func (m *memory) owns(r LeaderRecord) bool {
 	return r.Value != "" && r.Key != "" && (r.Key == m.Key || r.Key == m.Next)
 }
 
-// observe notes who came back, and forgets what is long ago or gone.
+// observe records the nodes that came back, and forgets old flaps and removed nodes.
 func (m *memory) observe(now time.Duration, r Rules, nodes []Node) {
 	known := map[string]bool{}
 	for _, n := range nodes {

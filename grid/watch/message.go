@@ -7,14 +7,14 @@ import (
 	"croft/grid/place"
 )
 
-// Message is the message of a commit of the watch. It ends in trailers, one fact a line:
+// Message returns the message of a commit of the watch. It ends in trailers, one fact a line:
 //
 //	Watch-Leader: ctl1
 //	Watch-State: web1 out
 //	Watch-Reason: web1 silent for 1m12s; it answers no dial, neither from here nor from web2
 //	Watch-Slot: web/front@7 0 web1 web2
 //
-// A slot's words are job, number, the node that it was on and the one that it goes to; - is none.
+// The words of a slot are the job, the number, the old node and the new node; - stands for no node.
 func Message(leader string, actions []Action, changes []place.Change) string {
 	var b strings.Builder
 	var what []string

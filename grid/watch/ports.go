@@ -6,69 +6,68 @@ import (
 	"croft/grid/state"
 )
 
-// Repository is what the watch asks of version control. It has a working directory of its own, in which nobody else
-// works, so that nothing of anybody's is lost when it is made what the upstream has. Revisions are written as
-// git:<hash>. All methods may return Unavailable; of Swap and Push that means that nobody knows whether they took
-// effect, and that they still may, until a later Swap or Push did.
+// Repository is the version control that the watch needs. It has its own working directory, so that resetting this
+// directory to the upstream loses no work of anyone. Revisions are written as git:<hash>. All methods may return
+// Unavailable. After Unavailable from Swap or Push, the outcome is unknown, and the write may still take effect until a
+// later Swap or Push succeeded.
 type Repository interface {
-	// Checkout fetches, and makes the working directory exactly what the upstream's branch is. It returns the cluster's
-	// directory there, and the revision.
+	// Checkout fetches, and resets the working directory to the upstream's branch. It returns the cluster's directory
+	// in it, and the revision.
 	Checkout(ctx context.Context) (dir, revision string, err error)
 
-	// Leader returns the leader's record that the upstream has now; the zero LeaderRecord: it has none.
+	// Leader returns the leader's record in the upstream; the zero LeaderRecord: it has none.
 	Leader(ctx context.Context) (LeaderRecord, error)
 
-	// Swap replaces the upstream's record, if it is still old, and returns the new one. Conflict: it is another one.
+	// Swap replaces the upstream's record if it is still old, and returns the new one. Conflict: it has changed.
 	Swap(ctx context.Context, old LeaderRecord, next Term) (LeaderRecord, error)
 
-	// Commit commits what was changed in the working directory since Checkout, and returns the revision.
+	// Commit commits the changes of the working directory since Checkout, and returns the revision.
 	Commit(ctx context.Context, message string) (revision string, err error)
 
-	// Push does two things in one transaction, both or none: the upstream's branch becomes revision if it is still
-	// base, and its record is replaced if it is still old. Conflict: one of them is not.
+	// Push does two things in one transaction: it moves the upstream's branch to revision if it is still at base, and
+	// replaces the upstream's record if it is still old. Conflict: one of them has changed.
 	Push(ctx context.Context, base, revision string, old LeaderRecord, next Term) (LeaderRecord, error)
 }
 
-// A LeaderRecord is what a leader leaves in the upstream. Value changes with each one.
+// A LeaderRecord is the record of the leader in the upstream. Value is different for each record.
 type LeaderRecord struct {
 	Value string
 	Term
 }
 
-// A Term says who leads. Its times count on the clock of whoever sees them.
+// A Term says who leads, and for how long. Each reader measures the time on its own clock.
 type Term struct {
 	Leader  string   `json:"leader"`
-	Key     string   `json:"key"`   // of the leader's memory
-	Count   int64    `json:"count"` // of its records
-	Seconds int64    `json:"term"`  // until which the leader does not lead without having renewed it
+	Key     string   `json:"key"`   // identifies the record in the leader's memory
+	Count   int64    `json:"count"` // number of records so far
+	Seconds int64    `json:"term"`  // after this many seconds without a renewal, the leader stops leading
 	Pending *Pending `json:"pending,omitempty"`
 }
 
-// Pending is a revision that was pushed and is still to be applied.
+// Pending is a revision that was pushed and is not applied yet.
 type Pending struct {
 	Revision string   `json:"revision"`
 	Nodes    []string `json:"nodes"`
 }
 
-// Prober dials nodes. It asks for an answer of the machine, and no more: one that refuses a login is there.
+// Prober dials nodes. Any answer of the machine counts, even a refused login.
 type Prober interface {
 	// Direct dials a node from here.
 	Direct(ctx context.Context, n *state.Node) Answer
 
-	// Through dials a node from another one. Unknown: that one could not be asked.
+	// Through dials a node from the node via. Unknown: via could not be asked.
 	Through(ctx context.Context, via, n *state.Node) Answer
 }
 
-// A Fencer makes sure that a machine is off, or cut off from everything.
+// A Fencer ensures that a machine is off, or cut off from everything.
 type Fencer interface {
-	// Fence returns Yes when nothing runs on the node any more, and No when that cannot be had. It can be repeated.
+	// Fence returns Yes when nothing runs on the node any more, and No when it cannot ensure that. It may be repeated.
 	Fence(ctx context.Context, n *state.Node) (Answer, error)
 }
 
-// Applier makes nodes run what a revision says.
+// Applier applies revisions to nodes.
 type Applier interface {
-	// Apply applies the revision that is checked out in dir to the named nodes and no others. On those that are gone no
-	// exclusive job runs any more, so they are not asked. It can be repeated, and refuses a revision that others have
-	// gone past (Conflict).
+	// Apply applies the revision that is checked out in dir to the named nodes and no others. It does not contact the
+	// nodes in gone, where no exclusive job runs any more. It may be repeated. Conflict: a later revision was applied.
 	Apply(ctx context.Context, dir, revision string, nodes, gone []string) error
 }

@@ -15,7 +15,7 @@ import (
 	"croft/internal/testing/patient"
 )
 
-// supervisor is node.sh as a process, with a controller that is a file with the reply.
+// supervisor runs node.sh as a process. Its controller is a file that contains the reply.
 type supervisor struct {
 	t   *testing.T
 	dir string
@@ -130,7 +130,7 @@ func TestWhenStoppingFailsTheLastResortIsTaken(t *testing.T) {
 	patient.Until(t, "the last resort", func() bool { return s.has("last") })
 }
 
-// TestWhatStartsJobsEndsWithTheLease: a START that hangs may not go on when STOP has ended all jobs.
+// TestWhatStartsJobsEndsWithTheLease: a START that hangs must not continue after STOP has ended all jobs.
 func TestWhatStartsJobsEndsWithTheLease(t *testing.T) {
 	s := supervise(t, "START=sh -c 'echo $$ >began.new; mv began.new began; exec sleep 600'; :")
 	s.put("reply", "granted 2\n")
@@ -250,12 +250,12 @@ func TestWhatAReceiverAnswers(t *testing.T) {
 
 	// The leader has a record of two minutes.
 	lead(now-time.Second, now+2*time.Minute-time.Second)
-	say("beat other 12004 - 0 30", Standby) // of the beats before that record, the last was counted 4
+	say("beat other 12004 - 0 30", Standby) // the last beat before that record had the count 4
 	lead(now, now+2*time.Minute)
 	now += time.Second
 	say("beat other 24003 - 0 30", Granted(30*time.Second))
-	say("beat other 24004 - 0 30", Standby) // two minutes have passed at the node, though not here
-	say("beat third 1 - 0 30", Standby)     // nothing says how long ago the record was made
+	say("beat other 24004 - 0 30", Standby) // two minutes have passed on the node's clock, though not on this one
+	say("beat third 1 - 0 30", Standby)     // no beat of this boot shows how long ago the record was made
 	lead(now, now+2*time.Minute)
 	say("beat third 2 - 0 30", Granted(30*time.Second))
 	for _, name := range []string{"", "..", "a/b", "A", strings.Repeat("a", 64)} {

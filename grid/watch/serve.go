@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	pace = time.Second // between two beats of a connection that are read
-	idle = 12          // beats that a connection may miss before it is closed
+	pace = time.Second // shortest time between two beats of a connection
+	idle = 12          // a connection that misses this many beats is closed
 )
 
-// Serve reads the lines that came with the key of a node and answers each with one, until they end, none comes for a
-// while, or the context ends. It takes at most one a second, and ends with the first that is no beat: Invalid. When ctx
-// ends, a read that blocks is left behind.
+// Serve reads lines that arrived with the key of a node, at most one per second, and answers each with one line. It
+// returns when the input ends, when no line arrives for some time, when the context ends, or at the first line that is
+// no beat: Invalid. If ctx ends during a blocking read, the reading goroutine is left behind.
 func (s *Store) Serve(ctx context.Context, node string, in io.Reader, out io.Writer, rules Rules) error {
 	if !nodeForm.MatchString(node) {
 		return croft.Errorf(croft.Invalid, "%q is no name of a node: it has 1 to 63 of a-z 0-9 . _ -", node)
@@ -30,7 +30,7 @@ func (s *Store) Serve(ctx context.Context, node string, in io.Reader, out io.Wri
 		defer close(lines)
 		r := bufio.NewReaderSize(in, maxLine+2)
 		for range asked {
-			line, err := r.ReadSlice('\n') // a longer one is an error, and its beginning is no beat
+			line, err := r.ReadSlice('\n') // a longer line is an error, and its start is no beat
 			if len(line) > 0 {
 				lines <- string(line)
 			}
@@ -71,7 +71,7 @@ func next(ctx context.Context, lines chan string, asked chan bool, patience time
 	defer timer.Stop()
 	select {
 	case asked <- true:
-	case line := <-lines: // it has ended
+	case line := <-lines: // the input has ended
 		return line, nil
 	}
 	select {

@@ -17,19 +17,20 @@ import (
 	"croft/grid/state"
 )
 
-// Settings are what cluster.yaml says of the watch, under the key watch. All controllers of a cluster have the same.
+// Settings are the values of the key watch in cluster.yaml. They are the same for all controllers of a cluster.
 type Settings struct {
 	Cluster string // the cluster's id
 	Rules   Rules
 	Term    time.Duration
-	Fence   string // the hard point; empty: there is none
+	Fence   string // the name of a hard point; empty: no fence
 }
 
 const maxSettings = 1 << 20 // bytes of cluster.yaml
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// ReadSettings reads no file but cluster.yaml, as is done for each beat. NotFound, Invalid.
+// ReadSettings reads only cluster.yaml, so that it is fast enough to be called for each beat. NotFound: no such file.
+// Invalid.
 func ReadSettings(dir string) (Settings, error) {
 	name := filepath.Join(dir, state.ClusterFile)
 	file, err := os.Open(name)

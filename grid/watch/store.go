@@ -16,8 +16,8 @@ import (
 	"croft/internal/filelock"
 )
 
-// A Store is the directory in which a controller keeps what it received and what it remembers. Receivers and the watch
-// share it. A node's record is read and written under the node's lock.
+// A Store is the directory in which a controller keeps the beats that it received and its memory. Receivers of beats
+// and the watch share it. A node's record is read and written under the node's lock.
 type Store struct {
 	dir   string
 	clock Clock
@@ -25,19 +25,19 @@ type Store struct {
 
 var nodeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// record is what is kept of a node's last beat.
+// record is the stored last beat of a node.
 type record struct {
 	Beat
-	ClockBoot string        `json:"clock"` // of this controller
+	ClockBoot string        `json:"clock"` // the boot of this controller
 	Arrived   time.Duration `json:"arrived"`
 	Granted   time.Duration `json:"granted"`
 
-	// Before is the count of the last beat, of the same boot of the node, that is known to have arrived before this
-	// controller began to make a leader's record. 0: none is known.
+	// Before is the count of the last beat, from the same boot of the node, that is known to have arrived before this
+	// controller started to make its leader's record. 0: none is known.
 	Before uint64 `json:"before,omitempty"`
 }
 
-// OpenStore makes the directory if it is not there. Nobody else may read or write it.
+// OpenStore opens the store in dir, and creates the directory if needed, with no access for other users.
 func OpenStore(dir string, clock Clock) (*Store, error) {
 	s := &Store{dir, clock}
 	for _, sub := range []string{"beats", "revoked"} {
@@ -48,7 +48,7 @@ func OpenStore(dir string, clock Clock) (*Store, error) {
 	return s, nil
 }
 
-// Path returns the path of something that is kept beside the store's own files.
+// Path returns the path of a file in the store's directory.
 func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
 
 // locked calls do while the node's record is locked. Conflict: another process has had the lock for seconds.
@@ -69,7 +69,7 @@ func (s *Store) locked(node string, do func() error) error {
 	return do()
 }
 
-// read returns a node's record; nil: it has never sent a beat. A record that a crash left half is none.
+// read returns a node's record; nil: the node has never sent a beat, or a crash left the record incomplete.
 func (s *Store) read(node string) (*record, error) {
 	text, err := os.ReadFile(filepath.Join(s.dir, "beats", node+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,13 +81,13 @@ func (s *Store) read(node string) (*record, error) {
 	if json.Unmarshal(text, &r) != nil {
 		return nil, nil
 	}
-	if r.ClockBoot != s.clock.Boot { // when it arrived is not known on the clock of this boot
+	if r.ClockBoot != s.clock.Boot { // its arrival has no time on the clock of this boot
 		r.Arrived, r.Granted, r.Before = 0, 0, 0
 	}
 	return &r, nil
 }
 
-// write replaces a node's record. It does not survive a crash of the machine, after which it would not count anyway.
+// write replaces a node's record. It does not sync: after a crash of the machine the record would not count anyway.
 func (s *Store) write(node string, r record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -100,12 +100,12 @@ func (s *Store) write(node string, r record) error {
 	return os.Rename(file+".new", file)
 }
 
-// Receive takes a line that came with the key of a node, and says what to answer. longest is the longest lease that may
-// be granted. The error is this controller's own trouble.
+// Receive records a line that arrived with the key of a node, and returns the reply. longest is the longest lease that
+// it grants. The error is a fault of this controller.
 func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, err error) {
 	b, err := ParseBeat(line)
 	if err != nil {
-		return Bad, nil //nolint:nilerr // the node is told
+		return Bad, nil //nolint:nilerr // the node gets the reply
 	}
 	err = s.locked(node, func() error {
 		old, err := s.read(node)
@@ -141,8 +141,8 @@ func (s *Store) Receive(node, line string, longest time.Duration) (reply Reply, 
 	return reply, err
 }
 
-// grant says whether a node has its lease. That a revocation or an end of leadership is seen here is what lets the
-// watch rely on the moment of the last lease.
+// grant decides whether a node gets its lease. It checks revocations and the end of leadership under the node's lock,
+// so the watch can rely on the time of the last lease.
 func (s *Store) grant(node string, r record, m *memory, longest time.Duration) (Reply, error) {
 	revoked, err := s.revoked(node)
 	switch {
@@ -163,10 +163,10 @@ func (s *Store) grant(node string, r record, m *memory, longest time.Duration) (
 // tick is the time in which the count of a beat grows by one, if the node asks for leases: its count is its uptime.
 const tick = 10 * time.Millisecond
 
-// witnessed reports whether the node's own clock says that less than a term has passed since this controller began to
-// make its record. This controller's clock cannot be trusted alone, since it stands still while its virtual machine is
-// paused. A lease counts from when the node sent the beat, on the same clock. So it ends within a term and a lease of
-// the record, however long this controller and the beat were held up.
+// witnessed reports whether, by the node's own clock, less than a term has passed since this controller started to make
+// its record. The controller's clock alone cannot be trusted, because it stops while its virtual machine is paused. A
+// lease starts when the node sent the beat, on the same clock. So it ends at most a term and a lease after the record,
+// no matter how long this controller and the beat were delayed.
 func (r record) witnessed(term time.Duration) bool {
 	return r.Before != 0 && r.Count-r.Before < uint64(term/tick)
 }
@@ -179,8 +179,8 @@ func (s *Store) revoked(node string) (bool, error) {
 	return err == nil, err
 }
 
-// revoke sees to it that a node gets no lease any more, if its last beat is still the one that arrived at a moment.
-// Conflict: another one has come.
+// revoke ensures that a node gets no more leases, if its last beat arrived at the time last. Conflict: a later beat has
+// arrived.
 func (s *Store) revoke(node string, last time.Duration) error {
 	return s.locked(node, func() error {
 		r, err := s.read(node)
@@ -194,7 +194,7 @@ func (s *Store) revoke(node string, last time.Duration) error {
 	})
 }
 
-// restore lets a node have leases again.
+// restore lets a node get leases again.
 func (s *Store) restore(node string) error {
 	return s.locked(node, func() error {
 		err := os.Remove(filepath.Join(s.dir, "revoked", node))
@@ -205,7 +205,7 @@ func (s *Store) restore(node string) error {
 	})
 }
 
-// allRevoked lists the nodes that get no lease.
+// allRevoked returns the nodes whose leases are revoked.
 func (s *Store) allRevoked() ([]string, error) {
 	list, err := os.ReadDir(filepath.Join(s.dir, "revoked"))
 	if err != nil {

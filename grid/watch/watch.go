@@ -17,17 +17,17 @@ import (
 	"croft/internal/wording"
 )
 
-// Config is what a watch needs.
+// Config is the configuration of a watch.
 type Config struct {
-	Name  string // of this controller, for others to read; 1 to 63 of a-z 0-9 . _ -
+	Name  string // this controller's name, for people; 1 to 63 of a-z 0-9 . _ -
 	Store *Store
 	Rules Rules
-	Term  time.Duration // for which this controller leads by one record; at least 8 times Every
+	Term  time.Duration // how long one record makes this controller the leader; at least 8 times Every
 
 	Repository Repository
 	Prober     Prober
-	Fence      Fencer  // nil: none is configured
-	Applier    Applier // nil: commits are pushed, and others apply them
+	Fence      Fencer  // nil: no fence
+	Applier    Applier // nil: the watch only pushes, and others apply
 	Log        *slog.Logger
 }
 
@@ -35,23 +35,23 @@ type Config struct {
 type Watch struct {
 	Config
 	lead   *lead
-	loaded *state.State // of revision
+	loaded *state.State // the cluster at the revision at
 	at     string
-	told   string // what was logged last
-	failed string // the error that was logged last, if it has not been mended since
+	told   string // the last logged summary
+	failed string // the last logged error, if no round has succeeded since
 }
 
 // Report is what a round found and did.
 type Report struct {
 	Leader   string    `json:"leader"`
-	Leads    bool      `json:"leads"` // this controller does
+	Leads    bool      `json:"leads"` // this controller leads
 	Revision string    `json:"revision"`
 	Verdicts []Verdict `json:"nodes"`
-	Actions  []Action  `json:"actions"` // done, and pushed
-	Held     []string  `json:"held"`    // what would be done, and why it is not
+	Actions  []Action  `json:"actions"` // taken and pushed
+	Held     []string  `json:"held"`    // actions that were not taken, and why
 }
 
-// New makes a watch, which does nothing yet. Invalid.
+// New returns a watch, which does nothing yet. Invalid: the configuration is incomplete or contradictory.
 func New(c Config) (*Watch, error) {
 	if c.Store == nil || c.Repository == nil || c.Prober == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "watch: Store, Repository, Prober and Log are required")
@@ -84,7 +84,7 @@ func (r Rules) check(term time.Duration) error {
 	return nil
 }
 
-// Run watches until the context ends: a round for each beat. An error of a round is logged, and the next round is the
+// Run watches until the context ends, one round per beat. It logs the error of a round, and the next round is the
 // retry. Conflict: another watch runs with this store.
 func (w *Watch) Run(ctx context.Context) error {
 	return w.alone(func() error {
@@ -116,7 +116,7 @@ func (w *Watch) Once(ctx context.Context) (r Report, err error) {
 	return r, err
 }
 
-// alone calls do while no other process watches with this store.
+// alone calls do while this process has the lock of the store.
 func (w *Watch) alone(do func() error) error {
 	file, err := os.OpenFile(filepath.Join(w.Store.dir, "watch.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *Watch) alone(do func() error) error {
 	return do()
 }
 
-// round looks at everything once and does what follows.
+// round checks all nodes once and acts.
 func (w *Watch) round(ctx context.Context) (Report, error) {
 	leads, record, err := w.lead.ensure(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (w *Watch) round(ctx context.Context) (Report, error) {
 	return r, err
 }
 
-// present leaves of nodes those that are there, and not lost.
+// present returns the names of nodes that exist and are not out.
 func present(s *state.State, nodes []string) (list []string) {
 	for _, name := range nodes {
 		if n := s.Node(name); n != nil && n.State != state.Out {
@@ -184,7 +184,7 @@ func present(s *state.State, nodes []string) (list []string) {
 	return list
 }
 
-// checkout returns the cluster as the upstream has it now.
+// checkout returns the cluster at the head of the upstream.
 func (w *Watch) checkout(ctx context.Context) (dir string, s *state.State, err error) {
 	dir, revision, err := w.Repository.Checkout(ctx)
 	if err != nil {
@@ -199,8 +199,8 @@ func (w *Watch) checkout(ctx context.Context) (dir string, s *state.State, err e
 	return dir, w.loaded, nil
 }
 
-// leases lets nodes have leases by their states: one that is out has none, since its slots are elsewhere; one that is
-// up again may have some.
+// leases revokes the leases of nodes that are out, because their slots run elsewhere, and restores those of other
+// nodes.
 func (w *Watch) leases(s *state.State) error {
 	revoked, err := w.Store.allRevoked()
 	if err != nil {
@@ -219,7 +219,7 @@ func (w *Watch) leases(s *state.State) error {
 	return errors.Join(errs...)
 }
 
-// judge decides, asks what is open, decides again and acts.
+// judge decides, asks the open questions, decides again and acts.
 func (w *Watch) judge(ctx context.Context, dir string, s *state.State, r *Report) error {
 	begun := w.Store.clock.Now()
 	a := answers{}
@@ -245,8 +245,8 @@ func (w *Watch) judge(ctx context.Context, dir string, s *state.State, r *Report
 	return w.change(ctx, change{dir: dir, s: s, answers: a, begun: begun}, r)
 }
 
-// observe notes who fell silent and who came back, and returns the input of a decision without answers. While this
-// machine was suspended no beat could arrive, so a node is silent only since it goes on.
+// observe records which nodes fell silent and which came back, and returns the input of a decision without answers. No
+// beat could arrive while this machine was suspended, so silence counts only from the end of a suspension.
 func (w *Watch) observe(s *state.State) (Input, error) {
 	now, slept := w.Store.clock.Now(), w.Store.clock.slept()
 	if err := w.lead.remember(func(m *memory) {
@@ -266,7 +266,7 @@ func (w *Watch) observe(s *state.State) (Input, error) {
 	return w.input(s, answers{})
 }
 
-// input gathers what a decision depends on.
+// input gathers the input of a decision.
 func (w *Watch) input(s *state.State, a answers) (Input, error) {
 	w.lead.turn <- struct{}{}
 	defer func() { <-w.lead.turn }()
@@ -313,8 +313,8 @@ func (w *Watch) node(s *state.State, n *state.Node, m *memory) (Node, error) {
 	return one, nil
 }
 
-// siteOf returns the path of a node's site; empty: it is in none. Where the cluster's types have no sites, the
-// directories below nodes/ are taken for them.
+// siteOf returns the path of a node's site; empty: it is in none. If the cluster's types contain no site, the
+// directories directly below nodes/ are the sites.
 func siteOf(s *state.State, n *state.Node) string {
 	named := slices.Contains(s.Cluster.Types, "site")
 	for b := n.Parent; b != nil && b.Parent != nil; b = b.Parent {
@@ -325,7 +325,7 @@ func siteOf(s *state.State, n *state.Node) string {
 	return ""
 }
 
-// slots counts the slots of nodes: those of exclusive jobs, and the others.
+// slots counts the slots of each node: those of exclusive jobs, and the others.
 func slots(s *state.State) (exclusive, others map[string]int) {
 	exclusive, others = map[string]int{}, map[string]int{}
 	for _, j := range s.Jobs {
@@ -342,7 +342,8 @@ func slots(s *state.State) (exclusive, others map[string]int) {
 	return exclusive, others
 }
 
-// tell logs what has changed since the last round: who leads, who is silent, and what keeps the watch from acting.
+// tell logs what has changed since the last round: who leads, which nodes are silent, and what keeps the watch from
+// acting.
 func (w *Watch) tell(r Report) {
 	var silent []Verdict
 	now := r.Leader

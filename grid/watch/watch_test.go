@@ -15,7 +15,7 @@ import (
 	"croft/grid/state"
 )
 
-// live runs a world second by second: beats every ten seconds, and whatever each asks for.
+// live runs a world second by second, with beats every ten seconds, and calls each every second.
 func (w *world) live(seconds int, each func(second int)) {
 	for s := range seconds {
 		if s%10 == 0 {
@@ -33,20 +33,20 @@ func (w *world) live(seconds int, each func(second int)) {
 	}
 }
 
-// started starts the watches of controllers, and returns how to end them.
+// started creates controllers and starts their watches. stop ends them.
 func (w *world) started(names ...string) (stop func()) {
 	w.made(names...)
 	return w.runs()
 }
 
-// made makes controllers.
+// made creates controllers.
 func (w *world) made(names ...string) {
 	for _, name := range names {
 		w.ctls = append(w.ctls, newController(w.t, w, name))
 	}
 }
 
-// runs starts the watches of the controllers that were made, and returns how to end them.
+// runs starts the watches of the existing controllers. stop ends them.
 func (w *world) runs() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -188,7 +188,7 @@ func TestOthersPushMeanwhile(t *testing.T) {
 			t.Errorf("n4 is %s, and the operator's file %q, after %d conflicts", w.stateOf("n4"), f["policies/p.rule"],
 				times)
 		}
-		times = -1000 // never again in time
+		times = -1000 // never in time again
 		w.set("n8", true)
 		before := len(w.o.log)
 		w.live(75, nil)
@@ -210,7 +210,7 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 		w.live(60, nil)
 		leader := slices.IndexFunc(w.ctls, func(c *controller) bool { return c.name == w.o.record.Leader })
 		a, b := w.ctls[leader], w.ctls[1-leader]
-		a.trouble = func(what string) int { // it freezes just before its commit goes out
+		a.trouble = func(what string) int { // it freezes just before it pushes its commit
 			if what == "push" {
 				a.freeze()
 				a.trouble = nil
@@ -236,8 +236,8 @@ func TestAFrozenLeaderDoesNothingAfterItWasReplaced(t *testing.T) {
 	})
 }
 
-// TestRandomHistories: two controllers, links that come and go, nodes that die and boot, watches that freeze, writes
-// that are lost, late, or done without an answer, operators who bring nodes back.
+// TestRandomHistories simulates two controllers, links that fail and recover, nodes that die and boot, watches that
+// freeze, writes that are lost, late, or done without an answer, and operators who bring nodes back.
 func TestRandomHistories(t *testing.T) {
 	seeds := 3
 	if testing.Short() {
@@ -260,12 +260,13 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// history lives for an hour and returns how often a watch has acted.
+// history simulates one hour and returns how often a watch has acted.
 func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 	w.made("ctl1", "ctl2")
-	var mu sync.Mutex // of r
+	var mu sync.Mutex // protects r
 	chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return r.IntN(n) == 0 }
-	silent := map[string]map[string]time.Duration{} // since when, by the controller's own clock, which pauses
+	// the time of each node's last beat, by the controller's own clock, which pauses
+	silent := map[string]map[string]time.Duration{}
 	for _, c := range w.ctls {
 		silent[c.name] = map[string]time.Duration{}
 		c.trouble = func(string) int {
@@ -274,7 +275,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 			return max(0, r.IntN(20)-16)
 		}
 	}
-	lostThen := map[string]string{} // when a controller last dialed: what must not be, if it acts on that
+	lostThen := map[string]string{} // why a controller must not act on its last dials, if it must not
 	for _, c := range w.ctls {
 		c.dialed = func() {
 			f, _ := w.o.head()
@@ -288,7 +289,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 				mu.Lock()
 				gone := now-silent[c.name][name] > 3*rules.Every+10*time.Second
 				mu.Unlock()
-				for j := range 9 { // what another node reaches is not lost
+				for j := range 9 { // a node that another node reaches is not lost
 					via := fmt.Sprint("n", j)
 					gone = gone && !(w.reaches(c.name, via) == Yes && w.reaches(via, name) == Yes)
 				}
@@ -299,7 +300,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 			mu.Lock()
 			defer mu.Unlock()
 			lostThen[c.name] = ""
-			if 3*lost > all+2 { // nodes that were just put out count as watched too
+			if 3*lost > all+2 { // nodes that were just made out count as watched too
 				lostThen[c.name] = fmt.Sprintf("at %s %d of %d were lost", w.now(), lost, all)
 			}
 		}
@@ -361,7 +362,7 @@ func history(t *testing.T, w *world, r *rand.Rand) (acted int) {
 			return acted
 		}
 	}
-	for _, c := range w.ctls { // all is well again: the job runs, on one node
+	for _, c := range w.ctls { // all links work again: the job runs, on one node
 		c.trouble = nil
 		c.thaw()
 		w.set(c.name, false)

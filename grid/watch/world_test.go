@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree is a directory: files, and links with -> before their targets.
+// tree is a directory: files, and links, whose targets follow "->".
 type tree map[string]string
 
 func (f tree) write(dir string) error {
@@ -64,7 +64,7 @@ func readTree(dir string) (tree, error) {
 	return f, err
 }
 
-// cluster is nine nodes in three sites, an exclusive job db and a job web, placed.
+// cluster returns nine nodes in three sites, an exclusive job db and a job web, placed.
 func cluster(t *testing.T) tree {
 	t.Helper()
 	f := tree{"cluster.yaml": "id: '0123456789abcdef0123456789abcdef'\nruntime: process\n", "nodes/_.yaml": "id: -1\n",
@@ -105,7 +105,7 @@ type origin struct {
 	log     []string
 	record  LeaderRecord
 	records int
-	pushed  func(leader string, old, now tree) // sees every commit of a watch, under the lock
+	pushed  func(leader string, old, now tree) // called with every commit of a watch, under the lock
 }
 
 func (o *origin) head() (tree, int) {
@@ -123,7 +123,7 @@ func (o *origin) edit(change func(tree)) {
 	o.commits, o.log = append(o.commits, next), append(o.log, "operator")
 }
 
-// controller is one that watches: its clone of the origin, what it can reach, and a gate that freezes it.
+// controller is a simulated controller: its clone of the origin, its links, and a gate that freezes it.
 type controller struct {
 	name    string
 	o       *origin
@@ -134,15 +134,16 @@ type controller struct {
 	said    string
 	store   *Store
 	mu      sync.Mutex
-	frozen  chan struct{}         // not nil: closed when it goes on
-	stopped time.Duration         // not 0: its clock stands still since then
-	lost    time.Duration         // for which its clock stood still
-	dialed  func()                // is called at each dial
-	gone    []string              // nodes that its applies took for gone
-	trouble func(what string) int // of a write: 0 none, 1 it is lost, 2 its answer is lost, 3 it arrives later
+	frozen  chan struct{} // not nil: frozen until it is closed
+	stopped time.Duration // not 0: its clock has stood still since then
+	lost    time.Duration // how long its clock stood still in all
+	dialed  func()        // called at each dial
+	gone    []string      // nodes that its applies counted as gone
+	// what happens to a write: 0 nothing, 1 it is lost, 2 its answer is lost, 3 it arrives later
+	trouble func(what string) int
 }
 
-// step is where a process may be frozen.
+// step is a point at which a process may be frozen.
 func (c *controller) step() {
 	for {
 		c.mu.Lock()
@@ -163,7 +164,7 @@ func (c *controller) freeze() {
 	}
 }
 
-// now is the clock of the controller's machine.
+// now returns the time on the clock of the controller's machine.
 func (c *controller) now() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +174,7 @@ func (c *controller) now() time.Duration {
 	return c.w.now() - c.lost
 }
 
-// pause pauses the virtual machine of the controller: nothing runs there, no beat arrives, and its clock stands still.
+// pause pauses the virtual machine of the controller: nothing runs in it, no beat arrives, and its clock stands still.
 func (c *controller) pause() {
 	c.freeze()
 	c.w.set(c.name, true)
@@ -190,7 +191,7 @@ func (c *controller) paused() bool {
 	return c.stopped != 0
 }
 
-// resume lets the clock and the receivers of the machine go on. Its watch stays frozen until thaw.
+// resume restarts the clock and the receivers of the machine. Its watch stays frozen until thaw.
 func (c *controller) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +252,7 @@ func (o *origin) swap(old LeaderRecord, next Term) (LeaderRecord, error) {
 	return o.record, nil
 }
 
-// attempt does a write, or as much of it as the network lets through.
+// attempt does a write, or the part of it that the network lets through.
 func (c *controller) attempt(what string, do func() (LeaderRecord, error)) (LeaderRecord, error) {
 	c.step()
 	locked := func() (LeaderRecord, error) {
@@ -284,7 +285,7 @@ func (c *controller) Commit(_ context.Context, message string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.made, c.said, c.at = f, message, -1 // the next Checkout replaces what was changed
+	c.made, c.said, c.at = f, message, -1 // the next Checkout replaces the changes
 	return "git:made", nil
 }
 
@@ -324,8 +325,8 @@ func (c *controller) Through(_ context.Context, via, n *state.Node) Answer {
 	return c.w.reaches(via.Name, n.Name)
 }
 
-// Apply implements Applier: nodes that are reached get what the head has for them, in the order that exclusive jobs
-// need, and refuse what is older than what they have.
+// Apply implements Applier. Nodes that it reaches get the state of the head, in the order that exclusive jobs need, and
+// refuse a state that is older than their own.
 func (c *controller) Apply(_ context.Context, _, _ string, nodes, gone []string) error {
 	c.step()
 	f, at := c.o.head()
@@ -365,7 +366,7 @@ func (c *controller) watch(t *testing.T, fence Fencer) *Watch {
 	return w
 }
 
-// slotsOf returns the nodes that a job's slots are on, by slot.
+// slotsOf returns the nodes of a job's slots, by slot.
 func (f tree) slotsOf(job string) []string {
 	var nodes []string
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -376,7 +377,7 @@ func (f tree) slotsOf(job string) []string {
 	return nodes
 }
 
-// fileOf is the path of a node's file.
+// fileOf returns the path of a node's file.
 func fileOf(node string) string {
 	return fmt.Sprintf("nodes/s%d/%s.yaml", (node[1]-'0')/3, node)
 }
