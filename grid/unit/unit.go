@@ -1,5 +1,5 @@
-// Package unit has the nouns that the rooms of the grid share: what is to run on a node, with every value expanded. It
-// is what planning compares, applying orders and runtimes start.
+// Package unit has the types that the packages of the grid share: the units that run on a node, with every value
+// expanded. Planning compares units, applying orders them, and runtimes start them.
 package unit
 
 import (
@@ -14,86 +14,88 @@ import (
 	"strconv"
 )
 
-// A Unit is what one slot of a job runs on its node.
+// A Unit is the running part of one slot of a job, on its node.
 type Unit struct {
 	Cluster string `json:"cluster"` // the cluster's id: 32 hexadecimal digits
 	Job     string `json:"job"`     // the job's path below jobs/, such as web/front@7
-	Slot    int    `json:"slot"`    // from 0
-	Runtime string `json:"runtime"` // the hard point that runs it
+	Slot    int    `json:"slot"`    // 0 or more
+	Runtime string `json:"runtime"` // the name of the hard point that runs it
 
 	Image   Image             `json:"image,omitzero"`
-	Command []string          `json:"command,omitempty"` // none: the image's own
+	Command []string          `json:"command,omitempty"` // empty: the image's own command
 	Env     map[string]string `json:"env,omitempty"`
-	// SecretEnv are the variables whose values have secrets, sorted by name. No name is in Env too.
+	// SecretEnv are the variables whose values contain secrets, sorted by name. No name is in Env too.
 	SecretEnv []SecretVar `json:"secret_env,omitempty"`
-	User      string      `json:"user,omitempty"` // inside of it; none: the image's own
+	User      string      `json:"user,omitempty"` // inside the unit; empty: the image's own user
 	Files     []File      `json:"files,omitempty"`
 	Mounts    []Mount     `json:"mounts,omitempty"`
 	Ports     []Port      `json:"ports,omitempty"`
-	Network   string      `json:"network,omitempty"` // host, bridge or none; none given: host
-	Address   string      `json:"address,omitempty"` // of its own, if the job has one
-	// Interface of the node gets the address while the unit runs, where it has the node's network.
+	Network   string      `json:"network,omitempty"` // host, bridge or none; empty: host
+	Address   string      `json:"address,omitempty"` // the unit's own address, if the job has one
+	// Interface is the interface of the node that gets the address while the unit runs, if the unit uses the node's
+	// network.
 	Interface string            `json:"interface,omitempty"`
-	CPU       float64           `json:"cpu,omitempty"`     // processors at most; 0: no limit
-	Memory    int64             `json:"memory,omitempty"`  // bytes at most; 0: no limit
-	VM        *VM               `json:"vm,omitempty"`      // for the runtime vm alone
+	CPU       float64           `json:"cpu,omitempty"`     // limit in processors; 0: no limit
+	Memory    int64             `json:"memory,omitempty"`  // limit in bytes; 0: no limit
+	VM        *VM               `json:"vm,omitempty"`      // only for the runtime vm
 	Options   map[string]string `json:"options,omitempty"` // for the runtime's own use
 
-	// Pooled: the address comes from a pool. Without Interface, the one that leads to it gets it. It is no part of the
-	// hash, so that units of former versions stay.
+	// Pooled: the address comes from a pool. Without Interface, the interface that leads to the address gets it. Pooled
+	// is not part of the hash, so that an upgrade replaces no unit.
 	Pooled bool `json:"pooled,omitempty"`
 
-	// How applying treats it; no part of what runs, and of its hash.
-	Exclusive bool  `json:"-"` // never two at once: the old one has ended before the new one starts
+	// How apply treats the unit. These fields are not part of its hash.
+	Exclusive bool  `json:"-"` // never two at once: the old unit has ended before the new one starts
 	Ready     Check `json:"-"`
-	Confirm   int   `json:"-"` // seconds in which the operator's machine confirms a change; 0: none is asked for
+	// seconds within which the operator's machine must confirm a change; 0: no confirmation
+	Confirm int `json:"-"`
 }
 
-// Image is what a unit's root directory comes from: exactly one of the first three.
+// Image is the source of a unit's root directory: exactly one of the first three fields.
 type Image struct {
 	Rootfs   string `json:"rootfs,omitempty"`   // a directory of the node
-	Archive  string `json:"archive,omitempty"`  // a tar file of the repository; sent where its digest is absent
-	Registry string `json:"registry,omitempty"` // a reference that the runtime fetches
+	Archive  string `json:"archive,omitempty"`  // a tar file of the repository; sent to nodes that lack its digest
+	Registry string `json:"registry,omitempty"` // an image reference that the runtime fetches
 	Digest   string `json:"digest,omitempty"`   // of the archive: sha256:<64 hexadecimal digits>
 }
 
-// A File is written on the node and shown to the unit at Path.
+// A File is written on the node and mounted into the unit at Path.
 type File struct {
 	Path    string `json:"path"` // absolute, as the unit sees it
 	Mode    uint32 `json:"mode"` // permission bits
 	Content string `json:"content,omitempty"`
-	Digest  string `json:"digest"`           // SHA-256 of the content, in hexadecimal; a secret's is keyed
-	Secret  bool   `json:"secret,omitempty"` // the content is never shown, stored here or passed as an argument
-	Kept    bool   `json:"-"`                // only the node has the content: of a secret that has changed since
-	// ModeUnset: the job gives a secret no mode, so it is for the unit's user alone where that is known. It is no part
-	// of the hash: Mode is what it always was, so that no unit is replaced for it.
+	Digest  string `json:"digest"`           // SHA-256 of the content, in hexadecimal; for a secret, an HMAC
+	Secret  bool   `json:"secret,omitempty"` // the content is never shown, stored in records or passed as an argument
+	Kept    bool   `json:"-"`                // only the node has the content, because the secret has changed since
+	// ModeUnset: the job gives a secret no mode, so only the unit's user may read it, if that user is known. It is not
+	// part of the hash, and Mode keeps its old default, so that an upgrade replaces no unit.
 	ModeUnset bool `json:"mode_unset,omitempty"`
 }
 
-// A SecretVar is a variable of the environment whose value is a secret, or has one inside.
+// A SecretVar is an environment variable whose value is a secret or contains one.
 type SecretVar struct {
 	Name    string `json:"name"`
-	Content string `json:"-"`      // the value; never shown, stored here or passed as an argument
-	Digest  string `json:"digest"` // keyed, of the sealed text
-	Kept    bool   `json:"-"`      // only the node has the content: of a secret that has changed since
+	Content string `json:"-"`      // the value; never shown, stored in records or passed as an argument
+	Digest  string `json:"digest"` // HMAC of the sealed text
+	Kept    bool   `json:"-"`      // only the node has the content, because the secret has changed since
 }
 
-// A Mount shows a directory of the node to the unit.
+// A Mount mounts a directory of the node into the unit.
 type Mount struct {
 	From     string `json:"from"` // absolute, on the node
 	To       string `json:"to"`   // absolute, in the unit
 	ReadOnly bool   `json:"readonly,omitempty"`
 }
 
-// A Port of the unit is reached at a port of the node.
+// A Port maps a port of the node to a port of the unit.
 type Port struct {
-	Address  string `json:"address,omitempty"` // of the node; none: all
+	Address  string `json:"address,omitempty"` // of the node; empty: all addresses
 	Node     int    `json:"node"`              // 1 to 65535
 	Unit     int    `json:"unit"`              // 1 to 65535
 	Protocol string `json:"protocol"`          // tcp or udp
 }
 
-// String is the port of the node with its protocol: 80/tcp, or 10.0.0.1:80/tcp.
+// String returns the port of the node with its protocol: 80/tcp, or 10.0.0.1:80/tcp.
 func (p Port) String() string {
 	number := strconv.Itoa(p.Node)
 	if p.Address != "" {
@@ -102,8 +104,8 @@ func (p Port) String() string {
 	return number + "/" + p.Protocol
 }
 
-// Overlaps says whether a node cannot give both ports. A port without an address takes it of all addresses, and one of
-// 0.0.0.0 or :: takes it of all of that family.
+// Overlaps reports whether both ports cannot be used on one node. A port without an address uses all addresses, and
+// 0.0.0.0 or :: uses all addresses of its family.
 func (p Port) Overlaps(q Port) bool {
 	if p.Node != q.Node || p.Protocol != q.Protocol {
 		return false
@@ -114,7 +116,7 @@ func (p Port) Overlaps(q Port) bool {
 	return errA != nil || errB != nil || a == b || a.Is4() == b.Is4() && (a.IsUnspecified() || b.IsUnspecified())
 }
 
-// NodePorts are the ports of the node that the unit takes there: none, if it is on no network.
+// NodePorts returns the ports of the node that the unit uses: none if it has no network.
 func (u Unit) NodePorts() []Port {
 	if u.Network == "none" {
 		return nil
@@ -128,23 +130,24 @@ type VM struct {
 	Memory   int64  `json:"memory"`              // bytes
 	Disk     int64  `json:"disk"`                // bytes
 	Image    string `json:"image"`               // a qcow2 or raw file of the node
-	Network  string `json:"network"`             // of libvirt
+	Network  string `json:"network"`             // the name of a network of libvirt
 	VirtType string `json:"virt_type"`           // kvm or qemu
 	UserData string `json:"user_data,omitempty"` // for cloud-init
 }
 
-// A Check says whether something works: exactly one of its ways. The zero Check asks nothing.
+// A Check tests whether something works, in exactly one way. The zero Check tests nothing.
 type Check struct {
-	Command []string `json:"command,omitempty"` // on the node; exit code 0 is yes
-	Here    []string `json:"here,omitempty"`    // on the operator's machine; exit code 0 is yes
-	URL     string   `json:"url,omitempty"`     // asked from the operator's machine: a status of 2xx is yes
-	Query   string   `json:"query,omitempty"`   // a Prometheus query at URL: one sample that is not 0 is yes
-	Timeout int      `json:"timeout,omitempty"` // seconds until yes; 0: 60
-	Stay    bool     `json:"stay,omitempty"`    // of ready: a unit that does not get ready is not replaced by the former one
+	Command []string `json:"command,omitempty"` // run on the node; success is exit code 0
+	Here    []string `json:"here,omitempty"`    // run on the operator's machine; success is exit code 0
+	URL     string   `json:"url,omitempty"`     // requested from the operator's machine; success is a status of 2xx
+	Query   string   `json:"query,omitempty"`   // a Prometheus query at URL; success is one sample that is not 0
+	Timeout int      `json:"timeout,omitempty"` // seconds until success; 0: 60
+	// for ready: if the new unit does not become ready, it is kept instead of the old one
+	Stay bool `json:"stay,omitempty"`
 }
 
-// Name is the unit's name on its node, at most 63 characters for jobs whose names are short enough: f-, 8 digits of the
-// cluster's id, the job with / and @ as dots, and the slot. Names that would be longer end in a part of their digest.
+// Name returns the unit's name on its node: f-, 8 digits of the cluster's id, the job's name with dots in place of /
+// and @, and the slot. It has at most 63 characters: a longer name is cut and ends in a part of its digest.
 func (u Unit) Name() string {
 	name := []byte(fmt.Sprintf("f-%.8s-%s-%d", u.Cluster, u.Job, u.Slot))
 	for i, c := range name {
@@ -160,8 +163,8 @@ func (u Unit) Name() string {
 	return plain
 }
 
-// Hash is the SHA-256 of the unit's canonical JSON, in hexadecimal: two units with one hash run the same. The content
-// of files and of secret variables counts by their digests.
+// Hash returns the SHA-256 of the unit's canonical JSON, in hexadecimal: two units with the same hash run the same. The
+// contents of files and of secret variables enter it by their digests.
 func (u Unit) Hash() string {
 	u.Files, u.Pooled = append([]File(nil), u.Files...), false
 	for i := range u.Files {
@@ -169,41 +172,41 @@ func (u Unit) Hash() string {
 	}
 	text, err := json.Marshal(u)
 	if err != nil {
-		panic(err) // every field has a form
+		panic(err) // every field can be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// MovesAfterItsEnd reports whether a move of the unit stops it before it starts elsewhere: where it may run once, or
-// has an address that no two nodes may have.
+// MovesAfterItsEnd reports whether the unit must be stopped before it starts on another node: because it is exclusive,
+// or has an address that two nodes cannot have at once.
 func (u Unit) MovesAfterItsEnd() bool { return u.Exclusive || u.Pooled }
 
-// Kept reports whether only the node has some secret of the unit.
+// Kept reports whether only the node has one of the unit's secrets.
 func (u Unit) Kept() bool {
 	return slices.ContainsFunc(u.Files, func(f File) bool { return f.Kept }) || u.KeptEnv()
 }
 
-// KeptEnv reports whether only the node has the value of some variable.
+// KeptEnv reports whether only the node has the value of a variable.
 func (u Unit) KeptEnv() bool {
 	return slices.ContainsFunc(u.SecretEnv, func(v SecretVar) bool { return v.Kept })
 }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsVariable reports whether every shell takes a name for that of a variable.
+// IsVariable reports whether a name is a valid variable name in every shell.
 func IsVariable(name string) bool { return variable.MatchString(name) }
 
-// A Node is one machine of the grid and everything that is to run there.
+// A Node is one machine of the grid, with the units that are to run on it.
 type Node struct {
 	Name     string `json:"name"` // unique in the cluster
-	ID       int    `json:"id"`   // its id in the CRUSH map; locks are taken in this order
+	ID       int    `json:"id"`   // in the CRUSH map; locks are taken in this order
 	Local    bool   `json:"local,omitempty"`
-	Address  string `json:"address,omitempty"`  // host or host:port, or a Host of the ssh configuration
-	User     string `json:"user,omitempty"`     // none: the ssh configuration's
-	HostKey  string `json:"host_key,omitempty"` // SHA256:..., pinned; none: known_hosts decides
+	Address  string `json:"address,omitempty"`  // host or host:port, or a Host of the SSH configuration
+	User     string `json:"user,omitempty"`     // empty: the user of the SSH configuration
+	HostKey  string `json:"host_key,omitempty"` // SHA256:..., pinned; empty: known_hosts decides
 	StateDir string `json:"state_dir,omitempty"`
 	State    string `json:"state"`              // up, out, drain, maintenance, or left: its file was removed
 	Units    []Unit `json:"units"`              // sorted by job and slot
-	Firewall string `json:"firewall,omitempty"` // the nftables table of the node, as text; empty: none is kept
+	Firewall string `json:"firewall,omitempty"` // the nftables table of the node, as text; empty: croft keeps none
 }

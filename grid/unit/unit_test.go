@@ -55,7 +55,7 @@ func TestPortsOverlap(t *testing.T) {
 	}
 }
 
-// TestASecretWithoutAModeKeepsItsHash: an upgrade that writes it otherwise replaces no unit.
+// TestASecretWithoutAModeKeepsItsHash: an upgrade must not replace units.
 func TestASecretWithoutAModeKeepsItsHash(t *testing.T) {
 	u := Unit{Job: "web", Files: []File{{Path: "/key", Mode: 0o644, Digest: "1", Secret: true}}}
 	was := u.Hash()
