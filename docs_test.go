@@ -89,7 +89,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // TestMakeTargetsInTheDocumentsExist: every documented make target works.
 func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 	makefile := read(t, "Makefile")
-	for _, name := range []string{"README.md", "docs/using.md", "docs/adding-a-host.md"} {
+	for _, name := range []string{"README.md", "docs/users/using.md", "docs/users/adding-a-host.md"} {
 		for _, m := range regexp.MustCompile("(?m)(?:^|`)(?:[A-Z]+=\\S+ )*make ([a-z]+)").FindAllStringSubmatch(read(t,
 			name), -1) {
 			if !strings.Contains(makefile, "\n"+m[1]+":") {
@@ -102,7 +102,7 @@ func TestMakeTargetsInTheDocumentsExist(t *testing.T) {
 // TestTheWayIsAsDescribed checks the tables for new readers against the source: each path exists, and its directory
 // declares the name next to it.
 func TestTheWayIsAsDescribed(t *testing.T) {
-	const page = "docs/finding-your-way.md"
+	const page = "docs/contributors/finding-your-way.md"
 	text := read(t, page)
 	rows := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| (?:`([^`]+)` )?\\|$").FindAllStringSubmatch(text, -1)
 	if len(rows) != strings.Count(text, "\n| ")-2 { // without the heads of two tables

@@ -43,7 +43,7 @@ import (
 	"croft/trust"
 )
 
-var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/metrics.md")
+var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/users/metrics.md")
 
 const docs = "../../docs/"
 
@@ -177,18 +177,19 @@ func TestEveryMetricIsInTheDocument(t *testing.T) {
 		}
 		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind(), labels, m.help)
 	}
-	text := readDoc(t, "metrics.md")
+	text := readDoc(t, "users/metrics.md")
 	before, rest, _ := strings.Cut(text, "<!-- begin -->\n")
 	got, after, found := strings.Cut(rest, "<!-- end -->")
 	if !found {
-		t.Fatal("docs/metrics.md has no place for the table")
+		t.Fatal("docs/users/metrics.md has no place for the table")
 	}
 	if *updateMetrics {
-		check(t, os.WriteFile(docs+"metrics.md", []byte(before+"<!-- begin -->\n"+want+"<!-- end -->"+after), 0o644))
+		after = before + "<!-- begin -->\n" + want + "<!-- end -->" + after
+		check(t, os.WriteFile(docs+"users/metrics.md", []byte(after), 0o644))
 		return
 	}
 	if got != want {
-		t.Errorf("the table in docs/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics",
+		t.Errorf("the table in docs/users/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics",
 			t.Name())
 	}
 }
@@ -266,7 +267,7 @@ func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
 		known[name] = true
 	}
 	for _, file := range []string{"monitoring/alerts.yml", "monitoring/alerts_test.yml", "monitoring/dashboard.json",
-		"metrics.md", "operations.md"} {
+		"users/metrics.md", "users/operations.md"} {
 		for _, name := range metricName.FindAllString(readDoc(t, file), -1) {
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 				if base, cut := strings.CutSuffix(name, suffix); cut && known[base] {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWhatTheDocumentsNameIsThere checks that each test named in docs/images.md exists, in this package, in format, in
-// test/images or in test/e2e.
+// TestWhatTheDocumentsNameIsThere checks that each test named in docs/users/images.md exists, in this package, in
+// format, in test/images or in test/e2e.
 func TestWhatTheDocumentsNameIsThere(t *testing.T) {
 	var all []byte
 	for _, pattern := range []string{"*_test.go", "format/*_test.go", "../../test/images/*_test.go",
@@ -21,7 +21,7 @@ func TestWhatTheDocumentsNameIsThere(t *testing.T) {
 			all = append(all, read(t, name)...)
 		}
 	}
-	text, err := os.ReadFile("../../docs/images.md")
+	text, err := os.ReadFile("../../docs/users/images.md")
 	if err != nil {
 		t.Fatal(err)
 	}

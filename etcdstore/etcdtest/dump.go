@@ -159,7 +159,7 @@ func (d *dump) look(key string, value []byte) {
 }
 
 // texts returns the texts of a value: the value itself, and its JSON strings decoded from base64. It omits secrets that
-// etcd stores in plain text on purpose (docs/security.md): guests' host keys, tokens of agents' APIs, and keys in
+// etcd stores in plain text on purpose (docs/users/security.md): guests' host keys, tokens of agents' APIs, and keys in
 // user-data.
 func texts(key string, value []byte) []string {
 	kind, _, _ := strings.Cut(key, "/")

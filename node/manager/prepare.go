@@ -60,7 +60,7 @@ func findFile(file string) (string, error) {
 			return filepath.Abs(file)
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/pools.md), or name it with --pools",
+	return "", croft.Errorf(croft.Invalid, "%s is in none of %s; write one (docs/users/pools.md), or name it with --pools",
 		poolsFile, strings.Join(files.SearchPath(), ", "))
 }
 

@@ -2,7 +2,7 @@
 // It promises that a state which does not fit the target is refused before anything is written, that an import deletes
 // nothing in the target, and that repeating an interrupted import completes it.
 //
-// The file is JSON Lines, see docs/placement.md: a header, one line for each custom resource class, custom trait,
+// The file is JSON Lines, see docs/users/placement.md: a header, one line for each custom resource class, custom trait,
 // resource provider and consumer, and an end line; a file without the end line is truncated.
 package transfer
 

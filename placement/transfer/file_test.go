@@ -62,14 +62,14 @@ const wantFile = `{"kind":"placement","version":1,"revision":7}
 
 // TestTheDocumentedFileIsOne reads the example in the user documentation.
 func TestTheDocumentedFileIsOne(t *testing.T) {
-	page, err := os.ReadFile("../../docs/placement.md")
+	page, err := os.ReadFile("../../docs/users/placement.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, example, _ := strings.Cut(string(page), "```json\n")
 	example, _, found := strings.Cut(example, "```")
 	if !found {
-		t.Fatal("docs/placement.md has no example")
+		t.Fatal("docs/users/placement.md has no example")
 	}
 	state, err := transfer.Decode(strings.NewReader(example))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"croft"
 )
 
-// Handler serves the API and the page; see docs/pools-api.md.
+// Handler serves the API and the page; see docs/users/pools-api.md.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /page/", pageFiles)

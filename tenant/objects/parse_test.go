@@ -147,7 +147,7 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 func TestTheExampleInTheDocumentationIsADefinition(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "properties.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "users", "properties.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestTheExampleInTheDocumentationIsADefinition(t *testing.T) {
 		t.Fatal("there is no example")
 	}
 	for _, e := range examples {
-		if _, err := objects.ParseDefinition("docs/properties.md", e[1]); err != nil {
+		if _, err := objects.ParseDefinition("docs/users/properties.md", e[1]); err != nil {
 			t.Error(err)
 		}
 	}

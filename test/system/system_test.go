@@ -21,7 +21,7 @@ var (
 	runsFlag = flag.Int("runs", 2, "how many random runs; make soak has more")
 )
 
-// regressions are seeds that once showed a bug; docs/track-record.md lists the bugs.
+// regressions are seeds that once showed a bug; docs/contributors/track-record.md lists the bugs.
 var regressions = []uint64{}
 
 func TestWholeSystem(t *testing.T) {

@@ -45,8 +45,8 @@ func takenOut() map[string]bool {
 	return out
 }
 
-// TestRandomRunsFindWhatIsTakenOut counts the seeds that find a violation with a fix disabled. docs/track-record.md
-// has the figures.
+// TestRandomRunsFindWhatIsTakenOut counts the seeds that find a violation with a fix disabled.
+// docs/contributors/track-record.md has the figures.
 func TestRandomRunsFindWhatIsTakenOut(t *testing.T) {
 	if *findFlag == 0 {
 		t.Skip("say with -find how many seeds to try")
