@@ -434,19 +434,30 @@ func matchAny(patterns []string, pkg string) bool {
 	})
 }
 
-// mostDirectories is the number of directories at the root that a reader has to tell apart.
-const mostDirectories = 25
+// The directories and the Go files without tests that the root may have: a reader has to tell them apart.
+const (
+	mostDirectories = 25
+	mostFiles       = 8
+)
 
-func TestTheRootHasFewDirectories(t *testing.T) {
+func TestTheRootHasFewDirectoriesAndFiles(t *testing.T) {
 	out, err := exec.Command("git", "ls-files").Output()
 	if err != nil {
 		t.Skipf("no repository of git: %v", err)
 	}
 	seen := map[string]bool{}
+	files := 0
 	for file := range strings.Lines(string(out)) {
-		if dir, _, below := strings.Cut(file, "/"); below && !strings.HasPrefix(dir, ".") {
+		dir, _, below := strings.Cut(strings.TrimSpace(file), "/")
+		switch {
+		case below && !strings.HasPrefix(dir, "."):
 			seen[dir] = true
+		case strings.HasSuffix(dir, ".go") && !strings.HasSuffix(dir, "_test.go"):
+			files++
 		}
+	}
+	if files > mostFiles {
+		t.Errorf("the root has %d Go files: put a noun into the file of its subject", files)
 	}
 	if len(seen) > mostDirectories {
 		t.Errorf("the root has %d directories: put a package below the one whose concern it shares", len(seen))

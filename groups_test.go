@@ -1,6 +1,7 @@
 package croft_test
 
 import (
+	"strings"
 	"testing"
 
 	"croft"
@@ -63,5 +64,123 @@ func TestAdmit(t *testing.T) {
 				t.Errorf("got %v, want kind %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestRules(t *testing.T) {
+	for _, c := range []struct {
+		rule croft.AffinityRule
+		want string // clauses; "": refused
+	}{
+		{croft.Together, "same-host"},
+		{croft.ApartSoft, "at-most-1-per-host"},
+		{"at-most-1-per-rack", "at-most-1-per-rack"},
+		{"at-most-12-per-site-soft", "at-most-12-per-site"},
+		{"same-site", "same-site"},
+		{"at-most-2-per-rack+same-site", "at-most-2-per-rack same-site"},
+		{"at-most-1-per-host+same-row-soft", "at-most-1-per-host same-row"},
+		{"", ""},
+		{"nearby", ""},
+		{"same-", ""},
+		{"same-room", ""},
+		{"at-most-0-per-rack", ""},
+		{"at-most-1000-per-rack", ""},
+		{"at-most--1-per-rack", ""},
+		{"at-most-1.5-per-rack", ""},
+		{"at-most-2-per-", ""},
+		{"2-per-rack", ""},
+		{"same-site+at-most-2-per-rack", ""},
+		{"same-site+same-row", ""},
+		{"at-most-1-per-rack+at-most-2-per-row", ""},
+		{"at-most-01-per-rack", ""},
+		{"at-most-1-per-host", ""}, // its name is anti-affinity
+		{"same-host", ""},
+		{"same-site-soft-soft", ""},
+	} {
+		t.Run(string(c.rule), func(t *testing.T) {
+			clauses, err := c.rule.Clauses()
+			var words []string
+			for _, clause := range clauses {
+				words = append(words, clause.String())
+			}
+			if got := strings.Join(words, " "); got != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+			if err != nil && croft.KindOf(err) != croft.Invalid {
+				t.Errorf("got %v, want Invalid", err)
+			}
+			if err == nil && !c.rule.Soft() && croft.RuleOf(clauses...) != c.rule {
+				t.Errorf("its clauses are of the rule %s", croft.RuleOf(clauses...))
+			}
+		})
+	}
+}
+
+func TestAdmitSeats(t *testing.T) {
+	seat := func(clause, location string, number int) croft.Seat {
+		return croft.Seat{Group: "web", Clause: clause, Location: location, Number: number, Instance: "other"}
+	}
+	for _, c := range []struct {
+		name   string
+		rule   croft.AffinityRule
+		wanted string // clause and location
+		taken  []croft.Seat
+		want   string // "": admitted
+	}{
+		{"nobody is there", "at-most-1-per-rack", "at-most-1-per-rack s/r/k", nil, ""},
+		{"somebody is in another rack", "at-most-1-per-rack", "at-most-1-per-rack s/r/k",
+			[]croft.Seat{seat("at-most-1-per-rack", "s/r/l", 1)}, ""},
+		{"the rack is full", "at-most-1-per-rack", "at-most-1-per-rack s/r/k",
+			[]croft.Seat{seat("at-most-1-per-rack", "s/r/k", 1)}, "rack s/r/k has a member of group web already"},
+		{"there is room for another", "at-most-2-per-rack", "at-most-2-per-rack s/r/k",
+			[]croft.Seat{seat("at-most-2-per-rack", "s/r/k", 2)}, ""},
+		{"two are there", "at-most-2-per-rack", "at-most-2-per-rack s/r/k",
+			[]croft.Seat{seat("at-most-2-per-rack", "s/r/k", 1), seat("at-most-2-per-rack", "s/r/k", 2)},
+			"rack s/r/k has 2 members of group web already"},
+		{"a host without a location", "at-most-1-per-rack", "at-most-1-per-rack host=h",
+			[]croft.Seat{seat("at-most-1-per-rack", "host=h", 1)},
+			"it, a rack of its own, has a member of group web already"},
+		{"a host counts for itself", "at-most-2-per-host+same-site", "at-most-2-per-host s/r/k/h",
+			[]croft.Seat{seat("at-most-2-per-host", "s/r/k/h", 1), seat("at-most-2-per-host", "s/r/k/h", 2)},
+			"it has 2 members of group web already"},
+		{"all are in the site", "same-site", "same-site s", []croft.Seat{seat("same-site", "s", 0)}, ""},
+		{"they are in another", "same-site", "same-site s", []croft.Seat{seat("same-site", "t", 0)},
+			"is not in the site of group web, t, whose members stay together"},
+		{"another group is there", "at-most-1-per-rack", "at-most-1-per-rack s/r/k",
+			[]croft.Seat{{Group: "db", Clause: "at-most-1-per-rack", Location: "s/r/k", Number: 1}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clause, location, _ := strings.Cut(c.wanted, " ")
+			err := croft.Affinity{Group: "web", Rule: c.rule}.AdmitSeats([]croft.Seat{
+				{Group: "other", Clause: clause, Location: location},
+				{Group: "web", Clause: clause, Location: location}}, c.taken)
+			if c.want == "" && err != nil || c.want != "" && (croft.KindOf(err) != croft.NoCapacity ||
+				err.Error() != c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSeatsGetFreeNumbers(t *testing.T) {
+	want := croft.Seat{Group: "web", Clause: "at-most-3-per-rack", Location: "s/r/k"}
+	other := want
+	other.Location = "s/r/l"
+	var taken []croft.Seat
+	for n := range 3 {
+		other.Number = n + 1
+		taken = append(taken, other)
+	}
+	seen := map[int]bool{}
+	for range 3 {
+		got := croft.Renumber([]croft.Seat{want, {Group: "web", Clause: "same-site", Location: "s"}}, taken)
+		if n := got[0].Number; n < 1 || n > 3 || seen[n] || got[1].Number != 0 {
+			t.Fatalf("got %+v, taken are %+v", got, taken)
+		}
+		seen[got[0].Number] = true
+		taken = append(taken, got[0])
+	}
+	if got := croft.Renumber([]croft.Seat{want}, taken); got[0].Number != 0 {
+		t.Errorf("got number %d of a full rack", got[0].Number)
 	}
 }
