@@ -1,15 +1,23 @@
 package croft_test
 
 import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
 const architecture = "docs/ARCHITECTURE.md"
+
+var updateReadme = flag.Bool("update-readme", false, "write the lines of Go into README.md")
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -139,4 +147,79 @@ func declares(t *testing.T, dir, name string) bool {
 		}
 	}
 	return false
+}
+
+// TestTheReadmeGivesTheSize compares the lines of Go in README.md with the source, within 5 %. Tests, test/ and bench/
+// do not count.
+func TestTheReadmeGivesTheSize(t *testing.T) {
+	kernel := []string{".", "compute", "schedule", "mdserver", "placement", "placementclient"}
+	var inKernel, cloud, grid int
+	for file, lines := range linesOfGo(t) {
+		top, _, inside := strings.Cut(file, "/")
+		if !inside {
+			top = "."
+		}
+		switch {
+		case top == "grid":
+			grid += lines
+		case slices.Contains(kernel, top):
+			inKernel += lines
+			cloud += lines
+		default:
+			cloud += lines
+		}
+	}
+	text := read(t, "README.md")
+	for _, part := range []struct {
+		row   string
+		lines int
+	}{{"the kernel:", inKernel}, {"the cloud:", cloud}, {"the grid,", grid}} {
+		row := regexp.MustCompile(`(?m)^(\| ` + part.row + `[^|]* \| )([0-9]+),([0-9]{3})( \|)$`)
+		m := row.FindStringSubmatch(text)
+		if m == nil {
+			t.Errorf("README.md has no row %q with its lines", part.row)
+			continue
+		}
+		stated, err := strconv.Atoi(m[2] + m[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *updateReadme {
+			hundreds := (part.lines + 50) / 100
+			text = row.ReplaceAllString(text, fmt.Sprintf("${1}%d,%d00${4}", hundreds/10, hundreds%10))
+		} else if math.Abs(float64(stated-part.lines)) > 0.05*float64(part.lines) {
+			t.Errorf("README.md gives %d lines in the row %q, and the source has %d: go test . -run %s -update-readme", stated,
+				part.row, part.lines, t.Name())
+		}
+	}
+	if *updateReadme {
+		if err := os.WriteFile("README.md", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// linesOfGo maps the files of the product, without tests, to their numbers of lines.
+func linesOfGo(t *testing.T) map[string]int {
+	t.Helper()
+	files := map[string]int{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{".git", "bench", "bin", "build", "test"}, path) || d.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files[path] = strings.Count(read(t, path), "\n")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
