@@ -29,7 +29,8 @@ func read(t *testing.T, name string) string {
 }
 
 func TestEveryDependencyHasItsReason(t *testing.T) {
-	text := read(t, architecture)
+	const page = "docs/contributors/dependencies.md"
+	text := read(t, page)
 	direct, _, _ := strings.Cut(read(t, "go.mod"), "\n)")
 	_, direct, found := strings.Cut(direct, "require (")
 	if !found {
@@ -40,38 +41,43 @@ func TestEveryDependencyHasItsReason(t *testing.T) {
 		if words := strings.Fields(line); len(words) >= 2 {
 			wanted[words[0]] = true
 			if !strings.Contains(text, "| `"+words[0]+"` |") {
-				t.Errorf("%s gives no reason for %s", architecture, words[0])
+				t.Errorf("%s gives no reason for %s", page, words[0])
 			}
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z.]+\\.[a-z]+/[^`]+)` \\|").FindAllStringSubmatch(text, -1) {
 		if !wanted[m[1]] {
-			t.Errorf("%s gives a reason for %s, which go.mod does not require", architecture, m[1])
+			t.Errorf("%s gives a reason for %s, which go.mod does not require", page, m[1])
 		}
 	}
 }
 
 func TestEveryRoomIsDescribed(t *testing.T) {
-	text := read(t, architecture)
+	const page = "docs/contributors/rooms.md"
+	overview, text := read(t, architecture), read(t, page)
 	for _, p := range packages(t) {
 		room, inside := strings.CutPrefix(p.ImportPath, "croft/")
 		top, _, _ := strings.Cut(room, "/")
-		if inside && !strings.Contains(text, "| `"+top+"/") {
+		if inside && !strings.Contains(overview, "`"+top+"/`") {
 			t.Errorf("%s does not describe %s/", architecture, top)
+		}
+		if inside && !strings.Contains(text, "- **`"+top+"/") {
+			t.Errorf("%s does not describe %s/", page, top)
 		}
 	}
 }
 
 // TestEveryKeyIsDescribed compares the page with the list in keys.go, which is authoritative.
 func TestEveryKeyIsDescribed(t *testing.T) {
-	text := read(t, architecture)
+	const page = "docs/contributors/keys.md"
+	text := read(t, page)
 	keys := regexp.MustCompile(`(?m)^//\t(/croft/\S+)`).FindAllStringSubmatch(read(t, "etcdstore/keys.go"), -1)
 	if len(keys) == 0 {
 		t.Fatal("etcdstore/keys.go lists no keys")
 	}
 	for _, k := range keys {
 		if !strings.Contains(text, k[1]) {
-			t.Errorf("%s does not list %s", architecture, k[1])
+			t.Errorf("%s does not list %s", page, k[1])
 		}
 	}
 }
