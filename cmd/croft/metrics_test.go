@@ -43,7 +43,7 @@ import (
 	"croft/trust"
 )
 
-var updateMetrics = flag.Bool("update-metrics", false, "write the table of docs/users/metrics.md")
+var updateMetrics = flag.Bool("update-metrics", false, "write the list of docs/users/metrics.md")
 
 const docs = "../../docs/"
 
@@ -167,21 +167,37 @@ func readDoc(t *testing.T, name string) string {
 	return string(text)
 }
 
+// listItem returns an item of a list in Markdown, in lines of at most 160 columns.
+func listItem(text string) string {
+	var item strings.Builder
+	item.WriteString("-")
+	column := 1
+	for _, word := range strings.Fields(text) {
+		if column+1+len(word) > 160 {
+			item.WriteString("\n ")
+			column = 1
+		}
+		item.WriteString(" " + word)
+		column += 1 + len(word)
+	}
+	return item.String() + "\n"
+}
+
 // The reference has exactly the metrics of the code, as described there.
 func TestEveryMetricIsInTheDocument(t *testing.T) {
-	want := "| metric | type | labels | what |\n|---|---|---|---|\n"
+	var want string
 	for _, m := range allMetrics(t) {
-		labels := "-"
+		labels := ""
 		if len(m.labels) > 0 {
-			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+			labels = "; labels `" + strings.Join(m.labels, "`, `") + "`"
 		}
-		want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind(), labels, m.help)
+		want += listItem(fmt.Sprintf("`%s` (%s%s): %s", m.name, m.kind(), labels, m.help))
 	}
 	text := readDoc(t, "users/metrics.md")
 	before, rest, _ := strings.Cut(text, "<!-- begin -->\n")
 	got, after, found := strings.Cut(rest, "<!-- end -->")
 	if !found {
-		t.Fatal("docs/users/metrics.md has no place for the table")
+		t.Fatal("docs/users/metrics.md has no place for the list")
 	}
 	if *updateMetrics {
 		after = before + "<!-- begin -->\n" + want + "<!-- end -->" + after
@@ -189,7 +205,7 @@ func TestEveryMetricIsInTheDocument(t *testing.T) {
 		return
 	}
 	if got != want {
-		t.Errorf("the table in docs/users/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics",
+		t.Errorf("the list in docs/users/metrics.md is not what the code has: go test ./cmd/croft -run %s -update-metrics",
 			t.Name())
 	}
 }
@@ -267,7 +283,7 @@ func TestDashboardAndAlertsNameMetricsThatThereAre(t *testing.T) {
 		known[name] = true
 	}
 	for _, file := range []string{"monitoring/alerts.yml", "monitoring/alerts_test.yml", "monitoring/dashboard.json",
-		"users/metrics.md", "users/operations.md"} {
+		"users/metrics.md", "users/operations.md", "users/operations-etcd.md", "users/operations-instances.md"} {
 		for _, name := range metricName.FindAllString(readDoc(t, file), -1) {
 			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 				if base, cut := strings.CutSuffix(name, suffix); cut && known[base] {
