@@ -15,16 +15,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
-	"croft/etcdstore/etcdserver"
 	"croft/internal/pemfile"
 )
 
+// Embedded is an etcd in this process: an etcdserver.Server.
+type Embedded interface {
+	Endpoint() string
+	Client() *clientv3.Client // calls the server without a connection
+}
+
 // Config holds the addresses of etcd, and how long to wait for it.
 type Config struct {
-	Endpoints   []string           // required, such as http://127.0.0.1:2379, or Embedded
-	Embedded    *etcdserver.Server // a server in this process, closed after the store
-	DialTimeout time.Duration      // for the first answer; 3 s by default, 10 s with a login
-	Access                         // credentials for the endpoints
+	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
+	Embedded    Embedded      // a server in this process, closed after the store
+	DialTimeout time.Duration // for the first answer; 3 s by default, 10 s with a login
+	Access                    // credentials for the endpoints
 	// Mint allows Open to create an installation if etcd holds none. Only long-running processes set it; a command
 	// reports that it found no installation.
 	Mint bool

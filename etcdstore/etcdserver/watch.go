@@ -19,9 +19,12 @@ import (
 // stream.
 func newClient(server *etcdserver.EtcdServer) *clientv3.Client {
 	etcd := v3client.New(server)
-	etcd.Watcher = clientv3.NewWatchFromWatchClient(watchClient{v3rpc.NewWatchServer(server)}, etcd)
+	etcd.Watcher = clientv3.NewWatchFromWatchClient(WatchClient(v3rpc.NewWatchServer(server)), etcd)
 	return etcd
 }
+
+// WatchClient returns a client of a watch server in this process.
+func WatchClient(server pb.WatchServer) pb.WatchClient { return watchClient{server} }
 
 // watchClient calls a watch server in this process.
 type watchClient struct{ server pb.WatchServer }
