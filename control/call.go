@@ -264,7 +264,11 @@ func (c *call) body(into any) error {
 	if err := c.still(time.Since(began) > quickBody); err != nil {
 		return err
 	}
-	return c.bodies[c.operation.ID].Decode(text, into)
+	schema, err := c.bodies.Of(documented(c.operation.ID).Body)
+	if err != nil {
+		return err
+	}
+	return schema.Decode(text, into)
 }
 
 // quickBody is the longest time that reading a body may take without a second check of the credentials.

@@ -167,7 +167,7 @@ func createInvitation(c *call) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	made, err := c.Cloud.Tokens.Invite(ctx, cloud.Invitation{Note: given.Note, Host: given.Host, Life: life,
-		Member: given.Member})
+		Member: given.Member, SameEtcd: given.SameEtcd, SamePlacement: given.SamePlacement})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type Images interface {
 // Server serves the API. Run must run while its handler serves events.
 type Server struct {
 	Config
-	bodies map[string]*bodies.Body // by operation
+	bodies bodies.Schemas
 	limits *pace.Shared
 	feed   *feed.Feed
 	owners *owners // of the projects that the feed's changes name
@@ -77,11 +77,7 @@ func New(c Config) (*Server, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Rate, c.Burst = cmp.Or(c.Rate, 50), cmp.Or(c.Burst, 200)
-	compiled, err := bodies.Compile()
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{Config: c, bodies: compiled, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
+	s := &Server{Config: c, limits: pace.NewShared(c.Rate, c.Burst), feed: feed.New(),
 		flows:    &pace.Shares{Each: flowsOfProject, All: flowsOfAll, Newcomers: flowsOfAll / 4},
 		forwards: forwarding.New(c.Peers, c.Log), requests: newRequests()}
 	s.owners = &owners{read: s.stored}

@@ -14,7 +14,7 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/cloud/direct"
-	"croft/cloud/remote"
+	"croft/client"
 	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/internal/traces"
@@ -59,7 +59,7 @@ func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 			return nil, err
 		}
 	}
-	api, err := remote.New(s.Settings)
+	api, err := client.New(s.Settings)
 	if err != nil {
 		return nil, err
 	}

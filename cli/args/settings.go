@@ -12,7 +12,7 @@ import (
 	"croft"
 	"croft/cloud/direct"
 	"croft/cloud/login"
-	"croft/cloud/remote"
+	"croft/client"
 	"croft/internal/command"
 	"croft/internal/settings"
 	hosts "croft/node/settings"
@@ -115,7 +115,7 @@ func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) e
 			return croft.Errorf(croft.Invalid, "--partition asks another cloud through the API of this one: leave out "+
 				"--etcd, --placement and --cloud")
 		}
-		s.Settings = remote.Settings{}
+		s.Settings = client.Settings{}
 		return addLocal(s)
 	}
 	if err := addLogin(s, named(flags)); err != nil || s.Settings.Set() {
@@ -168,7 +168,7 @@ func addLogin(s *direct.Settings, name string) error {
 	if err != nil {
 		return err
 	}
-	s.Settings = remote.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project, Context: name,
+	s.Settings = client.Settings{URL: c.URL, CA: c.CA, Token: c.Token, Home: c.Project, Context: name,
 		Partition: s.Partition,
 		Again:     c.Again(name),
 		Renewed:   func(ctx context.Context) (string, error) { return file.Token(ctx, name) }}

@@ -17,7 +17,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cloud/login"
-	"croft/cloud/remote"
+	"croft/client"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant/access"
@@ -50,7 +50,7 @@ else may read.`,
 	token := cmd.Flags().Bool("token", false, "keep a token of croft, from standard input")
 	project := cmd.Flags().String("project", "", "the project that is meant, for users with roles in several (`name`)")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		s := remote.Settings{URL: given[0], Home: croft.Project(*project)}
+		s := client.Settings{URL: given[0], Home: croft.Project(*project)}
 		if err := login.CheckName(*name); err != nil {
 			return err
 		}
@@ -104,14 +104,14 @@ func words(c access.Caller) string {
 }
 
 // credentials returns the credentials for the login.
-func credentials(cmd *cobra.Command, s remote.Settings, token bool) (login.Context, error) {
+func credentials(cmd *cobra.Command, s client.Settings, token bool) (login.Context, error) {
 	if token {
 		text, err := readToken(cmd)
 		return login.Context{Token: text}, err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), args.AnswerTimeout)
 	defer cancel()
-	client, err := remote.New(s)
+	client, err := client.New(s)
 	if err != nil {
 		return login.Context{}, err
 	}
@@ -158,10 +158,10 @@ func readToken(cmd *cobra.Command) (string, error) {
 }
 
 // whoami asks the cloud for the caller, before anything is stored.
-func whoami(ctx context.Context, s remote.Settings) (caller access.Caller, err error) {
+func whoami(ctx context.Context, s client.Settings) (caller access.Caller, err error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	client, err := remote.New(s)
+	client, err := client.New(s)
 	if err != nil {
 		return caller, err
 	}

@@ -28,11 +28,11 @@ func clustersAreAskedFor(s *suite) {
 	s.is(err, croft.NotFound, "a site that there is not")
 	_, err = sites.Find(s.ctx, "No name")
 	s.isOneOf(err, "what is no name", croft.Invalid, croft.NotFound)
-	if h, err := sites.Health(s.ctx, "pretend", croft.DefaultProject, "olga"); err != nil || !h.Reachable {
+	if h, err := sites.Health(s.ctx, "pretend", croft.DefaultProject, s.User); err != nil || !h.Reachable {
 		s.Errorf("its health is %+v, %v", h, err)
 	}
 
-	_, err = how.Create(s.ctx, cluster.Appliance{Name: "demo", Owner: "olga", Public: true})
+	_, err = how.Create(s.ctx, cluster.Appliance{Name: "demo", Owner: s.User, Public: true})
 	s.must(err)
 	_, err = how.AddImplementation(s.ctx, cluster.Implementation{Appliance: "demo", Site: "pretend", Template: "a: ["})
 	s.is(err, croft.Invalid, "a template that is none")
@@ -51,7 +51,7 @@ func clustersAreAskedFor(s *suite) {
 // clusterIsAskedFor requests a cluster, joins it, and releases it.
 func clusterIsAskedFor(s *suite, how cluster.Implementation) {
 	all := s.Cloud.Clusters
-	r := cluster.Request{Name: "web", Project: croft.DefaultProject, User: "olga", Appliance: "demo", Slaves: 2,
+	r := cluster.Request{Name: "web", Project: croft.DefaultProject, User: s.User, Appliance: "demo", Slaves: 2,
 		KeepIdle: 3600e9}
 	why, err := all.Explain(s.ctx, r)
 	if err != nil || len(why.Candidates) != 1 || why.Candidates[0].Site != "pretend" {
@@ -60,10 +60,10 @@ func clusterIsAskedFor(s *suite, how cluster.Implementation) {
 	made, err := all.Create(s.ctx, r)
 	s.must(err)
 	id := string(made.Cluster.ID)
-	if made.Reused || made.Cluster.KeepIdle != r.KeepIdle || made.Cluster.User != "olga" || made.Cluster.Slaves != 2 {
+	if made.Reused || made.Cluster.KeepIdle != r.KeepIdle || made.Cluster.User != s.User || made.Cluster.Slaves != 2 {
 		s.Errorf("created %+v", made)
 	}
-	joined, err := all.Create(s.ctx, cluster.Request{Name: "other", Project: croft.DefaultProject, User: "olga",
+	joined, err := all.Create(s.ctx, cluster.Request{Name: "other", Project: croft.DefaultProject, User: s.User,
 		Appliance: "demo"})
 	if err != nil || !joined.Reused || string(joined.Cluster.ID) != id || len(joined.Cluster.Uses) != 2 {
 		s.Errorf("asked again: %+v, %v", joined, err)
@@ -88,13 +88,13 @@ func clusterIsAskedFor(s *suite, how cluster.Implementation) {
 	if events, err := all.Events(s.ctx, croft.DefaultProject, id); err != nil || len(events) == 0 {
 		s.Errorf("its events are %+v, %v", events, err)
 	}
-	_, err = all.Account(s.ctx, croft.DefaultProject, id, "olga")
+	_, err = all.Account(s.ctx, croft.DefaultProject, id, s.User)
 	s.is(err, croft.Invalid, "an account without an agent")
 	left, err := all.EndUse(s.ctx, croft.DefaultProject, id, joined.Cluster.Uses[0].ID)
 	if err != nil || len(left.Uses) != 1 {
 		s.Errorf("after a use: %+v, %v", left, err)
 	}
-	gone, err := all.Delete(s.ctx, croft.DefaultProject, id, cluster.Removal{User: "olga", Force: true, Abandon: true})
+	gone, err := all.Delete(s.ctx, croft.DefaultProject, id, cluster.Removal{User: s.User, Force: true, Abandon: true})
 	if err != nil || gone.State != cluster.Deleting && gone.State != cluster.Deleted {
 		s.Errorf("deleted: %+v, %v", gone, err)
 	}

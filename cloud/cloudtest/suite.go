@@ -16,6 +16,7 @@ type Fixture struct {
 	Cloud   *cloud.Cloud
 	Host    string // the host's name
 	Silence func() // ends the host's agent, and returns when the cloud has noticed
+	User    string // the caller's user name
 	Here    bool   // joining hosts get the addresses of etcd and Placement that this machine uses
 }
 

@@ -2,11 +2,9 @@ package direct
 
 import (
 	"context"
-	"time"
 
 	"croft"
 	"croft/cloud"
-	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/schedule/topology"
 )
@@ -34,38 +32,4 @@ func (a aggregates) Create(ctx context.Context, wanted croft.Aggregate) (croft.A
 		}
 	}
 	return a.Aggregates.Create(ctx, wanted)
-}
-
-// recordedAggregates records changes of aggregates.
-type recordedAggregates struct {
-	cloud.Aggregates
-	journal *journal
-}
-
-func (a recordedAggregates) tell(ctx context.Context, began time.Time, operation, name string, err error) {
-	a.journal.tell(ctx, began, operation, "", actions.Object{Kind: actions.Aggregate, Name: name}, err)
-}
-
-// Create implements cloud.Aggregates.
-func (a recordedAggregates) Create(ctx context.Context, wanted croft.Aggregate) (croft.Aggregate, error) {
-	began := time.Now()
-	made, err := a.Aggregates.Create(ctx, wanted)
-	a.tell(ctx, began, "createAggregate", wanted.Name, err)
-	return made, err
-}
-
-// Change implements cloud.Aggregates.
-func (a recordedAggregates) Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error) {
-	began := time.Now()
-	changed, err := a.Aggregates.Change(ctx, name, c)
-	a.tell(ctx, began, "changeAggregate", name, err)
-	return changed, err
-}
-
-// Remove implements cloud.Aggregates.
-func (a recordedAggregates) Remove(ctx context.Context, name string, generation *int64) error {
-	began := time.Now()
-	err := a.Aggregates.Remove(ctx, name, generation)
-	a.tell(ctx, began, "removeAggregate", name, err)
-	return err
 }

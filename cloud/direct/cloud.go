@@ -1,12 +1,9 @@
 package direct
 
 import (
-	"context"
-	"errors"
 	"io"
 
 	"croft/cloud"
-	"croft/cluster/seal"
 	"croft/control/federation"
 	"croft/etcdstore"
 	"croft/hosts"
@@ -15,28 +12,6 @@ import (
 	"croft/schedule"
 	"croft/tenant/objects"
 )
-
-// Dial connects to the cloud that the settings name. It sends nothing to Placement yet. NotFound: etcd has no cloud.
-// Unavailable: etcd does not answer.
-func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
-	claims, err := s.Placement.Client()
-	if err != nil {
-		return nil, err
-	}
-	store, err := s.Etcd.Open(ctx, false)
-	if err != nil {
-		claims.Close()
-		return nil, err
-	}
-	c := connection{store, claims}
-	over, err := Over(store, claims, s, Scheduling{Clusters: &Clusters{Vault: seal.LoadLater(s.Etcd.SealKeys...)}})
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	over.Connection = c
-	recorded(over, store.Actions)
-	return over, nil
-}
 
 // Claims is the client of Placement.
 type Claims = *placementclient.Client
@@ -87,16 +62,4 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		building = &Clusters{}
 	}
 	return over, building.over(over, store, scheduler)
-}
-
-// connection closes the clients of a cloud.Cloud.
-type connection struct {
-	store  *etcdstore.Store
-	claims *placementclient.Client
-}
-
-// Close implements io.Closer.
-func (c connection) Close() error {
-	c.claims.Close()
-	return c.store.Close()
 }

@@ -45,7 +45,7 @@ func TestContract(t *testing.T) {
 		var recorder sync.WaitGroup
 		recorder.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(recording) })
 		t.Cleanup(func() { cancel(); recorder.Wait() })
-		return cloudtest.Fixture{Cloud: connected, Host: "host1", Here: true, Silence: func() {
+		return cloudtest.Fixture{Cloud: connected, Host: "host1", User: direct.LocalUser(), Here: true, Silence: func() {
 			if err := c.StopHost(ctx, "host1"); err != nil {
 				t.Fatal(err)
 			}

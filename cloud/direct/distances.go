@@ -5,11 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"croft"
-	"croft/cloud"
-	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/internal/nearest"
 	"croft/schedule/topology"
@@ -137,31 +134,4 @@ func (d distances) Remove(ctx context.Context, kind, a, b string, generation *in
 		}
 	}
 	return d.store.Distances.Remove(ctx, kind, names[0], names[1], generation)
-}
-
-// recordedDistances records changes of distances.
-type recordedDistances struct {
-	cloud.Distances
-	journal *journal
-}
-
-func (d recordedDistances) tell(ctx context.Context, began time.Time, operation, kind string, err error) {
-	d.journal.tell(ctx, began, operation, "", actions.DistancesOf(kind), err)
-}
-
-// Set implements cloud.Distances.
-func (d recordedDistances) Set(ctx context.Context, kind string, stated croft.Distance,
-	generation *int64) (int64, error) {
-	began := time.Now()
-	now, err := d.Distances.Set(ctx, kind, stated, generation)
-	d.tell(ctx, began, "setDistance", kind, err)
-	return now, err
-}
-
-// Remove implements cloud.Distances.
-func (d recordedDistances) Remove(ctx context.Context, kind, a, b string, generation *int64) error {
-	began := time.Now()
-	err := d.Distances.Remove(ctx, kind, a, b, generation)
-	d.tell(ctx, began, "removeDistance", kind, err)
-	return err
 }

@@ -3,7 +3,7 @@ package direct
 import (
 	"context"
 
-	"croft/cloud/remote"
+	"croft/client"
 	"croft/cluster"
 	elsewhere "croft/cluster/croft"
 	"croft/cluster/outbound"
@@ -15,7 +15,7 @@ func peer(at cluster.Access) (elsewhere.Peer, error) {
 	if err != nil {
 		return elsewhere.Peer{}, err
 	}
-	c, err := remote.Through(requests, at.Site.AuthURL, at.Secret.Reveal())
+	c, err := client.Through(requests, at.Site.AuthURL, at.Secret.Reveal())
 	if err != nil {
 		return elsewhere.Peer{}, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"croft"
 	"croft/cloud"
-	"croft/control/actions"
 	"croft/etcdstore"
 	"croft/schedule"
 )
@@ -75,31 +74,4 @@ func (p policies) Map(ctx context.Context) (cloud.CrushMap, error) {
 	var text strings.Builder
 	err = m.WriteText(&text, all...)
 	return cloud.CrushMap{Text: text.String(), Out: append([]int32{}, m.Out()...)}, err
-}
-
-// recordedPolicies records changes of policies.
-type recordedPolicies struct {
-	cloud.Policies
-	journal *journal
-}
-
-func (p recordedPolicies) tell(ctx context.Context, began time.Time, operation, name string, err error) {
-	p.journal.tell(ctx, began, operation, "", actions.PolicyNamed(name), err)
-}
-
-// Set implements cloud.Policies.
-func (p recordedPolicies) Set(ctx context.Context, wanted croft.CrushPolicy, generation *int64) (croft.CrushPolicy,
-	error) {
-	began := time.Now()
-	set, err := p.Policies.Set(ctx, wanted, generation)
-	p.tell(ctx, began, "setPolicy", wanted.Name, err)
-	return set, err
-}
-
-// Remove implements cloud.Policies.
-func (p recordedPolicies) Remove(ctx context.Context, name string, generation *int64) error {
-	began := time.Now()
-	err := p.Policies.Remove(ctx, name, generation)
-	p.tell(ctx, began, "removePolicy", name, err)
-	return err
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/remote"
+	"croft/client"
 	"croft/internal/nearest"
 	"croft/internal/traces"
 	"croft/internal/wording"
@@ -28,7 +28,7 @@ const SettingsFile = "schedule.yaml"
 // and holds the defaults.
 type Settings struct {
 	// for a cloud that is reached over its API; then Etcd and Placement are ignored
-	remote.Settings `yaml:",inline"`
+	client.Settings `yaml:",inline"`
 
 	Etcd      EtcdSettings      `yaml:"etcd"`
 	Placement PlacementSettings `yaml:"placement"`

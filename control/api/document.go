@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"gopkg.in/yaml.v3"
 )
 
-//go:embed openapi.yaml
+// text is the document as JSON, made from openapi.yaml: JSON is read ten times as fast.
+//
+//go:embed openapi.json
 var text []byte
 
 // Operation is one verb of one path of the document.
@@ -45,15 +45,8 @@ type document struct {
 
 // load parses the document once. A document that cannot be parsed is a bug, which the tests find.
 var load = sync.OnceValue(func() document {
-	d := document{}
-	err := yaml.Unmarshal(text, &d.tree)
-	if err == nil {
-		d.json, err = json.Marshal(d.tree)
-	}
-	if err == nil {
-		err = json.Unmarshal(d.json, &d.tree) // numbers and keys as JSON has them
-	}
-	if err != nil {
+	d := document{json: text}
+	if err := json.Unmarshal(text, &d.tree); err != nil {
 		panic(fmt.Sprintf("the OpenAPI document: %v", err))
 	}
 	sum := sha256.Sum256(d.json)

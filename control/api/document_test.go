@@ -1,16 +1,19 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"gopkg.in/yaml.v3"
 
 	"croft"
 	"croft/cloud"
@@ -28,6 +31,31 @@ import (
 	"croft/tenant/objects"
 	"croft/tenant/usage"
 )
+
+// TestTheJSONIsMadeFromTheYAML keeps both files of the document equal.
+func TestTheJSONIsMadeFromTheYAML(t *testing.T) {
+	text, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("openapi.json", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(api.Document(), want) {
+		t.Error("openapi.json is not made from openapi.yaml: run this test with -update")
+	}
+}
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
 	document, err := openapi3.NewLoader().LoadFromData(api.Document())

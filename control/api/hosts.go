@@ -53,6 +53,9 @@ type NewInvitation struct {
 	Host   string `json:"host,omitempty"`
 	Life   string `json:"life"` // a duration, such as 1h
 	Member bool   `json:"member,omitempty"`
+
+	SameEtcd      bool `json:"same_etcd,omitempty"`
+	SamePlacement bool `json:"same_placement,omitempty"`
 }
 
 // Invitation is a join token.

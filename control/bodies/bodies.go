@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -37,30 +38,39 @@ type Body struct {
 // documentURL is the name of the document among schemas. It is never fetched.
 const documentURL = "croft:openapi"
 
-// Compile compiles the schemas of all bodies, by operation.
-func Compile() (map[string]*Body, error) {
-	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Document()))
-	if err != nil {
-		return nil, err
+// Schemas has the schemas of the bodies of all operations. It compiles each when it is first used, because a command
+// uses few.
+type Schemas struct {
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
+	bodies   map[string]*Body // by the fragment of the schema in the document
+}
+
+// Of returns the schema of a body, named by its fragment in the document.
+func (s *Schemas) Of(fragment string) (*Body, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.bodies[fragment]; b != nil {
+		return b, nil
 	}
-	c := jsonschema.NewCompiler()
-	c.AssertFormat()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource(documentURL, tree); err != nil {
-		return nil, err
-	}
-	all := map[string]*Body{}
-	for _, o := range api.Operations() {
-		if o.Body == "" {
-			continue
-		}
-		schema, err := c.Compile(documentURL + o.Body)
+	if s.compiler == nil {
+		tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Document()))
 		if err != nil {
-			return nil, fmt.Errorf("the schema of the body of %s: %w", o.ID, err)
+			return nil, err
 		}
-		all[o.ID] = &Body{schema, hasSecret(o.Body)}
+		s.compiler, s.bodies = jsonschema.NewCompiler(), map[string]*Body{}
+		s.compiler.AssertFormat()
+		s.compiler.DefaultDraft(jsonschema.Draft2020)
+		if err := s.compiler.AddResource(documentURL, tree); err != nil {
+			return nil, err
+		}
 	}
-	return all, nil
+	schema, err := s.compiler.Compile(documentURL + fragment)
+	if err != nil {
+		return nil, fmt.Errorf("the schema %s: %w", fragment, err)
+	}
+	s.bodies[fragment] = &Body{schema, hasSecret(fragment)}
+	return s.bodies[fragment], nil
 }
 
 // Decode checks a body and decodes it. Invalid: the error lists every wrong field.

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"croft"
+	"croft/cloud"
+	"croft/compute"
+	"croft/control/api"
+)
+
+// images implements cloud.Images.
+type images struct{ *Client }
+
+// Catalog implements cloud.Images.
+func (i images) Catalog(ctx context.Context) (list cloud.Catalog, err error) {
+	return list, i.ask(ctx, http.MethodGet, "/v1/images", nil, &list)
+}
+
+// Held implements cloud.Images.
+func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodGet, host, "")
+}
+
+// Remove implements cloud.Images. A name's reference comes from the cloud's own catalog.
+func (i images) Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error) {
+	return i.cached(ctx, http.MethodDelete, host, reference)
+}
+
+func (i images) cached(ctx context.Context, method string, host croft.Host, reference string) ([]compute.Held, error) {
+	var list api.HeldList
+	at := path("", []string{"v1", "hosts", string(host.ID), "images"}, "image", reference)
+	err := i.ask(ctx, method, at, nil, &list)
+	return list.Images, hostList(i).denied(ctx, err)
+}
+
+// Pull implements cloud.Images. A name's reference comes from the cloud's own catalog.
+func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
+	progress func(croft.Progress)) (*compute.Pulled, error) {
+	body, err := json.Marshal(api.NewImage{Image: reference})
+	if err != nil {
+		return nil, err
+	}
+	var pulled *compute.Pulled
+	at := path("", []string{"v1", "hosts", string(host.ID), "images"})
+	err = i.stream(ctx, http.MethodPost, at, body, http.Header{},
+		func(e event) (more bool, err error) {
+			switch e.kind {
+			case "progress":
+				var p croft.Progress
+				if err = json.Unmarshal(e.data, &p); err == nil {
+					progress(p)
+				}
+				more = true
+			case "image":
+				err = json.Unmarshal(e.data, &pulled)
+			case "problem":
+				p := &api.Problem{}
+				if err = json.Unmarshal(e.data, p); err == nil {
+					return false, p
+				}
+			}
+			if err != nil {
+				err = croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
+			}
+			return more, err
+		})
+	if err == nil && pulled == nil {
+		err = croft.Errorf(croft.Unavailable, "pull %s to host %s: the cloud ended the stream", name, host.Name)
+	}
+	return pulled, hostList(i).denied(ctx, err)
+}

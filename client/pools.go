@@ -1,0 +1,229 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"croft"
+	"croft/cloud"
+	"croft/control/api"
+	"croft/internal/delay"
+	"croft/internal/wording"
+	pools "croft/pool/api"
+)
+
+// poolList implements cloud.Pools.
+type poolList struct{ *Client }
+
+// tickets implements cloud.Tickets.
+type tickets struct{ *Client }
+
+var (
+	_ cloud.Pools   = poolList{}
+	_ cloud.Tickets = tickets{}
+)
+
+// Pools implements cloud.Pools.
+func (c poolList) Pools(ctx context.Context) ([]pools.Pool, error) {
+	var list api.PoolList
+	err := c.ask(ctx, http.MethodGet, "/v1/pools", nil, &list)
+	return list.Pools, err
+}
+
+// Pool implements cloud.Pools.
+func (c poolList) Pool(ctx context.Context, name string) (p pools.Pool, err error) {
+	return p, c.ask(ctx, http.MethodGet, path("", []string{"v1", "pools", name}), nil, &p)
+}
+
+// Resources implements cloud.Pools.
+func (c poolList) Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error) {
+	names := []string{pool}
+	if pool == "" {
+		known, err := c.Pools(ctx)
+		if err != nil {
+			return nil, err
+		}
+		names = nil
+		for _, p := range known {
+			names = append(names, p.Name)
+		}
+	}
+	found := []pools.Resource{}
+	for _, name := range names {
+		var list api.PoolResourceList
+		at := path("", []string{"v1", "pools", name, "resources"}, "all", strconv.FormatBool(all))
+		err := c.ask(ctx, http.MethodGet, at, nil, &list)
+		// a pool that was removed meanwhile or is unknown has no resources; the manager says the same
+		if errors.Is(err, croft.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, list.Resources...)
+	}
+	slices.SortFunc(found, func(a, b pools.Resource) int { return int(a.ID - b.ID) })
+	return found, nil
+}
+
+// Resource implements cloud.Pools.
+func (c poolList) Resource(ctx context.Context, idOrName string) (found pools.Resource, err error) {
+	all, err := c.Resources(ctx, "", true)
+	if err != nil {
+		return found, err
+	}
+	for _, r := range all {
+		if strconv.FormatInt(r.ID, 10) == idOrName {
+			return r, nil
+		}
+		if r.Name == idOrName {
+			found = r // the last one is the newest
+		}
+	}
+	if found.ID == 0 {
+		return found, croft.Errorf(croft.NotFound, "there is no resource %s, or it is not yours", idOrName)
+	}
+	return found, nil
+}
+
+// Logs implements cloud.Pools.
+func (c poolList) Logs(ctx context.Context, idOrName string) ([]byte, error) {
+	r, err := c.Resource(ctx, idOrName)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.send(ctx, http.MethodGet,
+		path("", []string{"v1", "pools", r.Pool, "resources", strconv.FormatInt(r.ID, 10), "log"}), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return text, nil
+}
+
+// poolPatience is how long requests that may be repeated are repeated while no manager serves the pools; poolPause is
+// the pause in between.
+const (
+	poolPatience = 10 * time.Second
+	poolPause    = 500 * time.Millisecond
+)
+
+// again repeats a request until it is answered, patience is over or ctx ends. With patience 0, it repeats until ctx
+// ends.
+func again[T any](ctx context.Context, patience time.Duration, do func() (T, error)) (T, error) {
+	for begun := time.Now(); ; {
+		result, err := do()
+		if !errors.Is(err, croft.Unavailable) || patience > 0 && time.Since(begun) > patience ||
+			delay.For(ctx, poolPause) != nil {
+			return result, err
+		}
+	}
+}
+
+// ticket sends a request whose answer is a ticket.
+func (c tickets) ticket(ctx context.Context, method string, document any, project croft.Project, segments []string,
+	parameters ...string) (t pools.Ticket, err error) {
+	return again(ctx, poolPatience, func() (t pools.Ticket, err error) {
+		return t, c.ask(ctx, method, path(project, append([]string{"v1", "tickets"}, segments...), parameters...),
+			document, &t)
+	})
+}
+
+func numbered(id int64) []string { return []string{strconv.FormatInt(id, 10)} }
+
+// Open implements cloud.Tickets.
+func (c tickets) Open(ctx context.Context, o pools.Opening) (pools.Ticket, error) {
+	if o.Key == "" {
+		o.Key = rand.Text()
+	}
+	return c.ticket(ctx, http.MethodPost,
+		api.NewTicket{Tags: append([]string{}, o.Tags...), Sandbox: o.Sandbox, TTL: o.TTL, Key: o.Key},
+		croft.Project(o.Project), nil)
+}
+
+// Ticket implements cloud.Tickets.
+func (c tickets) Ticket(ctx context.Context, id int64) (pools.Ticket, error) {
+	return c.ticket(ctx, http.MethodGet, nil, "", numbered(id))
+}
+
+// waitTurn is how long one request of Wait waits.
+const waitTurn = 20 * time.Second
+
+// Wait implements cloud.Tickets.
+func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error) {
+	var parameters []string // none at first: the first answer comes at once
+	for {
+		t, err := again(ctx, 0, func() (t pools.Ticket, err error) {
+			return t, c.ask(ctx, http.MethodGet, path("", append([]string{"v1", "tickets"}, numbered(id)...),
+				parameters...), nil, &t)
+		})
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = ctx.Err()
+		}
+		if err != nil || !t.Waiting() || t.Never && !w.Never {
+			return t, err
+		}
+		if parameters = []string{"wait", "ready", "timeout", wording.ForPrograms(waitTurn)}; w.Changed != nil {
+			w.Changed(t)
+		}
+		if t.Never && delay.For(ctx, waitTurn) != nil { // the server answers at once for such a ticket
+			return t, ctx.Err()
+		}
+	}
+}
+
+// Close implements cloud.Tickets.
+func (c tickets) Close(ctx context.Context, id int64) (pools.Ticket, error) {
+	return c.ticket(ctx, http.MethodDelete, nil, "", numbered(id))
+}
+
+// Renew implements cloud.Tickets.
+func (c tickets) Renew(ctx context.Context, id int64) (pools.Ticket, error) {
+	return c.ticket(ctx, http.MethodPost, nil, "", append(numbered(id), "renew"))
+}
+
+// Tickets implements cloud.Tickets.
+func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Tickets, err error) {
+	list.Tickets = []pools.Ticket{}
+	var counted pages
+	for after := ""; ; {
+		const most = 5000 // the limit in the API's document
+		size := most
+		if of.Limit > 0 {
+			size = min(of.Limit-len(list.Tickets), most)
+		}
+		var page api.TicketList
+		at := path(croft.Project(of.Project), []string{"v1", "tickets"}, "all", strconv.FormatBool(of.All), "limit",
+			strconv.Itoa(size), "after", after)
+		if err := c.ask(ctx, http.MethodGet, at, nil, &page); err != nil {
+			return list, err
+		}
+		list.Tickets = append(list.Tickets, page.Tickets...)
+		if err := counted.next(len(page.Tickets), after, page.Next); err != nil {
+			return list, err
+		}
+		if after = page.Next; after == "" || of.Limit > 0 && len(list.Tickets) >= of.Limit {
+			break
+		}
+	}
+	slices.Reverse(list.Tickets)
+	for _, t := range list.Tickets {
+		if t.State == pools.TicketOpen {
+			list.Open++
+		}
+		if t.Waiting() {
+			list.Waiting++
+		}
+	}
+	return list, nil
+}
