@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/cloud"
@@ -15,52 +14,35 @@ type policies struct{ *Client }
 
 // List implements cloud.Policies.
 func (p policies) List(ctx context.Context) ([]croft.CrushPolicy, error) {
-	var list api.PolicyList
-	err := p.ask(ctx, http.MethodGet, "/v1/policies", nil, &list)
-	return list.Policies, err
+	found, err := p.ListPolicies(ctx)
+	return found.Policies, err
 }
 
 // Find implements cloud.Policies.
-func (p policies) Find(ctx context.Context, name string) (found croft.CrushPolicy, err error) {
-	if err := croft.CheckPolicyName(name); err != nil {
-		return found, err
-	}
-	return found, p.ask(ctx, http.MethodGet, path("", []string{"v1", "policies", name}), nil, &found)
+func (p policies) Find(ctx context.Context, name string) (croft.CrushPolicy, error) {
+	return p.GetPolicy(ctx, api.PolicyNamed{Name: name})
 }
 
 // Check implements cloud.Policies.
 func (p policies) Check(ctx context.Context, wanted croft.CrushPolicy) ([]string, error) {
-	var found api.PolicyHints
-	err := p.ask(ctx, http.MethodPost, "/v1/policies", api.PolicyCheck{Name: wanted.Name, Text: wanted.Text}, &found)
+	found, err := p.CheckPolicy(ctx, api.PolicyCheck{Name: wanted.Name, Text: wanted.Text})
 	return found.Hints, err
 }
 
 // Set implements cloud.Policies.
-func (p policies) Set(ctx context.Context, wanted croft.CrushPolicy, generation *int64) (set croft.CrushPolicy,
-	err error) {
-	if err := wanted.Check(); err != nil {
-		return wanted, err
-	}
-	at := path("", []string{"v1", "policies", wanted.Name})
-	return set, p.askWith(ctx, http.MethodPut, at, match(generation), api.PolicyText{Text: wanted.Text}, &set)
+func (p policies) Set(ctx context.Context, wanted croft.CrushPolicy, base *int64) (croft.CrushPolicy, error) {
+	return p.SetPolicy(ctx, api.PolicyText{Name: wanted.Name, Base: base, Text: wanted.Text})
 }
 
 // Remove implements cloud.Policies.
-func (p policies) Remove(ctx context.Context, name string, generation *int64) error {
-	if err := croft.CheckPolicyName(name); err != nil {
-		return err
-	}
-	return p.askWith(ctx, http.MethodDelete, path("", []string{"v1", "policies", name}), match(generation), nil, nil)
+func (p policies) Remove(ctx context.Context, name string, base *int64) error {
+	return p.RemovePolicy(ctx, api.PolicyRemoval{Name: name, Base: base})
 }
 
 // Standing implements cloud.Policies.
 func (p policies) Standing(ctx context.Context, project croft.Project, idOrName string) (*schedule.Standing, error) {
-	found := &schedule.Standing{}
-	at := path(project, []string{"v1", "instances", idOrName, "standing"})
-	return found, p.ask(ctx, http.MethodGet, at, nil, found)
+	return p.GetStanding(ctx, api.InstanceNamed{ID: idOrName, Project: project})
 }
 
 // Map implements cloud.Policies.
-func (p policies) Map(ctx context.Context) (m cloud.CrushMap, err error) {
-	return m, p.ask(ctx, http.MethodGet, "/v1/crush", nil, &m)
-}
+func (p policies) Map(ctx context.Context) (cloud.CrushMap, error) { return p.GetCrushMap(ctx) }

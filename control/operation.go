@@ -46,7 +46,8 @@ type Operation struct {
 // noun is the operations on one kind of object: a tag of the document.
 type noun struct {
 	Tag, Description string
-	Home             bool // the objects always belong to a project, which is croft.DefaultProject by default
+	Object           actions.Kind // kind of the objects in the action log; by default the tag in the singular
+	Home             bool         // the objects always belong to a project, which is croft.DefaultProject by default
 	Operations       []Operation
 }
 
@@ -150,7 +151,7 @@ func Operations() []Operation {
 		for _, o := range n.Operations {
 			o.Tag, o.Home = n.Tag, n.Home
 			o.Method, o.Path, _ = strings.Cut(o.At, " ")
-			o.Object = cmp.Or(o.Object, actions.Kind(strings.TrimSuffix(n.Tag, "s")))
+			o.Object = cmp.Or(o.Object, n.Object, actions.Kind(strings.TrimSuffix(n.Tag, "s")))
 			if o.In != nil {
 				o.Parameters = api.InputOf(o.In).Fields
 			}

@@ -1,114 +1,61 @@
 package control
 
 import (
-	"errors"
-	"net/http"
+	"context"
 
 	"croft"
+	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/schedule"
+	"croft/tenant/access"
 )
 
-func listPolicies(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Cloud.Policies.List(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.PolicyList{Policies: all})
-}
-
-func getPolicy(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Policies.Find(ctx, c.r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	api.Tag(c.w.Header(), p.Generation)
-	return c.answer(http.StatusOK, p)
-}
-
-func checkPolicy(c *call) error {
-	var given api.PolicyCheck
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	hints, err := c.Cloud.Policies.Check(ctx, croft.CrushPolicy{Name: given.Name, Text: given.Text})
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.PolicyHints{Hints: hints})
-}
-
-func setPolicy(c *call) error {
-	name := c.r.PathValue("name")
-	c.action.about("", actions.PolicyNamed(name))
-	var given api.PolicyText
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Policies.Set(ctx, croft.CrushPolicy{Name: name, Text: given.Text}, base)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	api.Tag(c.w.Header(), p.Generation)
-	return c.answer(http.StatusOK, p)
-}
-
-func removePolicy(c *call) error {
-	name := c.r.PathValue("name")
-	c.action.about("", actions.PolicyNamed(name))
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	err = c.Cloud.Policies.Remove(ctx, name, base)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-// getStanding serves operators only, because the standing names hosts and the instances on them.
-func getStanding(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	found, err := c.Cloud.Policies.Standing(ctx, st.Instance.Project, string(st.Instance.ID))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, found)
-}
-
-func getCrushMap(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	m, err := c.Cloud.Policies.Map(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, m)
+var policyOperations = noun{Tag: "policies", Object: actions.Policy,
+	Description: "Policies by which CRUSH chooses hosts: the same UUID, policy and hosts give the same host, so " +
+		"that anybody can compute it. Operators write them, and all callers read them and may name them in requests.",
+	Operations: []Operation{
+		do(Operation{ID: "listPolicies", At: "GET /v1/policies", May: access.EveryHuman, // all users may choose by them
+			Summary: "List the policies by which CRUSH chooses hosts"},
+			func(ctx context.Context, c *call, _ nothing) (list api.PolicyList, err error) {
+				list.Policies, err = c.Cloud.Policies.List(ctx)
+				return list, err
+			}),
+		do(Operation{ID: "checkPolicy", At: "POST /v1/policies", May: access.Operates, // its errors reveal locations
+			Summary: "Check whether a policy can choose hosts, and store nothing"},
+			func(ctx context.Context, c *call, in api.PolicyCheck) (list api.PolicyHints, err error) {
+				list.Hints, err = c.Cloud.Policies.Check(ctx, croft.CrushPolicy{Name: in.Name, Text: in.Text})
+				return list, err
+			}),
+		do(Operation{ID: "getPolicy", At: "GET /v1/policies/{name}", May: access.EveryHuman, Summary: "Get a policy"},
+			func(ctx context.Context, c *call, in api.PolicyNamed) (croft.CrushPolicy, error) {
+				return c.Cloud.Policies.Find(ctx, in.Name)
+			}),
+		do(Operation{ID: "setPolicy", At: "PUT /v1/policies/{name}", May: access.Operates,
+			Summary:     "Store a policy, in place of the one of its name",
+			Description: "It has to be able to choose hosts. Instances stay where they are.",
+			Conflict:    api.GenerationMismatch},
+			func(ctx context.Context, c *call, in api.PolicyText) (croft.CrushPolicy, error) {
+				return c.Cloud.Policies.Set(ctx, croft.CrushPolicy{Name: in.Name, Text: in.Text}, in.Base)
+			}),
+		do(Operation{ID: "removePolicy", At: "DELETE /v1/policies/{name}", May: access.Operates,
+			Summary: "Remove a policy; instances stay where they are", Conflict: api.GenerationMismatch},
+			func(ctx context.Context, c *call, in api.PolicyRemoval) (nothing, error) {
+				return nothing{}, c.Cloud.Policies.Remove(ctx, in.Name, in.Base)
+			}),
+		do(Operation{ID: "getStanding", At: "GET /v1/instances/{id}/standing", May: access.Operates, // it reveals hosts
+			Summary: "Say whether an instance stands where its policy puts it, and why",
+			Description: "The order of the hosts is computed again, from the instance's UUID, the policy as it is " +
+				"now and the hosts as they are now."},
+			func(ctx context.Context, c *call, _ api.InstanceNamed) (*schedule.Standing, error) {
+				st, err := c.find(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return c.Cloud.Policies.Standing(ctx, st.Instance.Project, string(st.Instance.ID))
+			}),
+		do(Operation{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
+			Summary: "Get the CRUSH map of the hosts, with the policies as rules"},
+			func(ctx context.Context, c *call, _ nothing) (cloud.CrushMap, error) { return c.Cloud.Policies.Map(ctx) }),
+	},
 }

@@ -417,41 +417,6 @@ var aggregateOperations = noun{Tag: "aggregates",
 	},
 }
 
-var policyOperations = noun{Tag: "policies",
-	Description: "Policies by which CRUSH chooses hosts: the same UUID, policy and hosts give the same host, so " +
-		"that anybody can compute it. Operators write them, and all callers read them and may name them in " +
-		"requests.",
-	Operations: []Operation{
-		// EveryHuman: all users may choose by them
-		{ID: "listPolicies", At: "GET /v1/policies", May: access.EveryHuman,
-			Summary: "List the policies by which CRUSH chooses hosts",
-			serve:   listPolicies},
-		// Operates: its errors reveal locations
-		{ID: "checkPolicy", At: "POST /v1/policies", May: access.Operates,
-			Summary: "Check whether a policy can choose hosts, and store nothing",
-			serve:   checkPolicy},
-		{ID: "getPolicy", At: "GET /v1/policies/{name}", May: access.EveryHuman,
-			Summary: "Get a policy",
-			serve:   getPolicy},
-		{ID: "setPolicy", At: "PUT /v1/policies/{name}", May: access.Operates,
-			Summary:     "Store a policy, in place of the one of its name",
-			Description: "It has to be able to choose hosts. Instances stay where they are.",
-			serve:       setPolicy},
-		{ID: "removePolicy", At: "DELETE /v1/policies/{name}", May: access.Operates,
-			Summary: "Remove a policy; instances stay where they are",
-			serve:   removePolicy},
-		// Operates: it reveals hosts
-		{ID: "getStanding", At: "GET /v1/instances/{id}/standing", May: access.Operates,
-			Summary: "Say whether an instance stands where its policy puts it, and why",
-			Description: "The order of the hosts is computed again, from the instance's UUID, the policy as it is " +
-				"now and the hosts as they are now.",
-			serve: getStanding},
-		{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
-			Summary: "Get the CRUSH map of the hosts, with the policies as rules",
-			serve:   getCrushMap},
-	},
-}
-
 var clusterOperations = noun{Tag: "clusters",
 	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
 		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +

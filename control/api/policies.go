@@ -7,12 +7,25 @@ type PolicyList struct {
 	Policies []croft.CrushPolicy `json:"policies"`
 }
 
-// PolicyText is the body of setPolicy. The generation that it builds on is in the header If-Match.
+// PolicyNamed names a policy.
+type PolicyNamed struct {
+	Name string `path:"name" json:"-"` // name of the policy
+}
+
+// PolicyText is the input of setPolicy.
 type PolicyText struct {
+	Name string `path:"name"        json:"-"` // name of the policy
+	Base *int64 `header:"If-Match"  json:"-"` // generation that the change builds on; 0: none may exist; nil: any
 	Text string `json:"text"`
 }
 
-// PolicyCheck is the body of checkPolicy.
+// PolicyRemoval is the input of removePolicy.
+type PolicyRemoval struct {
+	Name string `path:"name"       json:"-"` // name of the policy
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+}
+
+// PolicyCheck is the input of checkPolicy.
 type PolicyCheck struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -21,4 +34,13 @@ type PolicyCheck struct {
 // PolicyHints is the answer of checkPolicy.
 type PolicyHints struct {
 	Hints []string `json:"hints"`
+}
+
+// InstanceNamed names an instance.
+type InstanceNamed struct {
+	ID string `path:"id" json:"-"` // UUID of the instance, or its name
+
+	// Project is the project of the instance. Default: the caller's own; for operators who have none, all projects for
+	// a UUID, else the project default.
+	Project croft.Project `query:"project" json:"-"`
 }

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"croft/control/api"
+)
+
+// call sends the request of an operation, whose method and path at holds, and returns its result.
+func call[Out any](ctx context.Context, c *Client, at string, input any) (out Out, err error) {
+	answer, err := c.request(ctx, at, input)
+	if err != nil {
+		return out, err
+	}
+	defer answer.Body.Close()
+	return out, c.decode(ctx, answer, &out)
+}
+
+// request sends the request of an operation, and returns the answer unless it is an error. The caller must close its
+// body.
+func (c *Client) request(ctx context.Context, at string, input any) (*http.Response, error) {
+	method, path, _ := strings.Cut(at, " ")
+	header := http.Header{}
+	var body []byte
+	if input != nil {
+		in := api.InputOf(reflect.TypeOf(input))
+		path = in.Write(path, input, header)
+		if in.Body {
+			var err error
+			if body, err = json.Marshal(input); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.send(ctx, method, path, body, header)
+}
+
+// do sends the request of an operation that has no result.
+func (c *Client) do(ctx context.Context, at string, input any) error {
+	answer, err := c.request(ctx, at, input)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
