@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/control/api"
@@ -13,27 +12,24 @@ type distances struct{ *Client }
 
 // List implements cloud.Distances.
 func (d distances) List(ctx context.Context) ([]croft.Distances, error) {
-	var list api.DistanceList
-	err := d.ask(ctx, http.MethodGet, "/v1/distances", nil, &list)
+	list, err := d.ListDistances(ctx)
 	return list.Types, err
 }
 
 // Between implements cloud.Distances.
-func (d distances) Between(ctx context.Context, kind, a, b string) (found croft.Between, err error) {
-	at := path("", []string{"v1", "distances", "between"}, "type", kind, "a", a, "b", b)
-	return found, d.ask(ctx, http.MethodGet, at, nil, &found)
+func (d distances) Between(ctx context.Context, kind, a, b string) (croft.Between, error) {
+	return d.GetDistance(ctx, api.DistanceBetween{Type: kind, A: a, B: b})
 }
 
 // Set implements cloud.Distances.
-func (d distances) Set(ctx context.Context, kind string, stated croft.Distance, generation *int64) (int64, error) {
-	var all croft.Distances
-	err := d.askWith(ctx, http.MethodPut, "/v1/distances", match(generation),
-		api.NewDistance{Type: kind, A: stated.A, B: stated.B, Distance: stated.Distance}, &all)
+func (d distances) Set(ctx context.Context, kind string, stated croft.Distance, base *int64) (int64, error) {
+	all, err := d.SetDistance(ctx, api.NewDistance{Base: base, Type: kind, A: stated.A, B: stated.B,
+		Distance: stated.Distance})
 	return all.Generation, err
 }
 
 // Remove implements cloud.Distances.
-func (d distances) Remove(ctx context.Context, kind, a, b string, generation *int64) error {
-	at := path("", []string{"v1", "distances"}, "type", kind, "a", a, "b", b)
-	return d.askWith(ctx, http.MethodDelete, at, match(generation), nil, nil)
+func (d distances) Remove(ctx context.Context, kind, a, b string, base *int64) error {
+	return d.RemoveDistance(ctx, api.DistanceRemoval{DistanceBetween: api.DistanceBetween{Type: kind, A: a, B: b},
+		Base: base})
 }

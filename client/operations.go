@@ -10,6 +10,51 @@ import (
 	"croft/schedule"
 )
 
+// ListAggregates: List the aggregates of hosts that requests may name.
+func (c *Client) ListAggregates(ctx context.Context) (api.AggregateList, error) {
+	return call[api.AggregateList](ctx, c, "GET /v1/aggregates", nil)
+}
+
+// CreateAggregate: Put hosts together under a name.
+func (c *Client) CreateAggregate(ctx context.Context, in api.NewAggregate) (croft.Aggregate, error) {
+	return call[croft.Aggregate](ctx, c, "POST /v1/aggregates", in)
+}
+
+// GetAggregate: Get an aggregate.
+func (c *Client) GetAggregate(ctx context.Context, in api.AggregateNamed) (croft.Aggregate, error) {
+	return call[croft.Aggregate](ctx, c, "GET /v1/aggregates/{name}", in)
+}
+
+// ChangeAggregate: Change an aggregate, as a whole or not at all.
+func (c *Client) ChangeAggregate(ctx context.Context, in api.AggregateChange) (croft.Aggregate, error) {
+	return call[croft.Aggregate](ctx, c, "PATCH /v1/aggregates/{name}", in)
+}
+
+// RemoveAggregate: Remove an aggregate; its hosts stay.
+func (c *Client) RemoveAggregate(ctx context.Context, in api.AggregateRemoval) error {
+	return c.do(ctx, "DELETE /v1/aggregates/{name}", in)
+}
+
+// ListDistances: List the distances that operators have stated.
+func (c *Client) ListDistances(ctx context.Context) (api.DistanceList, error) {
+	return call[api.DistanceList](ctx, c, "GET /v1/distances", nil)
+}
+
+// SetDistance: State a distance between two aggregates, locations or hosts, either way.
+func (c *Client) SetDistance(ctx context.Context, in api.NewDistance) (croft.Distances, error) {
+	return call[croft.Distances](ctx, c, "PUT /v1/distances", in)
+}
+
+// RemoveDistance: Remove a stated distance.
+func (c *Client) RemoveDistance(ctx context.Context, in api.DistanceRemoval) error {
+	return c.do(ctx, "DELETE /v1/distances", in)
+}
+
+// GetDistance: Get the distance between two aggregates, locations or hosts.
+func (c *Client) GetDistance(ctx context.Context, in api.DistanceBetween) (croft.Between, error) {
+	return call[croft.Between](ctx, c, "GET /v1/distances/between", in)
+}
+
 // ListPolicies: List the policies by which CRUSH chooses hosts.
 func (c *Client) ListPolicies(ctx context.Context) (api.PolicyList, error) {
 	return call[api.PolicyList](ctx, c, "GET /v1/policies", nil)

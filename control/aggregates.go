@@ -1,8 +1,8 @@
 package control
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -12,7 +12,58 @@ import (
 	"croft/control/api"
 	"croft/internal/nearest"
 	"croft/schedule"
+	"croft/tenant/access"
 )
+
+var aggregateOperations = noun{Tag: "aggregates",
+	Description: "Sets of hosts that operators have named, for requests to choose among. They have nothing to do " +
+		"with groups, which are instances of a project.",
+	Operations: []Operation{
+		// Callers other than operators see only public aggregates, without hosts.
+		do(Operation{ID: "listAggregates", At: "GET /v1/aggregates", May: access.EveryHuman,
+			Summary:     "List the aggregates of hosts that requests may name",
+			Description: "By name. Operators see all, others the public ones, without hosts."},
+			func(ctx context.Context, c *call, _ nothing) (list api.AggregateList, err error) {
+				list.Aggregates, err = aggregates(ctx, c)
+				return list, err
+			}),
+		do(Operation{ID: "createAggregate", At: "POST /v1/aggregates", May: access.Operates,
+			Summary: "Put hosts together under a name", Status: http.StatusCreated, Conflict: api.NameTaken},
+			createAggregate),
+		do(Operation{ID: "getAggregate", At: "GET /v1/aggregates/{name}", May: access.EveryHuman,
+			Summary: "Get an aggregate"}, getAggregate),
+		do(Operation{ID: "changeAggregate", At: "PATCH /v1/aggregates/{name}", May: access.Operates,
+			Summary: "Change an aggregate, as a whole or not at all",
+			Description: "To add a host that is in it, or to remove one that is not, changes nothing. Instances " +
+				"stay where they are.",
+			Conflict: api.GenerationMismatch}, changeAggregate),
+		do(Operation{ID: "removeAggregate", At: "DELETE /v1/aggregates/{name}", May: access.Operates,
+			Summary: "Remove an aggregate; its hosts stay", Conflict: api.GenerationMismatch},
+			func(ctx context.Context, c *call, in api.AggregateRemoval) (nothing, error) {
+				return nothing{}, c.Cloud.Aggregates.Remove(ctx, in.Name, in.Base)
+			}),
+		// Callers other than operators see only the distances between public aggregates.
+		do(Operation{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman, Object: actions.Distances,
+			Summary: "List the distances that operators have stated",
+			Description: "By type. Operators see all, others the types and the distances between public " +
+				"aggregates."}, listDistances),
+		do(Operation{ID: "setDistance", At: "PUT /v1/distances", May: access.Operates, Object: actions.Distances,
+			Summary:     "State a distance between two aggregates, locations or hosts, either way",
+			Description: "It replaces what was stated between these two. Instances stay where they are."}, setDistance),
+		do(Operation{ID: "removeDistance", At: "DELETE /v1/distances", May: access.Operates,
+			Object: actions.Distances, Summary: "Remove a stated distance"},
+			func(ctx context.Context, c *call, in api.DistanceRemoval) (nothing, error) {
+				kind := cmp.Or(in.Type, croft.FailureDistance)
+				c.action.about("", actions.DistancesOf(kind))
+				return nothing{}, c.Cloud.Distances.Remove(ctx, kind, in.A, in.B, in.Base)
+			}),
+		do(Operation{ID: "getDistance", At: "GET /v1/distances/between", May: access.EveryHuman,
+			Object: actions.Distances, Summary: "Get the distance between two aggregates, locations or hosts",
+			Description: "Of the distances stated for the two or for what holds them, the distance of the most " +
+				"explicit pair counts. Where none of type failure is stated, it follows from locations; for " +
+				"tenants only those exist that are stated."}, getDistance),
+	},
+}
 
 // aggregate returns an aggregate as the caller may see it: its hosts and generation are visible to operators only.
 func aggregate(c *call, a croft.Aggregate) croft.Aggregate {
@@ -34,16 +85,6 @@ func aggregates(ctx context.Context, c *call) ([]croft.Aggregate, error) {
 	return seen, err
 }
 
-func listAggregates(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := aggregates(ctx, c)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.AggregateList{Aggregates: all})
-}
-
 // errNoAggregate is the answer about an aggregate that does not exist or that the caller does not see.
 func errNoAggregate(name string, seen []croft.Aggregate) error {
 	var names []string
@@ -54,26 +95,16 @@ func errNoAggregate(name string, seen []croft.Aggregate) error {
 	return api.NewProblem(api.NotFound, "there is no aggregate "+name+nearest.Hint(name, names))
 }
 
-func getAggregate(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func getAggregate(ctx context.Context, c *call, in api.AggregateNamed) (croft.Aggregate, error) {
 	seen, err := aggregates(ctx, c)
 	if err != nil {
-		return err
+		return croft.Aggregate{}, err
 	}
-	name := c.r.PathValue("name")
-	i := slices.IndexFunc(seen, func(a croft.Aggregate) bool { return a.Name == name })
+	i := slices.IndexFunc(seen, func(a croft.Aggregate) bool { return a.Name == in.Name })
 	if i < 0 {
-		return errNoAggregate(name, seen)
+		return croft.Aggregate{}, errNoAggregate(in.Name, seen)
 	}
-	return answerAggregate(c, http.StatusOK, seen[i])
-}
-
-func answerAggregate(c *call, status int, a croft.Aggregate) error {
-	if c.caller.Operator() {
-		api.Tag(c.w.Header(), a.Generation)
-	}
-	return c.answer(status, a)
+	return seen[i], nil
 }
 
 // hostsNamed returns the hosts with these names or UUIDs.
@@ -88,81 +119,31 @@ func hostsNamed(ctx context.Context, c *call, names []string) (all []croft.HostI
 	return all, nil
 }
 
-func createAggregate(c *call) error {
-	var given api.NewAggregate
-	if err := c.body(&given); err != nil {
-		return err
+func createAggregate(ctx context.Context, c *call, in api.NewAggregate) (a croft.Aggregate, err error) {
+	c.action.about("", actions.Object{Kind: actions.Aggregate, Name: in.Name})
+	if err := croft.CheckAggregateName(in.Name); err != nil {
+		return a, err
 	}
-	c.action.about("", actions.Object{Kind: actions.Aggregate, Name: given.Name})
-	if err := croft.CheckAggregateName(given.Name); err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	hosts, err := hostsNamed(ctx, c, given.Hosts)
-	if err != nil {
-		return err
-	}
-	a, err := c.Cloud.Aggregates.Create(ctx, croft.Aggregate{Name: given.Name, Note: given.Note, Public: given.Public,
-		Hosts: hosts})
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.NameTaken, err.Error())
-	}
-	if err != nil {
-		return err
+	a = croft.Aggregate{Name: in.Name, Note: in.Note, Public: in.Public}
+	if a.Hosts, err = hostsNamed(ctx, c, in.Hosts); err != nil {
+		return a, err
 	}
 	c.w.Header().Set("Location", "/v1/aggregates/"+a.Name)
-	return answerAggregate(c, http.StatusCreated, a)
+	return c.Cloud.Aggregates.Create(ctx, a)
 }
 
-func changeAggregate(c *call) error {
-	var given api.AggregateChange
-	if err := c.body(&given); err != nil {
-		return err
+func changeAggregate(ctx context.Context, c *call, in api.AggregateChange) (a croft.Aggregate, err error) {
+	if err := croft.CheckAggregateName(in.Name); err != nil {
+		return a, err
 	}
-	name := c.r.PathValue("name")
-	if err := croft.CheckAggregateName(name); err != nil {
-		return err
+	change := croft.AggregateChange{Note: in.Note, Public: in.Public, Generation: in.Base}
+	if change.Add, err = hostsNamed(ctx, c, in.AddHosts); err != nil {
+		return a, err
 	}
-	change := croft.AggregateChange{Note: given.Note, Public: given.Public}
-	var err error
-	if change.Generation, err = api.Match(c.r.Header); err != nil {
-		return err
+	if change.Remove, err = hostsNamed(ctx, c, in.RemoveHosts); err != nil {
+		return a, err
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	if change.Add, err = hostsNamed(ctx, c, given.AddHosts); err != nil {
-		return err
-	}
-	if change.Remove, err = hostsNamed(ctx, c, given.RemoveHosts); err != nil {
-		return err
-	}
-	a, err := c.Cloud.Aggregates.Change(ctx, name, change)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	return answerAggregate(c, http.StatusOK, a)
-}
-
-func removeAggregate(c *call) error {
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	err = c.Cloud.Aggregates.Remove(ctx, c.r.PathValue("name"), base)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return c.Cloud.Aggregates.Change(ctx, in.Name, change)
 }
 
 // checkBounds refuses bounds that the caller does not see. Tenants see no locations, and only public aggregates.

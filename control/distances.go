@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"croft"
@@ -23,16 +22,14 @@ func public(ctx context.Context, c *call) (func(name string) bool, []croft.Aggre
 
 // listDistances lists the types of distances. Callers other than operators see only the distances between public
 // aggregates.
-func listDistances(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listDistances(ctx context.Context, c *call, _ nothing) (list api.DistanceList, err error) {
 	all, err := c.Cloud.Distances.List(ctx)
 	if err != nil {
-		return err
+		return list, err
 	}
 	sees, _, err := public(ctx, c)
 	if err != nil {
-		return err
+		return list, err
 	}
 	for i := range all {
 		if c.caller.Operator() {
@@ -43,80 +40,34 @@ func listDistances(c *call) error {
 			return !sees(d.A) || !sees(d.B)
 		})
 	}
-	return c.answer(http.StatusOK, api.DistanceList{Types: all})
+	return api.DistanceList{Types: all}, nil
 }
 
-// kindOf returns the type of distances in the query.
-func kindOf(c *call) string { return cmp.Or(c.query.Get("type"), croft.FailureDistance) }
-
-func getDistance(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func getDistance(ctx context.Context, c *call, in api.DistanceBetween) (found croft.Between, err error) {
 	sees, seen, err := public(ctx, c)
 	if err != nil {
-		return err
+		return found, err
 	}
-	kind, a, b := kindOf(c), c.query.Get("a"), c.query.Get("b")
-	for _, name := range []string{a, b} {
+	for _, name := range []string{in.A, in.B} {
 		if !sees(name) {
-			return errNoAggregate(name, seen)
+			return found, errNoAggregate(name, seen)
 		}
 	}
-	found, err := c.Cloud.Distances.Between(ctx, kind, a, b)
-	if err != nil {
-		return err
+	kind := cmp.Or(in.Type, croft.FailureDistance)
+	found, err = c.Cloud.Distances.Between(ctx, kind, in.A, in.B)
+	if err == nil && !found.Stated && !c.caller.Operator() { // it would reveal where hosts are
+		err = api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+api.Clip(in.A)+
+			" and "+api.Clip(in.B))
 	}
-	if !found.Stated && !c.caller.Operator() { // it would reveal where hosts are
-		return api.NewProblem(api.NotFound, "no distance of type "+kind+" is stated between "+api.Clip(a)+
-			" and "+api.Clip(b))
-	}
-	return c.answer(http.StatusOK, found)
+	return found, err
 }
 
-func setDistance(c *call) error {
-	var given api.NewDistance
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	kind := cmp.Or(given.Type, croft.FailureDistance)
+func setDistance(ctx context.Context, c *call, in api.NewDistance) (croft.Distances, error) {
+	kind := cmp.Or(in.Type, croft.FailureDistance)
 	c.action.about("", actions.DistancesOf(kind))
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	stated := croft.Distance{A: given.A, B: given.B, Distance: given.Distance}
-	now, err := c.Cloud.Distances.Set(ctx, kind, stated, base)
-	if base != nil && errors.Is(err, croft.Conflict) { // without a generation: a name that two hosts have
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	api.Tag(c.w.Header(), now)
-	return c.answer(http.StatusOK, croft.Distances{Type: kind, Distances: []croft.Distance{stated},
-		Generation: now})
-}
-
-func removeDistance(c *call) error {
-	kind := kindOf(c)
-	c.action.about("", actions.DistancesOf(kind))
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	err = c.Cloud.Distances.Remove(ctx, kind, c.query.Get("a"), c.query.Get("b"), base)
-	if base != nil && errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	stated := croft.Distance{A: in.A, B: in.B, Distance: in.Distance}
+	now, err := c.Cloud.Distances.Set(ctx, kind, stated, in.Base)
+	return croft.Distances{Type: kind, Distances: []croft.Distance{stated}, Generation: now}, err
 }
 
 // checkNear refuses affinities to names that the caller does not see. Tenants see only instances of their projects and

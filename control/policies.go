@@ -56,6 +56,8 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 			}),
 		do(Operation{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
 			Summary: "Get the CRUSH map of the hosts, with the policies as rules"},
-			func(ctx context.Context, c *call, _ nothing) (cloud.CrushMap, error) { return c.Cloud.Policies.Map(ctx) }),
+			func(ctx context.Context, c *call, _ nothing) (cloud.CrushMap, error) {
+				return c.Cloud.Policies.Map(ctx)
+			}),
 	},
 }

@@ -372,51 +372,6 @@ var objectOperations = noun{Tag: "objects",
 	},
 }
 
-var aggregateOperations = noun{Tag: "aggregates",
-	Description: "Sets of hosts that operators have named, for requests to choose among. They have nothing to do " +
-		"with groups, which are instances of a project.",
-	Operations: []Operation{
-		// EveryHuman: callers other than operators see only public ones, without hosts
-		{ID: "listAggregates", At: "GET /v1/aggregates", May: access.EveryHuman,
-			Summary:     "List the aggregates of hosts that requests may name",
-			Description: "By name. Operators see all, others the public ones, without hosts.",
-			serve:       listAggregates},
-		{ID: "createAggregate", At: "POST /v1/aggregates", May: access.Operates,
-			Summary: "Put hosts together under a name",
-			serve:   createAggregate},
-		{ID: "getAggregate", At: "GET /v1/aggregates/{name}", May: access.EveryHuman,
-			Summary: "Get an aggregate",
-			serve:   getAggregate},
-		{ID: "changeAggregate", At: "PATCH /v1/aggregates/{name}", May: access.Operates,
-			Summary: "Change an aggregate, as a whole or not at all",
-			Description: "To add a host that is in it, or to remove one that is not, changes nothing. Instances " +
-				"stay where they are.",
-			serve: changeAggregate},
-		{ID: "removeAggregate", At: "DELETE /v1/aggregates/{name}", May: access.Operates,
-			Summary: "Remove an aggregate; its hosts stay",
-			serve:   removeAggregate},
-		// EveryHuman: callers other than operators see only those between public aggregates
-		{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman,
-			Summary: "List the distances that operators have stated",
-			Description: "By type. Operators see all, others the types and the distances between public " +
-				"aggregates.",
-			serve: listDistances},
-		{ID: "setDistance", At: "PUT /v1/distances", May: access.Operates,
-			Summary:     "State a distance between two aggregates, locations or hosts, either way",
-			Description: "It replaces what was stated between these two. Instances stay where they are.",
-			serve:       setDistance},
-		{ID: "removeDistance", At: "DELETE /v1/distances", May: access.Operates,
-			Summary: "Remove a stated distance",
-			serve:   removeDistance},
-		{ID: "getDistance", At: "GET /v1/distances/between", May: access.EveryHuman,
-			Summary: "Get the distance between two aggregates, locations or hosts",
-			Description: "Of the distances stated for the two or for what holds them, the distance of the most " +
-				"explicit pair counts. Where none of type failure is stated, it follows from locations; for " +
-				"tenants only those exist that are stated.",
-			serve: getDistance},
-	},
-}
-
 var clusterOperations = noun{Tag: "clusters",
 	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
 		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +

@@ -149,7 +149,8 @@ func (s *suite) images() {
 	}
 	const ref = "/images/tiny.qcow2"
 	held, err := s.Cloud.Images.Held(s.ctx, h.Host)
-	if err != nil || len(held) != 1 || !slices.Equal(held[0].References, []string{"file://" + ref}) || held[0].SHA256 == "" {
+	if err != nil || len(held) != 1 || len(held[0].References) != 1 ||
+		strings.TrimPrefix(held[0].References[0], "file://") != ref || held[0].SHA256 == "" {
 		s.Errorf("held are %+v, %v", held, err)
 	}
 	removed, err := s.Cloud.Images.Remove(s.ctx, h.Host, ref)

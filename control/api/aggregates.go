@@ -7,7 +7,12 @@ type AggregateList struct {
 	Aggregates []croft.Aggregate `json:"aggregates"`
 }
 
-// NewAggregate is the body of createAggregate.
+// AggregateNamed names an aggregate.
+type AggregateNamed struct {
+	Name string `path:"name" json:"-"` // name of the aggregate
+}
+
+// NewAggregate is the input of createAggregate.
 type NewAggregate struct {
 	Name   string   `json:"name"`
 	Note   string   `json:"note,omitempty"`
@@ -15,10 +20,18 @@ type NewAggregate struct {
 	Hosts  []string `json:"hosts,omitempty"` // names or UUIDs
 }
 
-// AggregateChange is the body of changeAggregate. The generation that it builds on is in the header If-Match.
+// AggregateChange is the input of changeAggregate.
 type AggregateChange struct {
+	Name        string   `path:"name"       json:"-"` // name of the aggregate
+	Base        *int64   `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
 	Note        *string  `json:"note,omitempty"`
 	Public      *bool    `json:"public,omitempty"`
 	AddHosts    []string `json:"add_hosts,omitempty"` // names or UUIDs
 	RemoveHosts []string `json:"remove_hosts,omitempty"`
+}
+
+// AggregateRemoval is the input of removeAggregate.
+type AggregateRemoval struct {
+	Name string `path:"name"       json:"-"` // name of the aggregate
+	Base *int64 `header:"If-Match" json:"-"` // generation that the removal builds on; nil: any
 }
