@@ -2,10 +2,8 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
 	"croft/tenant"
 )
@@ -14,10 +12,8 @@ import (
 type catalogue struct{ *Client }
 
 // Classes implements cloud.Catalogue.
-func (c catalogue) Classes(ctx context.Context) ([]croft.ResourceClass, error) {
-	var list api.ResourceTypeList
-	err := c.ask(ctx, http.MethodGet, "/v1/resource-types", nil, &list)
-	var all []croft.ResourceClass
+func (c catalogue) Classes(ctx context.Context) (all []croft.ResourceClass, err error) {
+	list, err := c.ListResourceTypes(ctx)
 	for _, one := range list.ResourceTypes {
 		all = append(all, one.Name)
 	}
@@ -26,13 +22,10 @@ func (c catalogue) Classes(ctx context.Context) ([]croft.ResourceClass, error) {
 
 // Traits implements cloud.Catalogue.
 func (c catalogue) Traits(ctx context.Context) ([]croft.Trait, error) {
-	return c.traits(ctx, "/v1/capabilities")
+	return traits(c.ListCapabilities(ctx))
 }
 
-func (c catalogue) traits(ctx context.Context, path string) ([]croft.Trait, error) {
-	var list api.CapabilityList
-	err := c.ask(ctx, http.MethodGet, path, nil, &list)
-	var all []croft.Trait
+func traits(list api.CapabilityList, err error) (all []croft.Trait, _ error) {
 	for _, one := range list.Capabilities {
 		all = append(all, one.Name)
 	}
@@ -41,30 +34,24 @@ func (c catalogue) traits(ctx context.Context, path string) ([]croft.Trait, erro
 
 // AddTrait implements cloud.Catalogue.
 func (c catalogue) AddTrait(ctx context.Context, t croft.Trait) error {
-	return c.change(ctx, http.MethodPut, t)
+	_, err := c.AddCapability(ctx, api.CapabilityNamed{Name: t})
+	return err
 }
 
 // RemoveTrait implements cloud.Catalogue.
 func (c catalogue) RemoveTrait(ctx context.Context, t croft.Trait) error {
-	return c.change(ctx, http.MethodDelete, t)
-}
-
-func (c catalogue) change(ctx context.Context, method string, t croft.Trait) error {
-	if err := cloud.CheckCustom(t); err != nil {
-		return err
-	}
-	return c.ask(ctx, method, path("", []string{"v1", "capabilities", string(t)}), nil, nil)
+	_, err := c.RemoveCapability(ctx, api.CapabilityNamed{Name: t})
+	return err
 }
 
 // Provider implements cloud.Catalogue.
 func (c catalogue) Provider(ctx context.Context, idOrName string) (croft.Provider, error) {
-	var list api.InventoryList
-	err := c.ask(ctx, http.MethodGet, path("", []string{"v1", "hosts", idOrName, "inventory"}), nil, &list)
+	list, err := c.GetInventory(ctx, api.HostNamed{ID: idOrName})
 	if err != nil {
 		return croft.Provider{}, hostList(c).denied(ctx, err)
 	}
 	p := list.Provider()
-	p.Traits, err = c.traits(ctx, path("", []string{"v1", "hosts", string(list.Host), "capabilities"}))
+	p.Traits, err = traits(c.GetHostCapabilities(ctx, api.HostNamed{ID: string(list.Host)}))
 	return p, err
 }
 
@@ -73,7 +60,6 @@ type users struct{ *Client }
 
 // List implements cloud.Users.
 func (u users) List(ctx context.Context) ([]tenant.User, error) {
-	var list api.UserList
-	err := u.ask(ctx, http.MethodGet, "/v1/users", nil, &list)
+	list, err := u.ListUsers(ctx)
 	return list.Users, err
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"croft"
@@ -58,13 +57,13 @@ func (h hostList) List(ctx context.Context) ([]hosts.Host, error) {
 }
 
 func (h hostList) read(ctx context.Context) (list api.HostList, err error) {
-	return list, h.denied(ctx, h.ask(ctx, http.MethodGet, "/v1/hosts", nil, &list))
+	list, err = h.ListHosts(ctx)
+	return list, h.denied(ctx, err)
 }
 
 // Find implements cloud.Hosts.
 func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error) {
-	var found api.Host
-	err := h.ask(ctx, http.MethodGet, path("", []string{"v1", "hosts", idOrName}), nil, &found)
+	found, err := h.GetHost(ctx, api.HostNamed{ID: idOrName})
 	for _, st := range found.Statuses {
 		found.Host.Instances = append(found.Host.Instances, st.Status)
 	}

@@ -21,18 +21,13 @@ func (i images) Catalog(ctx context.Context) (list cloud.Catalog, err error) {
 
 // Held implements cloud.Images.
 func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, error) {
-	return i.cached(ctx, http.MethodGet, host, "")
+	list, err := i.ListHostImages(ctx, api.HostNamed{ID: string(host.ID)})
+	return list.Images, hostList(i).denied(ctx, err)
 }
 
 // Remove implements cloud.Images. A name's reference comes from the cloud's own catalog.
 func (i images) Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error) {
-	return i.cached(ctx, http.MethodDelete, host, reference)
-}
-
-func (i images) cached(ctx context.Context, method string, host croft.Host, reference string) ([]compute.Held, error) {
-	var list api.HeldList
-	at := path("", []string{"v1", "hosts", string(host.ID), "images"}, "image", reference)
-	err := i.ask(ctx, method, at, nil, &list)
+	list, err := i.RemoveHostImages(ctx, api.HostImage{HostNamed: api.HostNamed{ID: string(host.ID)}, Image: reference})
 	return list.Images, hostList(i).denied(ctx, err)
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/cloud"
@@ -17,69 +16,54 @@ type maintenance struct{ *Client }
 
 // Drain implements cloud.Maintenance.
 func (m maintenance) Drain(ctx context.Context, idOrName string) (hosts.Host, error) {
-	return m.change(ctx, http.MethodPost, path("", []string{"v1", "hosts", idOrName, "drain"}))
+	return m.changed(ctx)(m.DrainHost(ctx, api.HostNamed{ID: idOrName}))
 }
 
 // Enable implements cloud.Maintenance.
 func (m maintenance) Enable(ctx context.Context, idOrName string) (hosts.Host, error) {
-	return m.change(ctx, http.MethodPost, path("", []string{"v1", "hosts", idOrName, "enable"}))
+	return m.changed(ctx)(m.EnableHost(ctx, api.HostNamed{ID: idOrName}))
 }
 
 // Accept implements cloud.Maintenance.
 func (m maintenance) Accept(ctx context.Context, idOrName string) (hosts.Host, error) {
-	return m.change(ctx, http.MethodPost, path("", []string{"v1", "hosts", idOrName, "accept"}))
+	return m.changed(ctx)(m.AcceptHost(ctx, api.HostNamed{ID: idOrName}))
 }
 
 // Forget implements cloud.Maintenance.
 func (m maintenance) Forget(ctx context.Context, idOrName string, force bool) (hosts.Host, error) {
-	forced := ""
-	if force {
-		forced = "true"
-	}
-	return m.change(ctx, http.MethodDelete, path("", []string{"v1", "hosts", idOrName}, "force", forced))
+	return m.changed(ctx)(m.ForgetHost(ctx, api.HostRemoval{HostNamed: api.HostNamed{ID: idOrName}, Force: force}))
 }
 
 // MoveAll implements cloud.Maintenance.
-func (m maintenance) MoveAll(ctx context.Context, h hosts.Host) ([]hosts.Moved, error) {
-	var list api.MoveList
-	err := m.ask(ctx, http.MethodPost, path("", []string{"v1", "hosts", string(h.ID), "moves"}), nil, &list)
-	if err != nil {
-		return nil, hostList(m).denied(ctx, err)
-	}
-	var all []hosts.Moved
+func (m maintenance) MoveAll(ctx context.Context, h hosts.Host) (all []hosts.Moved, err error) {
+	list, err := m.EmptyHost(ctx, api.HostEmptying{HostNamed: api.HostNamed{ID: string(h.ID)}})
 	for _, one := range list.Moves {
 		all = append(all, one.Moved())
 	}
-	if list.Error != "" {
-		return all, croft.Errorf(croft.Unavailable, "%s", list.Error)
+	if err == nil && list.Error != "" {
+		err = croft.Errorf(croft.Unavailable, "%s", list.Error)
 	}
-	return all, nil
+	return all, hostList(m).denied(ctx, err)
 }
 
 // RemoveMember implements cloud.Maintenance.
 func (m maintenance) RemoveMember(ctx context.Context, h hosts.Host) error {
-	_, err := m.change(ctx, http.MethodDelete, path("", []string{"v1", "hosts", string(h.ID), "etcd"}))
+	_, err := m.changed(ctx)(m.Client.RemoveMember(ctx, api.HostNamed{ID: string(h.ID)}))
 	return err
 }
 
-func (m maintenance) change(ctx context.Context, method, path string) (hosts.Host, error) {
-	var changed api.Host
-	err := m.ask(ctx, method, path, nil, &changed)
-	return changed.Host, hostList(m).denied(ctx, err)
+func (m maintenance) changed(ctx context.Context) func(api.Host, error) (hosts.Host, error) {
+	return func(h api.Host, err error) (hosts.Host, error) { return h.Host, hostList(m).denied(ctx, err) }
 }
 
 // audits implements cloud.Audits, for operators.
 type audits struct{ *Client }
 
 // Audit implements cloud.Audits.
-func (a audits) Audit(ctx context.Context) (report audit.Report, err error) {
-	return report, a.ask(ctx, http.MethodGet, "/v1/audit", nil, &report)
-}
+func (a audits) Audit(ctx context.Context) (audit.Report, error) { return a.AuditCloud(ctx) }
 
 // Repair implements cloud.Audits.
-func (a audits) Repair(ctx context.Context) (report audit.Report, err error) {
-	return report, a.ask(ctx, http.MethodPost, "/v1/audit", nil, &report)
-}
+func (a audits) Repair(ctx context.Context) (audit.Report, error) { return a.RepairCloud(ctx) }
 
 // invitations implements cloud.Tokens, for operators.
 type invitations struct{ *Client }
@@ -90,18 +74,15 @@ func (i invitations) Invite(ctx context.Context, wanted cloud.Invitation) (cloud
 	if (wanted.SameEtcd || wanted.SamePlacement) && i.end == nil {
 		return cloud.Token{}, croft.Errorf(croft.Invalid, "the cloud says itself where its etcd and Placement are")
 	}
-	var made api.Invitation
-	err := i.ask(ctx, http.MethodPost, "/v1/invitations", api.NewInvitation{Note: wanted.Note, Host: wanted.Host,
+	made, err := i.CreateInvitation(ctx, api.NewInvitation{Note: wanted.Note, Host: wanted.Host,
 		Life: wording.ForPrograms(wanted.Life), Member: wanted.Member,
-		SameEtcd: wanted.SameEtcd, SamePlacement: wanted.SamePlacement}, &made)
+		SameEtcd: wanted.SameEtcd, SamePlacement: wanted.SamePlacement})
 	return made.Made(), err
 }
 
 // List implements cloud.Tokens.
-func (i invitations) List(ctx context.Context) ([]cloud.Token, error) {
-	var list api.InvitationList
-	err := i.ask(ctx, http.MethodGet, "/v1/invitations", nil, &list)
-	var all []cloud.Token
+func (i invitations) List(ctx context.Context) (all []cloud.Token, err error) {
+	list, err := i.ListInvitations(ctx)
 	for _, one := range list.Invitations {
 		all = append(all, one.Made())
 	}
@@ -110,7 +91,6 @@ func (i invitations) List(ctx context.Context) ([]cloud.Token, error) {
 
 // Revoke implements cloud.Tokens.
 func (i invitations) Revoke(ctx context.Context, name string) (cloud.Token, error) {
-	var ended api.Invitation
-	err := i.ask(ctx, http.MethodDelete, path("", []string{"v1", "invitations", name}), nil, &ended)
+	ended, err := i.RevokeInvitation(ctx, api.InvitationNamed{Name: name})
 	return ended.Made(), err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -61,8 +60,7 @@ func (m monitor) Providers(ctx context.Context) ([]croft.Provider, error) {
 
 // Usages implements cloud.Monitor.
 func (m monitor) Usages(ctx context.Context, host croft.Host) ([]compute.Usage, error) {
-	var list api.GuestUsageList
-	err := m.ask(ctx, http.MethodGet, path("", []string{"v1", "hosts", string(host.ID), "usages"}), nil, &list)
+	list, err := m.ListUsages(ctx, api.HostNamed{ID: string(host.ID)})
 	return list.Usages, hostList(m).denied(ctx, err)
 }
 

@@ -7,8 +7,24 @@ import (
 	"croft"
 	"croft/cloud"
 	"croft/control/api"
+	"croft/hosts/audit"
 	"croft/schedule"
 )
+
+// ListKeys: List the keys of a project.
+func (c *Client) ListKeys(ctx context.Context, in api.InProject) (api.KeyList, error) {
+	return call[api.KeyList](ctx, c, "GET /v1/keys", in)
+}
+
+// AddKey: Keep a key under a name.
+func (c *Client) AddKey(ctx context.Context, in api.NewKey) (schedule.Key, error) {
+	return call[schedule.Key](ctx, c, "POST /v1/keys", in)
+}
+
+// RemoveKey: Remove a key.
+func (c *Client) RemoveKey(ctx context.Context, in api.KeyNamed) error {
+	return c.do(ctx, "DELETE /v1/keys/{name}", in)
+}
 
 // ListAggregates: List the aggregates of hosts that requests may name.
 func (c *Client) ListAggregates(ctx context.Context) (api.AggregateList, error) {
@@ -88,4 +104,119 @@ func (c *Client) GetStanding(ctx context.Context, in api.InstanceNamed) (*schedu
 // GetCrushMap: Get the CRUSH map of the hosts, with the policies as rules.
 func (c *Client) GetCrushMap(ctx context.Context) (cloud.CrushMap, error) {
 	return call[cloud.CrushMap](ctx, c, "GET /v1/crush", nil)
+}
+
+// ListHostImages: List the images in the cache of a host.
+func (c *Client) ListHostImages(ctx context.Context, in api.HostNamed) (api.HeldList, error) {
+	return call[api.HeldList](ctx, c, "GET /v1/hosts/{id}/images", in)
+}
+
+// RemoveHostImages: Remove an image from the cache of a host, or all that nothing uses.
+func (c *Client) RemoveHostImages(ctx context.Context, in api.HostImage) (api.HeldList, error) {
+	return call[api.HeldList](ctx, c, "DELETE /v1/hosts/{id}/images", in)
+}
+
+// ListHosts: List the hosts.
+func (c *Client) ListHosts(ctx context.Context) (api.HostList, error) {
+	return call[api.HostList](ctx, c, "GET /v1/hosts", nil)
+}
+
+// GetHost: Get a host with its instances.
+func (c *Client) GetHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "GET /v1/hosts/{id}", in)
+}
+
+// ForgetHost: Forget a host that is gone for good.
+func (c *Client) ForgetHost(ctx context.Context, in api.HostRemoval) (api.Host, error) {
+	return call[api.Host](ctx, c, "DELETE /v1/hosts/{id}", in)
+}
+
+// DrainHost: Keep new instances away from a host.
+func (c *Client) DrainHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/drain", in)
+}
+
+// EnableHost: Let new instances come to a host again.
+func (c *Client) EnableHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/enable", in)
+}
+
+// AcceptHost: Let a host be served from another machine or state directory than before.
+func (c *Client) AcceptHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/accept", in)
+}
+
+// EmptyHost: Recreate the ephemeral instances of a drained host on other hosts.
+func (c *Client) EmptyHost(ctx context.Context, in api.HostEmptying) (api.MoveList, error) {
+	return call[api.MoveList](ctx, c, "POST /v1/hosts/{id}/moves", in)
+}
+
+// RemoveMember: Take the server of etcd on a host out of etcd.
+func (c *Client) RemoveMember(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "DELETE /v1/hosts/{id}/etcd", in)
+}
+
+// ListUsages: List what the guests of a host use at the moment.
+func (c *Client) ListUsages(ctx context.Context, in api.HostNamed) (api.GuestUsageList, error) {
+	return call[api.GuestUsageList](ctx, c, "GET /v1/hosts/{id}/usages", in)
+}
+
+// GetInventory: Get what a host offers of each class of resources, and the claimed part of it.
+func (c *Client) GetInventory(ctx context.Context, in api.HostNamed) (api.InventoryList, error) {
+	return call[api.InventoryList](ctx, c, "GET /v1/hosts/{id}/inventory", in)
+}
+
+// GetHostCapabilities: List the capabilities of a host.
+func (c *Client) GetHostCapabilities(ctx context.Context, in api.HostNamed) (api.CapabilityList, error) {
+	return call[api.CapabilityList](ctx, c, "GET /v1/hosts/{id}/capabilities", in)
+}
+
+// ListResourceTypes: List the classes of resources.
+func (c *Client) ListResourceTypes(ctx context.Context) (api.ResourceTypeList, error) {
+	return call[api.ResourceTypeList](ctx, c, "GET /v1/resource-types", nil)
+}
+
+// ListCapabilities: List the capabilities that requests may require or forbid.
+func (c *Client) ListCapabilities(ctx context.Context) (api.CapabilityList, error) {
+	return call[api.CapabilityList](ctx, c, "GET /v1/capabilities", nil)
+}
+
+// AddCapability: Make a capability of this cloud's own.
+func (c *Client) AddCapability(ctx context.Context, in api.CapabilityNamed) (api.Capability, error) {
+	return call[api.Capability](ctx, c, "PUT /v1/capabilities/{name}", in)
+}
+
+// RemoveCapability: Remove a capability of this cloud's own that no host has.
+func (c *Client) RemoveCapability(ctx context.Context, in api.CapabilityNamed) (api.Capability, error) {
+	return call[api.Capability](ctx, c, "DELETE /v1/capabilities/{name}", in)
+}
+
+// ListUsers: List the users that the caller sees.
+func (c *Client) ListUsers(ctx context.Context) (api.UserList, error) {
+	return call[api.UserList](ctx, c, "GET /v1/users", nil)
+}
+
+// AuditCloud: Compare records, orders, claims, guests and disks of all hosts.
+func (c *Client) AuditCloud(ctx context.Context) (audit.Report, error) {
+	return call[audit.Report](ctx, c, "GET /v1/audit", nil)
+}
+
+// RepairCloud: Compare, and mend what no guest and no disk on record can suffer from.
+func (c *Client) RepairCloud(ctx context.Context) (audit.Report, error) {
+	return call[audit.Report](ctx, c, "POST /v1/audit", nil)
+}
+
+// ListInvitations: List the join tokens that count.
+func (c *Client) ListInvitations(ctx context.Context) (api.InvitationList, error) {
+	return call[api.InvitationList](ctx, c, "GET /v1/invitations", nil)
+}
+
+// CreateInvitation: Make a token with which machines join the cloud as hosts.
+func (c *Client) CreateInvitation(ctx context.Context, in api.NewInvitation) (api.Invitation, error) {
+	return call[api.Invitation](ctx, c, "POST /v1/invitations", in)
+}
+
+// RevokeInvitation: Revoke a join token at once.
+func (c *Client) RevokeInvitation(ctx context.Context, in api.InvitationNamed) (api.Invitation, error) {
+	return call[api.Invitation](ctx, c, "DELETE /v1/invitations/{name}", in)
 }

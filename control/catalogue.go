@@ -2,35 +2,54 @@ package control
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	"croft"
 	"croft/control/api"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
-func listResourceTypes(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Cloud.Catalogue.Classes(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.ResourceTypesOf(all))
+var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
+	Description: "What requests may name, and who has roles.",
+	Operations: []Operation{
+		do(Operation{ID: "listResourceTypes", At: "GET /v1/resource-types", May: access.EveryHuman,
+			Summary: "List the classes of resources"},
+			func(ctx context.Context, c *call, _ nothing) (api.ResourceTypeList, error) {
+				all, err := c.Cloud.Catalogue.Classes(ctx)
+				return api.ResourceTypesOf(all), err
+			}),
+		do(Operation{ID: "listCapabilities", At: "GET /v1/capabilities", May: access.EveryHuman,
+			Summary: "List the capabilities that requests may require or forbid"}, listCapabilities),
+		do(Operation{ID: "addCapability", At: "PUT /v1/capabilities/{name}", May: access.Operates,
+			Summary: "Make a capability of this cloud's own",
+			Description: "Requests may name it from then on. Repeating it is no error. One that no host has is " +
+				"removed after a day."},
+			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
+				return api.CapabilityOf(in.Name), c.Cloud.Catalogue.AddTrait(ctx, in.Name)
+			}),
+		do(Operation{ID: "removeCapability", At: "DELETE /v1/capabilities/{name}", May: access.Operates,
+			Summary: "Remove a capability of this cloud's own that no host has"},
+			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
+				return api.CapabilityOf(in.Name), c.Cloud.Catalogue.RemoveTrait(ctx, in.Name)
+			}),
+		do(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees only some of them
+			Summary:     "List the users that the caller sees",
+			Description: "The caller; for admins of projects, the members of those as well."},
+			func(ctx context.Context, c *call, _ nothing) (api.UserList, error) {
+				all, err := visibleProjects(ctx, c)
+				return api.UserList{Users: tenant.Users(c.caller, all)}, err
+			}),
+	},
 }
 
-func listCapabilities(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listCapabilities(ctx context.Context, c *call, _ nothing) (list api.CapabilityList, err error) {
 	all, err := c.Cloud.Catalogue.Traits(ctx)
 	if err != nil {
-		return err
+		return list, err
 	}
-	if all, err = c.visibleTraits(ctx, all); err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.CapabilitiesOf(all))
+	all, err = c.visibleTraits(ctx, all)
+	return api.CapabilitiesOf(all), err
 }
 
 // visibleTraits removes the traits of networks that no host opens to a project in the caller's scope.
@@ -54,54 +73,4 @@ func (c *call) visibleTraits(ctx context.Context, all []croft.Trait) ([]croft.Tr
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(t croft.Trait) bool { return isNetwork(t) && !open[t] }), nil
-}
-
-func addCapability(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	t := croft.Trait(c.r.PathValue("name"))
-	if err := c.Cloud.Catalogue.AddTrait(ctx, t); err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.CapabilityOf(t))
-}
-
-func removeCapability(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	t := croft.Trait(c.r.PathValue("name"))
-	if err := c.Cloud.Catalogue.RemoveTrait(ctx, t); err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.CapabilityOf(t))
-}
-
-func getInventory(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Catalogue.Provider(ctx, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.InventoriesOf(p))
-}
-
-func getHostCapabilities(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Catalogue.Provider(ctx, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.CapabilitiesOf(p.Traits))
-}
-
-func listUsers(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := visibleProjects(ctx, c)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.UserList{Users: tenant.Users(c.caller, all)})
 }

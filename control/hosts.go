@@ -1,17 +1,115 @@
 package control
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"regexp"
 
+	"croft"
+	"croft/compute"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/hosts"
+	"croft/tenant/access"
 )
 
-func listHosts(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+var hostOperations = noun{Tag: "hosts",
+	Description: "The machines that instances run on. For operators; for others they are not found.",
+	Operations: []Operation{
+		do(Operation{ID: "listHostImages", At: "GET /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "List the images in the cache of a host"},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.HeldList, error) {
+				return cached(ctx, c, in, c.Cloud.Images.Held)
+			}),
+		stream(Operation{ID: "pullImage", At: "POST /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "Have a host fetch an image before it is needed",
+			Description: "Server-sent events: any number of the type `progress` with `done` and `total` in bytes, " +
+				"then one of the type `image` with format, virtual size and SHA-256, or of the type `problem` " +
+				"with the schema Problem. The host goes on only while the client listens."}, pullImage),
+		do(Operation{ID: "removeHostImages", At: "DELETE /v1/hosts/{id}/images", May: access.Operates,
+			Summary: "Remove an image from the cache of a host, or all that nothing uses",
+			Description: "Answers with what was removed. Disks that stand on an image keep its file. Without " +
+				"`image`, it removes those that no disk stands on and that were not used in the last ten minutes."},
+			removeHostImages),
+		do(Operation{ID: "listHosts", At: "GET /v1/hosts", May: access.Operates, Summary: "List the hosts"}, listHosts),
+		do(Operation{ID: "getHost", At: "GET /v1/hosts/{id}", May: access.Operates,
+			Summary: "Get a host with its instances"}, getHost),
+		do(Operation{ID: "forgetHost", At: "DELETE /v1/hosts/{id}", May: access.Operates,
+			Summary: "Forget a host that is gone for good",
+			Description: "Removes its record and its resource provider, and its server of etcd. One that is alive " +
+				"or has instances is kept, unless `force` is true: then the names and claims of its instances are " +
+				"free at once."}, forgetHost),
+		do(Operation{ID: "drainHost", At: "POST /v1/hosts/{id}/drain", May: access.Operates,
+			Summary: "Keep new instances away from a host",
+			Description: "Until enableHost; its instances go on. Repeating it is no error, here and with the next " +
+				"two."},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+				return maintained(c)(c.Cloud.Maintenance.Drain(ctx, in.ID))
+			}),
+		do(Operation{ID: "enableHost", At: "POST /v1/hosts/{id}/enable", May: access.Operates,
+			Summary: "Let new instances come to a host again"},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+				return maintained(c)(c.Cloud.Maintenance.Enable(ctx, in.ID))
+			}),
+		do(Operation{ID: "acceptHost", At: "POST /v1/hosts/{id}/accept", May: access.Operates,
+			Summary: "Let a host be served from another machine or state directory than before"},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+				return maintained(c)(c.Cloud.Maintenance.Accept(ctx, in.ID))
+			}),
+		do(Operation{ID: "emptyHost", At: "POST /v1/hosts/{id}/moves", May: access.Operates, Long: true,
+			Summary: "Recreate the ephemeral instances of a drained host on other hosts",
+			Description: "Answers 202 once the moves are on record, with what became of each instance; with " +
+				"`wait`, 200 once nothing of the moving ones is left on the host. A wait that runs out of time " +
+				"answers 202. A move that was started and not ordered is finished by asking again, or by the " +
+				"cloud itself."}, emptyHost),
+		do(Operation{ID: "removeMember", At: "DELETE /v1/hosts/{id}/etcd", May: access.Operates,
+			Summary:     "Take the server of etcd on a host out of etcd",
+			Description: "The host stays. Refused where the others would be too few then."},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+				h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+				if h.ID != "" {
+					err = c.Cloud.Maintenance.RemoveMember(ctx, h)
+				}
+				return maintained(c)(h, err)
+			}),
+		do(Operation{ID: "listUsages", At: "GET /v1/hosts/{id}/usages", May: access.Operates,
+			Summary: "List what the guests of a host use at the moment"}, listUsages),
+		do(Operation{ID: "getInventory", At: "GET /v1/hosts/{id}/inventory", May: access.Operates,
+			Summary:     "Get what a host offers of each class of resources, and the claimed part of it",
+			Description: "The host's agent writes it, from what the host has and from its settings."},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.InventoryList, error) {
+				p, err := c.Cloud.Catalogue.Provider(ctx, in.ID)
+				return api.InventoriesOf(p), err
+			}),
+		do(Operation{ID: "getHostCapabilities", At: "GET /v1/hosts/{id}/capabilities", May: access.Operates,
+			Summary:     "List the capabilities of a host",
+			Description: "The host's agent writes them, from what the host has and from its settings."},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.CapabilityList, error) {
+				p, err := c.Cloud.Catalogue.Provider(ctx, in.ID)
+				return api.CapabilitiesOf(p.Traits), err
+			}),
+	},
+}
+
+// maintained returns the answer for a changed host.
+func maintained(c *call) func(hosts.Host, error) (api.Host, error) {
+	return func(h hosts.Host, err error) (api.Host, error) {
+		if err == nil {
+			c.action.about("", aboutHost(h))
+		}
+		return api.Host{Host: h}, err
+	}
+}
+
+func aboutHost(h hosts.Host) actions.Object {
+	return actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name}
+}
+
+func listHosts(ctx context.Context, c *call, _ nothing) (api.HostList, error) {
 	all, err := c.Cloud.Hosts.List(ctx)
 	if err != nil && len(all) == 0 {
-		return err
+		return api.HostList{}, err
 	}
 	list := api.HostList{Hosts: []api.Host{}, Problems: c.Cloud.Hosts.Problems(ctx)}
 	if err != nil {
@@ -20,19 +118,124 @@ func listHosts(c *call) error {
 	for _, h := range all {
 		list.Hosts = append(list.Hosts, api.Host{Host: h})
 	}
-	return c.answer(http.StatusOK, list)
+	return list, nil
 }
 
-func getHost(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
+func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
 	if err != nil {
-		return err
+		return api.Host{}, err
 	}
 	shown := api.Host{Host: h}
 	for _, st := range h.Instances {
 		shown.Statuses = append(shown.Statuses, c.instance(st))
 	}
-	return c.answer(http.StatusOK, shown)
+	return shown, nil
+}
+
+func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, error) {
+	h, err := c.Cloud.Maintenance.Forget(ctx, in.ID, in.Force)
+	for _, lost := range h.Lost {
+		c.action.also(c, actions.InstanceLost, lost.Project,
+			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
+	}
+	return maintained(c)(h, err)
+}
+
+// emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
+// unfinished move has a record, from which the next request or an audit finishes it.
+func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.MoveList, err error) {
+	patience, err := patience(c, "")
+	if err != nil {
+		return list, err
+	}
+	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	if h.ID == "" {
+		return list, err
+	}
+	c.action.about("", aboutHost(h))
+	moved, err := c.Cloud.Maintenance.MoveAll(ctx, h)
+	if err != nil && len(moved) == 0 {
+		return list, err
+	}
+	list.Moves = []api.Move{}
+	for _, m := range moved {
+		list.Moves = append(list.Moves, api.MoveOf(m))
+	}
+	c.action.record(c, actions.Done) // independently of how the wait ends
+	c.status = http.StatusAccepted
+	if err != nil {
+		list.Error = err.Error()
+	}
+	if err != nil || in.Wait == "" {
+		return list, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = hosts.AwaitMoved(waiting, c.Cloud.Instances, h.ID, moved)
+	if errors.Is(waiting.Err(), context.DeadlineExceeded) {
+		return list, nil
+	}
+	c.status = http.StatusOK
+	return list, err
+}
+
+func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestUsageList, err error) {
+	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	if h.ID == "" {
+		return list, err
+	}
+	all, err := c.Cloud.Monitor.Usages(ctx, h.Host)
+	return api.GuestUsageList{Usages: append([]compute.Usage{}, all...)}, err
+}
+
+// digest matches a SHA-256, which cannot be a name in the catalog.
+var digest = regexp.MustCompile("^[0-9a-f]{64}$")
+
+// removeHostImages removes an image from the cache of a host, or without a name all unused images.
+func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.HeldList, err error) {
+	if in.Image != "" && !digest.MatchString(in.Image) {
+		if in.Image, _, err = c.image(in.Image); err != nil {
+			return list, err
+		}
+	}
+	return cached(ctx, c, in.HostNamed, func(ctx context.Context, h croft.Host) ([]compute.Held, error) {
+		return c.Cloud.Images.Remove(ctx, h, in.Image)
+	})
+}
+
+// cached returns the images of a host's cache that do returns.
+func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Context, croft.Host) ([]compute.Held,
+	error)) (list api.HeldList, err error) {
+	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	if h.ID == "" {
+		return list, err
+	}
+	c.action.about("", aboutHost(h))
+	all, err := do(ctx, h.Host)
+	return api.HeldList{Images: append([]compute.Held{}, all...)}, err
+}
+
+// pullImage makes a host fetch an image.
+func pullImage(c *call, in api.NewImage) error {
+	reference, _, err := c.image(in.Image) // only operators pull
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	if err != nil {
+		return err
+	}
+	return c.streaming(func(ctx context.Context, e *events) {
+		pulled, err := c.Cloud.Images.Pull(ctx, h.Host, in.Image, reference, func(p croft.Progress) {
+			_ = e.send("progress", 0, p) // heartbeats notice that a client is gone
+		})
+		if err != nil {
+			_ = e.send("problem", 0, c.problem(err)) // the stream ends either way
+			return
+		}
+		_ = e.send("image", 0, pulled) // likewise
+	})
 }

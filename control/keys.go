@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,61 +12,49 @@ import (
 	"croft/control/api"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
+	"croft/tenant/access"
 )
 
-func listKeys(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.KeyList{Keys: append([]schedule.Key{}, keys...)})
+var keyOperations = noun{Tag: "keys", Home: true, Description: "Public SSH keys that a project keeps by name.",
+	Operations: []Operation{
+		do(Operation{ID: "listKeys", At: "GET /v1/keys", May: access.Reads, Summary: "List the keys of a project"},
+			func(ctx context.Context, c *call, _ api.InProject) (api.KeyList, error) {
+				keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
+				return api.KeyList{Keys: append([]schedule.Key{}, keys...)}, err
+			}),
+		do(Operation{ID: "addKey", At: "POST /v1/keys", May: access.Changes, Summary: "Keep a key under a name", Status: http.StatusCreated},
+			addKey),
+		do(Operation{ID: "removeKey", At: "DELETE /v1/keys/{name}", May: access.Changes, Summary: "Remove a key", Description: "Instances that have it keep it."}, removeKey),
+	},
 }
 
-func addKey(c *call) error {
-	var given api.NewKey
-	if err := c.body(&given); err != nil {
-		return err
+func addKey(ctx context.Context, c *call, in api.NewKey) (key schedule.Key, err error) {
+	c.action.about(c.home(), actions.Object{Kind: "key", Name: in.Name})
+	if in.Name == sshkeys.Agent || in.Name == sshkeys.Auto {
+		return key, croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for other keys", in.Name)
 	}
-	c.action.about(c.home(), actions.Object{Kind: "key", Name: given.Name})
-	if given.Name == sshkeys.Agent || given.Name == sshkeys.Auto {
-		return croft.Errorf(croft.Invalid, "a key cannot be named %s, which stands for other keys", given.Name)
+	if err := schedule.CheckName(in.Name); err != nil {
+		return key, err
 	}
-	if err := schedule.CheckName(given.Name); err != nil {
-		return err
-	}
-	line, err := sshkeys.Parse(given.Line)
+	line, err := sshkeys.Parse(in.Line)
 	if err != nil {
-		return err
+		return key, err
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	key := schedule.Key{Project: c.home(), Name: given.Name, Line: line, Added: time.Now().UTC()}
+	key = schedule.Key{Project: c.home(), Name: in.Name, Line: line, Added: time.Now().UTC()}
 	err = c.Cloud.Keys.AddKey(ctx, key)
 	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.NameTaken, "there is a key "+given.Name+": choose another name, or remove that")
+		err = api.NewProblem(api.NameTaken, "there is a key "+in.Name+": choose another name, or remove that")
 	}
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusCreated, key)
+	return key, err
 }
 
-func removeKey(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	name := c.r.PathValue("name")
-	err := schedule.CheckName(name) // it becomes part of a key of the store
+func removeKey(ctx context.Context, c *call, in api.KeyNamed) (nothing, error) {
+	err := schedule.CheckName(in.Name) // it becomes part of a key of the store
 	if err == nil {
-		err = c.Cloud.Keys.RemoveKey(ctx, c.home(), name)
+		err = c.Cloud.Keys.RemoveKey(ctx, c.home(), in.Name)
 	}
 	if k := croft.KindOf(err); k == croft.NotFound || k == croft.Invalid {
-		return api.NewProblem(api.NotFound, "there is no key "+strconv.Quote(api.Clip(name)))
+		err = api.NewProblem(api.NotFound, "there is no key "+strconv.Quote(api.Clip(in.Name)))
 	}
-	if err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return nothing{}, err
 }

@@ -2,189 +2,89 @@ package control
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"time"
-
 	"croft"
 	"croft/cloud"
-	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/internal/wording"
 	"croft/tenant"
+	"croft/tenant/access"
+	"net/http"
+	"time"
 )
 
-// maintains returns the handler of one change of the host that the path names.
-func maintains(change func(m cloud.Maintenance, ctx context.Context, c *call, idOrName string) (hosts.Host,
-	error)) func(*call) error {
-	return func(c *call) error {
-		ctx, cancel := c.brief()
-		defer cancel()
-		h, err := change(c.Cloud.Maintenance, ctx, c, c.r.PathValue("id"))
-		if err != nil {
-			return err
-		}
-		c.action.about("", aboutHost(h))
-		return c.answer(http.StatusOK, api.Host{Host: h})
-	}
+var auditOperations = noun{Tag: "audit",
+	Description: "The comparison of all records with what hosts and Placement have. For operators.",
+	Operations: []Operation{
+		do(Operation{ID: "auditCloud", At: "GET /v1/audit", May: access.Operates, Long: true,
+			Summary:     "Compare records, orders, claims, guests and disks of all hosts",
+			Description: "A change in progress is no difference. It takes some seconds."},
+			func(ctx context.Context, c *call, _ nothing) (audit.Report, error) {
+				return audited(ctx, c.Cloud.Audits.Audit)
+			}),
+		do(Operation{ID: "repairCloud", At: "POST /v1/audit", May: access.Operates, Long: true,
+			Summary: "Compare, and mend what no guest and no disk on record can suffer from",
+			Description: "Only differences that this comparison found are repaired, and each change compares that " +
+				"nothing has changed since. So asking again is no error, and finishes what was interrupted."},
+			func(ctx context.Context, c *call, _ nothing) (audit.Report, error) {
+				return audited(ctx, c.Cloud.Audits.Repair)
+			}),
+	},
 }
 
-func aboutHost(h hosts.Host) actions.Object {
-	return actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name}
-}
-
-var (
-	drainHost = maintains(func(m cloud.Maintenance, ctx context.Context, _ *call, name string) (hosts.Host, error) {
-		return m.Drain(ctx, name)
-	})
-	enableHost = maintains(func(m cloud.Maintenance, ctx context.Context, _ *call, name string) (hosts.Host, error) {
-		return m.Enable(ctx, name)
-	})
-	acceptHost = maintains(func(m cloud.Maintenance, ctx context.Context, _ *call, name string) (hosts.Host, error) {
-		return m.Accept(ctx, name)
-	})
-	forgetHost = maintains(func(m cloud.Maintenance, ctx context.Context, c *call, name string) (hosts.Host, error) {
-		h, err := m.Forget(ctx, name, c.flag("force"))
-		for _, lost := range h.Lost {
-			c.action.also(c, actions.InstanceLost, lost.Project,
-				actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
-		}
-		return h, err
-	})
-	removeMember = maintains(func(m cloud.Maintenance, ctx context.Context, c *call, name string) (hosts.Host, error) {
-		h, err := c.Cloud.Hosts.Find(ctx, name)
-		if h.ID == "" {
-			return h, err
-		}
-		return h, m.RemoveMember(ctx, h)
-	})
-)
-
-// emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
-// unfinished move has a record, from which the next request or an audit finishes it.
-func emptyHost(c *call) error {
-	patience, err := patience(c, "")
-	if err != nil {
-		return err
-	}
-	ctx, end := c.lasting()
-	defer end()
-	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
-	if h.ID == "" {
-		return err
-	}
-	c.action.about("", aboutHost(h))
-	moved, err := c.Cloud.Maintenance.MoveAll(ctx, h)
-	if err != nil && len(moved) == 0 {
-		return err
-	}
-	list := api.MoveList{Moves: []api.Move{}}
-	for _, m := range moved {
-		list.Moves = append(list.Moves, api.MoveOf(m))
-	}
-	if err != nil {
-		list.Error = err.Error()
-	}
-	c.action.record(c, actions.Done) // independently of how the wait ends
-	if err != nil || !c.query.Has("wait") {
-		return c.answer(http.StatusAccepted, list)
-	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = hosts.AwaitMoved(waiting, c.Cloud.Instances, h.ID, moved)
-	switch {
-	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		return c.answer(http.StatusAccepted, list)
-	case err != nil:
-		return err
-	}
-	return c.answer(http.StatusOK, list)
-}
-
-func listUsages(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	h, err := c.Cloud.Hosts.Find(ctx, c.r.PathValue("id"))
-	if h.ID == "" {
-		return err
-	}
-	list := api.GuestUsageList{}
-	if list.Usages, err = c.Cloud.Monitor.Usages(ctx, h.Host); err != nil {
-		return err
-	}
-	if list.Usages == nil {
-		list.Usages = []compute.Usage{}
-	}
-	return c.answer(http.StatusOK, list)
+var invitationOperations = noun{Tag: "invitations",
+	Description: "Tokens with which machines join the cloud as hosts. For operators.",
+	Operations: []Operation{
+		do(Operation{ID: "listInvitations", At: "GET /v1/invitations", May: access.Operates,
+			Summary: "List the join tokens that count"}, listInvitations),
+		do(Operation{ID: "createInvitation", At: "POST /v1/invitations", May: access.Operates,
+			Summary:     "Make a token with which machines join the cloud as hosts",
+			Description: "The answer has the secret, once.", Status: http.StatusCreated}, createInvitation),
+		do(Operation{ID: "revokeInvitation", At: "DELETE /v1/invitations/{name}", May: access.Operates,
+			Summary: "Revoke a join token at once", Description: "Hosts that joined with it stay."}, revokeInvitation),
+	},
 }
 
 // auditTime bounds an audit, which asks the agents of many hosts.
 const auditTime = 10 * time.Minute
 
-func auditCloud(c *call) error  { return audited(c, c.Cloud.Audits.Audit) }
-func repairCloud(c *call) error { return audited(c, c.Cloud.Audits.Repair) }
-
-func audited(c *call, look func(context.Context) (audit.Report, error)) error {
-	ctx, end := c.lasting()
-	defer end()
+func audited(ctx context.Context, look func(context.Context) (audit.Report, error)) (audit.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
 	report, err := look(ctx)
-	if err != nil {
-		return err
-	}
 	report.Differences = append([]audit.Difference{}, report.Differences...) // never null
-	return c.answer(http.StatusOK, report)
+	return report, err
 }
 
-func listInvitations(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listInvitations(ctx context.Context, c *call, _ nothing) (api.InvitationList, error) {
 	all, err := c.Cloud.Tokens.List(ctx)
-	if err != nil {
-		return err
-	}
 	list := api.InvitationList{Invitations: []api.Invitation{}}
 	for _, t := range all {
 		list.Invitations = append(list.Invitations, api.InvitationOf(t))
 	}
-	return c.answer(http.StatusOK, list)
+	return list, err
 }
 
-func createInvitation(c *call) error {
-	var given api.NewInvitation
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	life, err := wording.ParseDuration(given.Life)
+func createInvitation(ctx context.Context, c *call, in api.NewInvitation) (api.Invitation, error) {
+	life, err := wording.ParseDuration(in.Life)
 	if err != nil || life < time.Second || life > cloud.LongestInvitation {
-		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration from 1s to %s", given.Life,
+		return api.Invitation{}, croft.Errorf(croft.Invalid, "life is %.40q: use a duration from 1s to %s", in.Life,
 			wording.Duration(cloud.LongestInvitation))
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	made, err := c.Cloud.Tokens.Invite(ctx, cloud.Invitation{Note: given.Note, Host: given.Host, Life: life,
-		Member: given.Member, SameEtcd: given.SameEtcd, SamePlacement: given.SamePlacement})
-	if err != nil {
-		return err
+	made, err := c.Cloud.Tokens.Invite(ctx, cloud.Invitation{Note: in.Note, Host: in.Host, Life: life,
+		Member: in.Member, SameEtcd: in.SameEtcd, SamePlacement: in.SamePlacement})
+	if err == nil {
+		c.action.about("", actions.Object{Kind: actions.Invitation, ID: made.Name, Name: in.Host})
 	}
-	c.action.about("", actions.Object{Kind: actions.Invitation, ID: made.Name, Name: given.Host})
-	return c.answer(http.StatusCreated, api.InvitationOf(made))
+	return api.InvitationOf(made), err
 }
 
-func revokeInvitation(c *call) error {
+func revokeInvitation(ctx context.Context, c *call, in api.InvitationNamed) (api.Invitation, error) {
 	c.action.about("", actions.Object{Kind: actions.Invitation}) // the given name may be a whole token
-	ctx, cancel := c.brief()
-	defer cancel()
-	ended, err := c.Cloud.Tokens.Revoke(ctx, c.r.PathValue("name"))
-	if err != nil {
-		return err
-	}
+	ended, err := c.Cloud.Tokens.Revoke(ctx, in.Name)
 	c.action.object.ID = ended.Name
-	return c.answer(http.StatusOK, api.InvitationOf(ended))
+	return api.InvitationOf(ended), err
 }
 
 func checkQuotas(c *call) error {

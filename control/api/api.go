@@ -115,8 +115,24 @@ type InstanceList struct {
 	Next      string     `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }
 
-// NewKey is a public SSH key to store.
+// InProject is the input of operations on a project as a whole.
+type InProject struct {
+	// Project is the project. Default: the caller's own; for operators who have none, all projects where that makes
+	// sense, else the project default.
+	Project croft.Project `query:"project" json:"-"`
+}
+
+// KeyNamed names a key.
+type KeyNamed struct {
+	InProject
+
+	Name string `path:"name" json:"-"` // name of the key
+}
+
+// NewKey is the input of addKey.
 type NewKey struct {
+	InProject
+
 	Name string `json:"name"`
 	Line string `json:"line"`
 }
@@ -139,8 +155,10 @@ type TokenList struct {
 	Tokens []cloud.AccessToken `json:"tokens"`
 }
 
-// NewImage is the body of pullImage.
+// NewImage is the input of pullImage.
 type NewImage struct {
+	HostNamed
+
 	Image string `json:"image"` // as requests name it
 }
 

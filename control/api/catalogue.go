@@ -36,6 +36,11 @@ type Capability struct {
 	Custom bool        `json:"custom"` // defined by this cloud, not in OpenStack's list
 }
 
+// CapabilityNamed names a capability.
+type CapabilityNamed struct {
+	Name croft.Trait `path:"name" json:"-"` // name, which starts with CUSTOM_
+}
+
 // CapabilityOf returns a trait as the API shows it.
 func CapabilityOf(t croft.Trait) Capability {
 	return Capability{t, strings.HasPrefix(string(t), cloud.Custom)}

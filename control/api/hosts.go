@@ -10,6 +10,33 @@ import (
 	"croft/tenant"
 )
 
+// HostNamed names a host.
+type HostNamed struct {
+	ID string `path:"id" json:"-"` // UUID of the host, or its name
+}
+
+// HostRemoval is the input of forgetHost.
+type HostRemoval struct {
+	HostNamed
+
+	Force bool `query:"force" json:"-"` // forget it although it is alive or has instances
+}
+
+// HostEmptying is the input of emptyHost.
+type HostEmptying struct {
+	HostNamed
+
+	Wait    string `query:"wait"    json:"-" enum:"moved"` // answer when nothing that moves is left on the host
+	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
+}
+
+// HostImage is the input of removeHostImages.
+type HostImage struct {
+	HostNamed
+
+	Image string `query:"image" json:"-" maxLength:"4096"` // as requests name it, or its SHA-256; all unused by default
+}
+
 // MoveList lists the results of emptying a host, one per instance.
 type MoveList struct {
 	Moves []Move `json:"moves"`
@@ -47,7 +74,7 @@ type HeldList struct {
 	Images []compute.Held `json:"images"`
 }
 
-// NewInvitation describes a join token to create.
+// NewInvitation is the input of createInvitation.
 type NewInvitation struct {
 	Note   string `json:"note,omitempty"`
 	Host   string `json:"host,omitempty"`
@@ -79,6 +106,11 @@ func InvitationOf(t cloud.Token) Invitation {
 func (i Invitation) Made() cloud.Token {
 	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
 		Member: i.Member, Secret: i.Token}
+}
+
+// InvitationNamed names a join token.
+type InvitationNamed struct {
+	Name string `path:"name" json:"-"` // name of the token, or a prefix of it that no other token has
 }
 
 // InvitationList lists the valid join tokens, without their secrets.
