@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"croft"
+	"croft/cloud"
 	"croft/control/api"
 	"croft/tenant"
 )
@@ -34,12 +35,18 @@ func traits(list api.CapabilityList, err error) (all []croft.Trait, _ error) {
 
 // AddTrait implements cloud.Catalogue.
 func (c catalogue) AddTrait(ctx context.Context, t croft.Trait) error {
+	if err := cloud.CheckCustom(t); err != nil {
+		return err
+	}
 	_, err := c.AddCapability(ctx, api.CapabilityNamed{Name: t})
 	return err
 }
 
 // RemoveTrait implements cloud.Catalogue.
 func (c catalogue) RemoveTrait(ctx context.Context, t croft.Trait) error {
+	if err := cloud.CheckCustom(t); err != nil {
+		return err
+	}
 	_, err := c.RemoveCapability(ctx, api.CapabilityNamed{Name: t})
 	return err
 }

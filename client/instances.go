@@ -20,6 +20,13 @@ type requests struct{ *Client }
 
 // Request implements cloud.Requests. It chooses the UUID, so that a repeated request cannot create a second instance.
 func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedule.Decision, error) {
+	for _, life := range []time.Duration{wanted.Expires, wanted.Hold} {
+		if life != 0 {
+			if err := schedule.CheckLife(life); err != nil {
+				return schedule.Decision{}, err
+			}
+		}
+	}
 	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
 	var made api.Instance
 	var request any = body(wanted)

@@ -138,7 +138,7 @@ func (m *mirror) look(ctx context.Context) {
 			m.hosts = append(m.hosts, h.Host)
 		}
 	}
-	m.ready = m.ready || m.err == nil
+	m.ready = m.ready || err == nil && (len(records) > 0 || noHosts == nil)
 }
 
 // Ready implements cloud.Mirror.

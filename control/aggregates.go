@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"croft"
 	"croft/cloud"
@@ -92,7 +93,7 @@ func errNoAggregate(name string, seen []croft.Aggregate) error {
 		names = append(names, a.Name)
 	}
 	name = api.Clip(name)
-	return api.NewProblem(api.NotFound, "there is no aggregate "+name+nearest.Hint(name, names))
+	return api.NewProblem(api.NotFound, "there is no aggregate "+strconv.Quote(name)+nearest.Hint(name, names))
 }
 
 func getAggregate(ctx context.Context, c *call, in api.AggregateNamed) (croft.Aggregate, error) {

@@ -22,7 +22,7 @@ func appliance(ctx context.Context, c *call, write bool) (cluster.Appliance, err
 	name := c.r.PathValue("name")
 	a, err := c.namedAppliance(ctx, name)
 	if errors.Is(err, croft.NotFound) || err == nil && !c.uses(a) {
-		return a, api.Hidden("appliance", name)
+		return a, c.hidden("appliance", name, err)
 	}
 	if err != nil || !write {
 		return a, err

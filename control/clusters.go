@@ -24,7 +24,7 @@ func foundCluster(ctx context.Context, c *call) (cluster.Cluster, error) {
 	}
 	have, err := c.Cloud.Clusters.Find(ctx, project, name)
 	if errors.Is(err, croft.NotFound) {
-		return have, api.Hidden("cluster", name)
+		return have, c.hidden("cluster", name, err)
 	}
 	if err != nil {
 		return have, err

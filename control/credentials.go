@@ -28,7 +28,7 @@ func credential(ctx context.Context, c *call, othersToo bool) (cluster.Credentia
 		have, err = administered(ctx, c, cluster.CredentialID(name))
 	}
 	if errors.Is(err, croft.NotFound) {
-		return have, api.Hidden("credential", name)
+		return have, c.hidden("credential", name, err)
 	}
 	if err != nil {
 		return have, err

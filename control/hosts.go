@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"croft"
+	"croft/cloud"
 	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
@@ -181,12 +182,22 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 }
 
 func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestUsageList, err error) {
-	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
-	if h.ID == "" {
+	h, err := record(ctx, c, in)
+	if err != nil {
 		return list, err
 	}
-	all, err := c.Cloud.Monitor.Usages(ctx, h.Host)
+	all, err := c.Cloud.Monitor.Usages(ctx, h)
 	return api.GuestUsageList{Usages: append([]compute.Usage{}, all...)}, err
+}
+
+// record returns the record of a host, which needs no answer of Placement. NotFound.
+func record(ctx context.Context, c *call, in api.HostNamed) (croft.Host, error) {
+	id, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	all, err := c.Cloud.Hosts.Records(ctx, id)
+	return all[id], err
 }
 
 // digest matches a SHA-256, which cannot be a name in the catalog.
@@ -207,12 +218,12 @@ func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.
 // cached returns the images of a host's cache that do returns.
 func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Context, croft.Host) ([]compute.Held,
 	error)) (list api.HeldList, err error) {
-	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
-	if h.ID == "" {
+	h, err := record(ctx, c, in)
+	if err != nil {
 		return list, err
 	}
-	c.action.about("", aboutHost(h))
-	all, err := do(ctx, h.Host)
+	c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
+	all, err := do(ctx, h)
 	return api.HeldList{Images: append([]compute.Held{}, all...)}, err
 }
 
@@ -224,12 +235,12 @@ func pullImage(c *call, in api.NewImage) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	h, err := record(ctx, c, in.HostNamed)
 	if err != nil {
 		return err
 	}
 	return c.streaming(func(ctx context.Context, e *events) {
-		pulled, err := c.Cloud.Images.Pull(ctx, h.Host, in.Image, reference, func(p croft.Progress) {
+		pulled, err := c.Cloud.Images.Pull(ctx, h, in.Image, reference, func(p croft.Progress) {
 			_ = e.send("progress", 0, p) // heartbeats notice that a client is gone
 		})
 		if err != nil {

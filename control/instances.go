@@ -23,7 +23,7 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 	name := c.r.PathValue("id")
 	st, err := c.named(ctx, c.home(), name)
 	if errors.Is(err, croft.NotFound) {
-		return st, api.Hidden("instance", name)
+		return st, c.hidden("instance", name, err)
 	}
 	if err != nil {
 		return st, err
@@ -262,8 +262,8 @@ func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (cr
 	}
 	if r.Name != "" {
 		if st, err := c.Cloud.Instances.Find(ctx, r.Project, r.Name); err == nil {
-			return croft.Instance{}, api.NewProblem(api.NameTaken, fmt.Sprintf(
-				"the name %s is taken by instance %s: choose another one, or destroy that", r.Name, st.Instance.ID))
+			return croft.Instance{}, api.NewProblem(api.NameTaken, fmt.Sprintf("schedule %s: the name %[1]s is taken by "+
+				"instance %s; choose another or destroy that one", r.Name, st.Instance.ID))
 		}
 	}
 	return croft.Instance{}, refused

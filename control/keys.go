@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,7 +21,8 @@ var keyOperations = noun{Tag: "keys", Home: true, Description: "Public SSH keys 
 				keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
 				return api.KeyList{Keys: append([]schedule.Key{}, keys...)}, err
 			}),
-		do(Operation{ID: "addKey", At: "POST /v1/keys", May: access.Changes, Summary: "Keep a key under a name", Status: http.StatusCreated},
+		do(Operation{ID: "addKey", At: "POST /v1/keys", May: access.Changes, Summary: "Keep a key under a name", Status: http.StatusCreated,
+			Conflict: api.NameTaken},
 			addKey),
 		do(Operation{ID: "removeKey", At: "DELETE /v1/keys/{name}", May: access.Changes, Summary: "Remove a key", Description: "Instances that have it keep it."}, removeKey),
 	},
@@ -41,11 +41,7 @@ func addKey(ctx context.Context, c *call, in api.NewKey) (key schedule.Key, err 
 		return key, err
 	}
 	key = schedule.Key{Project: c.home(), Name: in.Name, Line: line, Added: time.Now().UTC()}
-	err = c.Cloud.Keys.AddKey(ctx, key)
-	if errors.Is(err, croft.Conflict) {
-		err = api.NewProblem(api.NameTaken, "there is a key "+in.Name+": choose another name, or remove that")
-	}
-	return key, err
+	return key, c.Cloud.Keys.AddKey(ctx, key)
 }
 
 func removeKey(ctx context.Context, c *call, in api.KeyNamed) (nothing, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 
 	"croft"
 	"croft/control/api"
@@ -29,15 +30,15 @@ func (c *call) problem(err error) *api.Problem {
 	}
 	if why, ok := errors.AsType[*schedule.Explanation](err); ok {
 		shown := c.explanation(why)
-		p := api.NewProblem(api.NoCapacity, shown.Error())
+		p := api.NewProblem(api.NoCapacity, strings.Replace(err.Error(), why.Error(), shown.Error(), 1))
 		p.Explanation = shown
 		return p
 	}
 	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
-		return c.refusal(r)
+		return c.refusal(err, r)
 	}
 	if r, ok := errors.AsType[*pools.Refusal](err); ok {
-		return c.refusal(&tenant.Refusal{Measure: tenant.Measure(r.Resource), Limit: r.Limit, Used: r.Used,
+		return c.refusal(err, &tenant.Refusal{Measure: tenant.Measure(r.Resource), Limit: r.Limit, Used: r.Used,
 			Requested: r.Requested, Project: croft.Project(r.Project), Of: croft.Project(r.Of)})
 	}
 	if v, ok := errors.AsType[*objects.ViolationsError](err); ok {
@@ -61,12 +62,12 @@ func (c *call) problem(err error) *api.Problem {
 
 // refusal describes an exceeded quota. For a project that the caller does not see, it names only the measure, not the
 // numbers.
-func (c *call) refusal(r *tenant.Refusal) *api.Problem {
+func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 	if !c.scope.Sees(r.Project) {
 		return api.NewProblem(api.QuotaExceeded, "a quota above project "+string(r.Of)+" is used up, in "+
 			string(r.Measure)+": ask the admin of the project above")
 	}
-	p := api.NewProblem(api.QuotaExceeded, r.Error())
+	p := api.NewProblem(api.QuotaExceeded, err.Error())
 	p.Resource, p.Limit, p.Used, p.Requested, p.Project = string(r.Measure), &r.Limit, &r.Used, &r.Requested, r.Project
 	return p
 }

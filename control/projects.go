@@ -159,6 +159,7 @@ func namedProject(c *call) (tenant.Tenant, error) {
 			return p, nil
 		}
 	}
+	c.action.project = c.caller.Project // the log of a project starts with its record
 	return tenant.Tenant{}, api.NewProblem(api.NotFound, "there is no project "+strconv.Quote(string(c.project)))
 }
 

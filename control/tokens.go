@@ -75,7 +75,7 @@ func revokeToken(c *call) error {
 	}
 	i := slices.IndexFunc(all, func(t cloud.AccessToken) bool { return string(t.ID) == id && c.scope.Sees(t.Project) })
 	if i < 0 {
-		return api.NewProblem(api.NotFound, "there is no token "+strconv.Quote(api.Clip(id))+", or it is not yours")
+		return c.hidden("token", id, api.NewProblem(api.NotFound, "there is no token "+strconv.Quote(api.Clip(id))))
 	}
 	c.action.about(all[i].Project, actions.TokenNamed(id))
 	if err := c.authorize(all[i].Project); err != nil {

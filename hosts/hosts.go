@@ -48,12 +48,26 @@ func (h Host) State() string {
 // List returns all hosts by name. If Placement does not answer, claims are missing and err says why; the hosts are
 // valid.
 func (f *Fleet) List(ctx context.Context) ([]Host, error) {
-	providers, noClaims := f.Claims.Providers(ctx)
+	providers, noClaims := f.providers(ctx)
 	all, err := f.list(ctx, providers)
 	if err != nil {
 		return nil, err
 	}
 	return all, noClaims
+}
+
+// claimsTime limits how long a list of hosts waits for Placement, because it has the rest without it.
+const claimsTime = 5 * time.Second
+
+// providers reads all resource providers. Unavailable: Placement does not answer within claimsTime.
+func (f *Fleet) providers(ctx context.Context) ([]croft.Provider, error) {
+	limited, cancel := context.WithTimeout(ctx, claimsTime)
+	defer cancel()
+	all, err := f.Claims.Providers(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil && croft.KindOf(err) == "" {
+		err = croft.Errorf(croft.Unavailable, "Placement does not answer within %s: %w", wording.Duration(claimsTime), err)
+	}
+	return all, err
 }
 
 // list is List with the given providers.

@@ -11,15 +11,22 @@ import (
 // longestLife bounds the life of an instance that expires.
 const longestLife = 10 * 365 * 24 * time.Hour
 
+// CheckLife refuses a life, or a time for which a claim is held, that is too short or too long. Invalid.
+func CheckLife(life time.Duration) error {
+	if life < time.Second || life > longestLife {
+		return croft.Errorf(croft.Invalid, "%s is no time for which an instance is kept or held: use 1s to %s",
+			wording.Duration(life), wording.Duration(longestLife))
+	}
+	return nil
+}
+
 // expiry returns the time at which a life that starts now ends; zero: it does not end. Invalid.
 func expiry(now time.Time, life time.Duration) (time.Time, error) {
-	switch {
-	case life == 0:
+	if life == 0 {
 		return time.Time{}, nil
-	case life < time.Second || life > longestLife:
-		return time.Time{}, croft.Errorf(croft.Invalid,
-			"%s is no time for which an instance is kept or held: use 1s to %s", wording.Duration(life),
-			wording.Duration(longestLife))
+	}
+	if err := CheckLife(life); err != nil {
+		return time.Time{}, err
 	}
 	return now.Add(life).UTC().Truncate(time.Second), nil
 }

@@ -77,17 +77,19 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 func (s *Scheduler) change(ctx context.Context, project croft.Project, idOrName, verb string,
 	do func(croft.Status) (again bool, err error)) error {
 	var err error
+	name := idOrName // for messages
 	for again, try := true, 0; again && try < tries; try++ {
 		st, found := s.View.Find(ctx, project, idOrName)
 		if found != nil {
 			return fmt.Errorf("%s %s: %w", verb, idOrName, found)
 		}
+		name = st.Instance.Name
 		if again, err = do(st); err == nil {
 			return nil
 		}
 		again = again && errors.Is(err, croft.Conflict)
 	}
-	return fmt.Errorf("%s %s: %w", verb, idOrName, err)
+	return fmt.Errorf("%s %s: %w", verb, name, err)
 }
 
 // Destroyed is the result of Destroy.

@@ -48,9 +48,13 @@ then that of the first such host.`,
 				return err
 			}
 			reference := given[0]
-			if !s.Settings.Set() || image.IsReference(reference) { // otherwise the cloud has its own catalog
-				if reference, err = image.ReferenceFor(given[0]); err != nil {
+			if here := image.IsReference(reference); here || !s.Settings.Set() { // otherwise the cloud has its own catalog
+				found, err := image.ReferenceFor(reference)
+				if err != nil {
 					return err
+				}
+				if here {
+					reference = found
 				}
 			}
 			return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {

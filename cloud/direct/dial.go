@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"croft"
 	"croft/client"
@@ -95,9 +96,17 @@ func (in *inside) following(next http.Handler) http.Handler {
 	})
 }
 
+// ending limits how long close waits for requests that still run.
+const ending = 15 * time.Second
+
 // close ends the server, once the action log is written.
 func (in *inside) close() error {
-	err := in.server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), ending)
+	defer cancel()
+	err := in.server.Shutdown(ctx) // a request whose client is gone takes back what it began
+	if err != nil {
+		err = in.server.Close()
+	}
 	in.stop()
 	in.work.Wait()
 	in.control.Close()
