@@ -98,7 +98,7 @@ var rules = []rule{
 	{
 		packages: deciding,
 		mayNot:   adapters,
-		reason:   "rooms that decide declare the interfaces they need; node and cloud/direct join them with what implements those",
+		reason:   "rooms that decide declare the interfaces they need; node and control/cloud/direct join them with what implements those",
 	},
 	{
 		packages: deciding,
@@ -150,12 +150,12 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/internal/out"},
-		mayNot:   []string{"croft/cloud/...", "croft/cli/args"},
+		mayNot:   []string{"croft/client", "croft/control/cloud/...", "croft/cli/args"},
 		reason:   "what prints is handed what it prints",
 	},
 	{
-		packages: []string{"croft/cloud"},
-		mayNot:   append([]string{"croft/cloud/direct"}, adapters...),
+		packages: []string{"croft/control/cloud"},
+		mayNot:   append([]string{"croft/control/cloud/direct"}, adapters...),
 		reason:   "what commands ask of a cloud is the same whichever way they reach it",
 	},
 	{
@@ -275,7 +275,7 @@ var testHelpers = []string{
 	"croft/tenant/objects/objectstest",
 	"croft/cluster/heat/heattest", "croft/placement/transfer/transfertest",
 	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
-	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/cloud/cloudtest",
+	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/control/cloud/cloudtest",
 	"croft/control/controltest", "croft/bench/...", "croft/test/...",
 }
 

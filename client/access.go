@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/wording"
 	"croft/tenant/access"
 )

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/control/cloud"
 )
 
 // appliances implements cloud.Appliances.

@@ -1,6 +1,6 @@
 package client
 
-import "croft/cloud"
+import "croft/control/cloud"
 
 // Cloud returns the cloud as commands use it.
 func (c *Client) Cloud() *cloud.Cloud {

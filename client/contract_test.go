@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"croft/client"
-	"croft/cloud"
-	"croft/cloud/cloudtest"
+	"croft/control/cloud"
+	"croft/control/cloud/cloudtest"
 	"croft/control/controltest"
 )
 

@@ -6,9 +6,9 @@ import (
 	"net/http"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
 	"croft/control/api"
+	"croft/control/cloud"
 )
 
 // images implements cloud.Images.

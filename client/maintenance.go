@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/internal/wording"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/delay"
 )
 

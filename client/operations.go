@@ -5,8 +5,8 @@ package client
 import (
 	"context"
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/schedule"
 )

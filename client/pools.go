@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/delay"
 	"croft/internal/wording"
 	pools "croft/pool/api"

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"croft/cloud"
+	"croft/control/cloud"
 )
 
 // Through returns a client that uses the given HTTP client, for a cloud that another user named. It opens no consoles

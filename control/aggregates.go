@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/nearest"
 	"croft/schedule"
 	"croft/tenant/access"

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/control"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/tenant/access"
 	"croft/tenant/objects"

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"

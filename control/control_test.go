@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"croft"
-	"croft/cloud"
 	"croft/control"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/tenant/access"
 	"croft/tenant/objects"

@@ -13,8 +13,8 @@ import (
 	"github.com/coder/websocket"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/tenant"
 )

@@ -7,10 +7,10 @@ import (
 	"regexp"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/tenant/access"
 )

@@ -262,8 +262,11 @@ func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (cr
 	}
 	if r.Name != "" {
 		if st, err := c.Cloud.Instances.Find(ctx, r.Project, r.Name); err == nil {
-			return croft.Instance{}, api.NewProblem(api.NameTaken, fmt.Sprintf("schedule %s: the name %[1]s is taken by "+
-				"instance %s; choose another or destroy that one", r.Name, st.Instance.ID))
+			return croft.Instance{}, api.NewProblem(
+				api.NameTaken,
+				fmt.Sprintf("schedule %s: the name %[1]s is taken by "+
+					"instance %s; choose another or destroy that one", r.Name, st.Instance.ID),
+			)
 		}
 	}
 	return croft.Instance{}, refused

@@ -21,10 +21,27 @@ var keyOperations = noun{Tag: "keys", Home: true, Description: "Public SSH keys 
 				keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
 				return api.KeyList{Keys: append([]schedule.Key{}, keys...)}, err
 			}),
-		do(Operation{ID: "addKey", At: "POST /v1/keys", May: access.Changes, Summary: "Keep a key under a name", Status: http.StatusCreated,
-			Conflict: api.NameTaken},
-			addKey),
-		do(Operation{ID: "removeKey", At: "DELETE /v1/keys/{name}", May: access.Changes, Summary: "Remove a key", Description: "Instances that have it keep it."}, removeKey),
+		do(
+			Operation{
+				ID:       "addKey",
+				At:       "POST /v1/keys",
+				May:      access.Changes,
+				Summary:  "Keep a key under a name",
+				Status:   http.StatusCreated,
+				Conflict: api.NameTaken,
+			},
+			addKey,
+		),
+		do(
+			Operation{
+				ID:          "removeKey",
+				At:          "DELETE /v1/keys/{name}",
+				May:         access.Changes,
+				Summary:     "Remove a key",
+				Description: "Instances that have it keep it.",
+			},
+			removeKey,
+		),
 	},
 }
 

@@ -3,9 +3,9 @@ package control
 import (
 	"context"
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/internal/wording"
 	"croft/tenant"

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
 	"croft/control/bodies"
+	"croft/control/cloud"
 	"croft/tenant/objects"
 )
 

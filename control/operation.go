@@ -198,8 +198,8 @@ func (c *call) regarding(project croft.Project, kind actions.Kind, id, name stri
 	c.action.about(project, actions.Object{Kind: kind, ID: id, Name: name})
 }
 
-// hidden is the answer about an object that is not found, or is in a project that the caller does not see. Operators see
-// all projects, so their answer is err.
+// hidden is the answer about an object that is not found, or is in a project that the caller does not see. Operators
+// see all projects, so their answer is err.
 func (c *call) hidden(what, name string, err error) error {
 	if c.caller.Operator() && err != nil {
 		return err

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/schedule"
 	"croft/tenant/access"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	"croft/schedule"

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"croft/cloud"
 	"croft/control"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	pools "croft/pool/api"
 	"croft/tenant/access"

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/control"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	pools "croft/pool/api"

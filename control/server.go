@@ -13,10 +13,10 @@ import (
 	"golang.org/x/time/rate"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/bodies"
+	"croft/control/cloud"
 	"croft/control/feed"
 	"croft/control/forwarding"
 	"croft/control/pace"

@@ -6,9 +6,9 @@ import (
 	"strconv"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/wording"
 	"croft/tenant/access"
 )

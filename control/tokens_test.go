@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 )
 

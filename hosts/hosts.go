@@ -65,7 +65,12 @@ func (f *Fleet) providers(ctx context.Context) ([]croft.Provider, error) {
 	defer cancel()
 	all, err := f.Claims.Providers(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil && croft.KindOf(err) == "" {
-		err = croft.Errorf(croft.Unavailable, "Placement does not answer within %s: %w", wording.Duration(claimsTime), err)
+		err = croft.Errorf(
+			croft.Unavailable,
+			"Placement does not answer within %s: %w",
+			wording.Duration(claimsTime),
+			err,
+		)
 	}
 	return all, err
 }
@@ -161,7 +166,9 @@ func aloneHost(m croft.EtcdMember) Host {
 		m.Role == croft.MemberFollows}}
 	if !m.Alone {
 		h.Alive, h.Problems = false,
-			[]string{"its etcd is on record and the host is not: it has not finished joining (start croft up there again), or was forgotten in part (run croft host forget again)"}
+			[]string{
+				"its etcd is on record and the host is not: it has not finished joining (start croft up there again), or was forgotten in part (run croft host forget again)",
+			}
 	}
 	return h
 }
@@ -215,10 +222,13 @@ func shareMachines(all []Host) {
 		}
 		for j, other := range all {
 			if i != j && other.Alive && other.Boot == h.Boot && other.VirtType != "sim" {
-				all[i].Notes = append(all[i].Notes, fmt.Sprintf("its agent and that of host %s run on one machine: both offer "+
-					"the machine's room unless the settings below offer divide it, and where they share a network, guests of "+
-					"the agent that started second get their metadata on a disk and cannot report that they are ready",
-					other.Name))
+				all[i].Notes = append(
+					all[i].Notes,
+					fmt.Sprintf("its agent and that of host %s run on one machine: both offer "+
+						"the machine's room unless the settings below offer divide it, and where they share a network, guests of "+
+						"the agent that started second get their metadata on a disk and cannot report that they are ready",
+						other.Name),
+				)
 			}
 		}
 	}

@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"os"
 
-	"croft/cloud/direct"
 	"croft/cluster/outbound"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
 	"croft/compute/image"
+	"croft/control/cloud/direct"
 	"croft/node/settings"
 )
 

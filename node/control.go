@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute/image"
 	"croft/control"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/tenants"
 	"croft/internal/build"

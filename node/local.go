@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/endpoint"
 	"croft/node/settings"
 	"croft/trust"

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/endpoint"

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/build"
 	"croft/internal/endpoint"

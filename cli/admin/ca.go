@@ -14,7 +14,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"

@@ -11,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/durable"
 	"croft/node"

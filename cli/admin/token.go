@@ -10,7 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"

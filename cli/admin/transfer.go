@@ -11,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/node/settings"

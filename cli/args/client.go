@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cloud"
-	"croft/cloud/direct"
 	"croft/client"
+	"croft/control/cloud"
+	"croft/control/cloud/direct"
 	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/internal/traces"

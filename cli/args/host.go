@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/node/settings"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/tenant"
 )
 

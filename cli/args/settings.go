@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"croft"
-	"croft/cloud/direct"
-	"croft/cloud/login"
 	"croft/client"
+	"croft/client/login"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/settings"
 	hosts "croft/node/settings"

@@ -12,8 +12,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"

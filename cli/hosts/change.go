@@ -11,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/internal/command"
 	"croft/internal/out"

@@ -14,8 +14,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud/direct"
 	"croft/compute/image"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"

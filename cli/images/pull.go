@@ -14,9 +14,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
 	"croft/compute"
 	"croft/compute/image"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
@@ -48,7 +48,8 @@ then that of the first such host.`,
 				return err
 			}
 			reference := given[0]
-			if here := image.IsReference(reference); here || !s.Settings.Set() { // otherwise the cloud has its own catalog
+			if here := image.IsReference(reference); here ||
+				!s.Settings.Set() { // otherwise the cloud has its own catalog
 				found, err := image.ReferenceFor(reference)
 				if err != nil {
 					return err

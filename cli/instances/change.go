@@ -9,7 +9,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/schedule"
 )

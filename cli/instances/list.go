@@ -16,7 +16,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cloud/login"
+	"croft/client/login"
 	"croft/internal/command"
 	"croft/internal/out"
 )

@@ -16,8 +16,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud/login"
 	"croft/client"
+	"croft/client/login"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant/access"

@@ -13,8 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cloud"
-	"croft/cloud/direct"
+	"croft/control/cloud"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/node/manager"
 	"croft/node/settings"

@@ -13,8 +13,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/instances"
-	"croft/cloud"
 	"croft/compute"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/schedule"
 )

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/outbound"
+	"croft/control/cloud"
 )
 
 // Peer is a connection to the other cloud, as one of its users.

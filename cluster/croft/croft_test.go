@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/clustertest"
 	elsewhere "croft/cluster/croft"
@@ -20,6 +19,7 @@ import (
 	"croft/cluster/requests"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
+	"croft/control/cloud"
 	"croft/internal/testing/patient"
 )
 

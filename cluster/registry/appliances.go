@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
+	"croft/control/cloud"
 	"croft/internal/nearest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
+	"croft/control/cloud"
 )
 
 type credentials struct{ *Registry }

@@ -6,9 +6,9 @@ import (
 	"regexp"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/outbound"
+	"croft/control/cloud"
 )
 
 // images manages images. Bring asks a site once, for a bounded time: the site starts or continues the copy, and its

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
+	"croft/control/cloud"
 )
 
 type sites struct{ *Registry }

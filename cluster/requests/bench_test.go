@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/clustertest"
 	"croft/cluster/outbound"
 	"croft/cluster/requests"
 	"croft/cluster/sim"
+	"croft/control/cloud"
 	"croft/etcdstore/etcdtest"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute/image"
+	"croft/control/cloud/direct"
 	"croft/internal/testing/patient"
 	"croft/pool"
 	hook "croft/pool/shell"

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"croft"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/trust/invitation"
 )
 

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/endpoint"
 	"croft/internal/testing/patient"
 	"croft/node"

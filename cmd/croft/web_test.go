@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/testing/freeport"
 	"croft/internal/testing/patient"
 )

@@ -4,7 +4,7 @@ package api
 
 import (
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/internal/hostkey"
 	"croft/internal/redact"

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/tenant"
 )
 

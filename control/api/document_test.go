@@ -16,11 +16,11 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/federation"
 	"croft/hosts"
 	"croft/hosts/audit"

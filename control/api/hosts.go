@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
+	"croft/control/cloud"
 	"croft/hosts"
 	"croft/tenant"
 )

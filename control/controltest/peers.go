@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"croft/cloud"
 	"croft/control"
 	"croft/control/bodies"
+	"croft/control/cloud"
 	"croft/control/federation"
 	"croft/control/federation/assertion"
 	"croft/control/forwarding"

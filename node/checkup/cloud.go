@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/checks"
 	"croft/internal/endpoint"

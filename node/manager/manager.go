@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute/image"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/internal/egress"
 	"croft/internal/endpoint"

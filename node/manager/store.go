@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/node"

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/cloud/direct"
+	"croft/control/cloud/direct"
 	"croft/internal/endpoint"
 	"croft/trust"
 	"croft/trust/pki"

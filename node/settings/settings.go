@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/compute/image"
 	"croft/control/actions"
+	"croft/control/cloud/direct"
 	"croft/internal/egress"
 	"croft/internal/settings"
 	"croft/internal/traces"

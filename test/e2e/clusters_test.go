@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"croft"
-	"croft/cloud/direct"
 	"croft/cluster"
 	"croft/cluster/clustertest"
 	"croft/cluster/local"
 	"croft/cluster/local/localtest"
+	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/placementclient"
 	"croft/schedule"

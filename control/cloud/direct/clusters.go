@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/cluster"
 	"croft/cluster/appliances"
 	elsewhere "croft/cluster/croft"
@@ -24,6 +23,7 @@ import (
 	"croft/cluster/sim"
 	"croft/cluster/survey"
 	"croft/compute/image"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/build"
 	"croft/internal/delay"

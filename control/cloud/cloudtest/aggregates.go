@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/schedule"
 	"croft/tenant/objects"
 )

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/tenant"
 	"croft/tenant/access"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"croft"
-	"croft/cloud/login"
+	"croft/client/login"
 	"croft/internal/nearest"
 	"croft/internal/settings"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore/tenants"
 	"croft/tenant/access"
 )

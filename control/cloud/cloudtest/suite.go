@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/schedule"
 )
 

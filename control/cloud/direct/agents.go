@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/hosts/audit"
 	"croft/internal/endpoint"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud/login"
+	"croft/client/login"
 	"croft/tenant/access/oidc/oidctest"
 )
 

@@ -3,7 +3,7 @@ package cloudtest
 import (
 	"context"
 
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore/etcdtest"
 )
 

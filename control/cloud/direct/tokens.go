@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
 	"croft/trust"

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
 	"croft/control/actions"
+	"croft/control/cloud"
 	"croft/internal/delay"
 	"croft/tenant"
 	"croft/tenant/access"

@@ -3,7 +3,7 @@ package direct
 import (
 	"io"
 
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/control/federation"
 	"croft/etcdstore"
 	"croft/hosts"

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/internal/delay"
 	"croft/tenant"
 	"croft/tenant/access"

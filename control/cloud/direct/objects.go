@@ -5,7 +5,7 @@ import (
 	"os/user"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/tenant/access"
 	"croft/tenant/objects"

@@ -11,10 +11,10 @@ import (
 
 	"croft"
 	"croft/client"
-	"croft/cloud"
 	"croft/cluster/seal"
 	"croft/control"
 	"croft/control/actions"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/build"
 	"croft/tenant/access"
@@ -55,7 +55,13 @@ type inside struct {
 }
 
 // serveInside serves the API of a cloud in this process. Closing the returned cloud ends it, and then calls end.
-func serveInside(ctx context.Context, s Settings, store *etcdstore.Store, claims Claims, end func() error) (*cloud.Cloud,
+func serveInside(
+	ctx context.Context,
+	s Settings,
+	store *etcdstore.Store,
+	claims Claims,
+	end func() error,
+) (*cloud.Cloud,
 	error) {
 	under, err := Over(store, claims, s, Scheduling{Clusters: &Clusters{Vault: seal.LoadLater(s.Etcd.SealKeys...)}})
 	if err != nil {
@@ -74,9 +80,12 @@ func serveInside(ctx context.Context, s Settings, store *etcdstore.Store, claims
 		in.stop()
 		return nil, err
 	}
-	in.server = &http.Server{Handler: in.following(in.control.Handler()), BaseContext: func(net.Listener) context.Context {
-		return in.ctx
-	}}
+	in.server = &http.Server{
+		Handler: in.following(in.control.Handler()),
+		BaseContext: func(net.Listener) context.Context {
+			return in.ctx
+		},
+	}
 	in.work.Go(func() { _ = in.server.Serve(in.listener) }) // ends with Close
 	in.work.Go(func() { in.logged = in.recorder.Run(in.ctx) })
 	c := client.Inside(in.listener.dial, func() error { return errors.Join(in.close(), end()) }).Cloud()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/schedule"
 )

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"croft/cloud/cloudtest"
-	"croft/cloud/direct"
+	"croft/control/cloud/cloudtest"
+	"croft/control/cloud/direct"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
 	"croft/tenant/usage"
@@ -45,10 +45,16 @@ func TestContract(t *testing.T) {
 		var recorder sync.WaitGroup
 		recorder.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(recording) })
 		t.Cleanup(func() { cancel(); recorder.Wait() })
-		return cloudtest.Fixture{Cloud: connected, Host: "host1", User: direct.LocalUser(), Here: true, Silence: func() {
-			if err := c.StopHost(ctx, "host1"); err != nil {
-				t.Fatal(err)
-			}
-		}}
+		return cloudtest.Fixture{
+			Cloud: connected,
+			Host:  "host1",
+			User:  direct.LocalUser(),
+			Here:  true,
+			Silence: func() {
+				if err := c.StopHost(ctx, "host1"); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
 	})
 }

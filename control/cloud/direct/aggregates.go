@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/schedule/topology"
 )

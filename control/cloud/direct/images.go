@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"croft"
-	"croft/cloud"
 	"croft/compute"
 	"croft/compute/image"
+	"croft/control/cloud"
 )
 
 // images implements cloud.Images.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/cloud"
+	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/schedule"
 )
