@@ -1,5 +1,5 @@
 // Package checkup examines a machine with the settings that a host would run with: it combines the checks of doctor
-// with those of libvirt, of this machine's membership of a cloud, and of that cloud. It changes nothing.
+// with checks of libvirt, of this machine's membership of a cloud, and of that cloud. It changes nothing.
 package checkup
 
 import (

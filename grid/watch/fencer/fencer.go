@@ -1,8 +1,8 @@
-// Package fencer makes sure that nodes are off, by the program that a cluster has for it: a hard point of the kind
-// fence, with the verb fence.
+// Package fencer ensures that nodes are off, by a program that the cluster provides: a hard point of the kind fence,
+// with the verb fence.
 //
-// Exit code 0, or another one listed under ok, says that nothing runs on the node any more. Anything else does not say
-// so, and the node's exclusive jobs stay where they are.
+// Exit code 0, or another one listed under ok, means that nothing runs on the node any more. After any other result,
+// the node's exclusive jobs stay on the node.
 package fencer
 
 import (
@@ -18,15 +18,16 @@ import (
 	"croft/grid/watch"
 )
 
-// none are the fences that croft brings: what switches a machine off differs everywhere.
+// none are the shipped fences: there are none, because each site switches machines off in its own way.
 var none embed.FS
 
-// Point is a fence of a cluster.
+// Point is the fence of a cluster.
 type Point struct{ point *hardpoint.Point }
 
 var _ watch.Fencer = (*Point)(nil)
 
-// Open reads hardpoints/fence/NAME.yaml of a cluster's directory. NotFound, Invalid.
+// Open reads hardpoints/fence/NAME.yaml in a cluster's directory. NotFound: no such file. Invalid: it is faulty, or
+// lacks the verb fence.
 func Open(repository fs.FS, name string) (*Point, error) {
 	p, err := hardpoint.Library{Kind: "fence", Verbs: []string{"fence"}, Shipped: none,
 		Repository: repository}.Load(name)
@@ -39,8 +40,8 @@ func Open(repository fs.FS, name string) (*Point, error) {
 	return &Point{p}, nil
 }
 
-// Fence implements watch.Fencer. The values of the program are name, address and user of the node, and var.X for each
-// text of its variables.
+// Fence implements watch.Fencer. The program gets the values name, address and user of the node, and var.X for each
+// scalar of the node's variables.
 func (p *Point) Fence(ctx context.Context, n *state.Node) (watch.Answer, error) {
 	values := hardpoint.Values{"name": n.Name, "address": n.Address, "user": n.User}
 	if n.Values != nil && n.Values.Fields["var"] != nil {

@@ -1,5 +1,5 @@
-// Package probe dials nodes for the watch: over SSH from here, and from other nodes with whatever those have to open a
-// TCP connection with.
+// Package probe dials nodes for the watch: over SSH from here, and from other nodes with the first program there that
+// can open a TCP connection.
 package probe
 
 import (
@@ -15,8 +15,9 @@ import (
 	"croft/grid/watch"
 )
 
-// script dials from a node: 0 somebody answers, 1 nobody does, 9 this node has nothing to dial with. The kernel of a
-// machine takes connections for an sshd that hangs, so an answer is what sshd says first; nc alone cannot hear it.
+// script dials an sshd from a node. Exit codes: 0 it answers, 1 it does not, 9 this node has no program to dial with.
+// The kernel accepts connections even if sshd hangs, so only bytes from sshd count as an answer, except with nc, which
+// cannot read them.
 const script = `h=$1 p=$2
 if command -v bash >/dev/null && command -v timeout >/dev/null; then
 	timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1" && read -r -n 1 _ <&3' "$h" "$p" 2>/dev/null && exit 0
@@ -31,7 +32,7 @@ fi
 exit 9
 `
 
-// Prober dials over a Dialer.
+// Prober dials nodes with an ssh.Dialer.
 type Prober struct{ Dialer *ssh.Dialer }
 
 var _ watch.Prober = (*Prober)(nil)
@@ -40,7 +41,7 @@ func unitOf(n *state.Node) unit.Node {
 	return unit.Node{Name: n.Name, ID: n.ID, Local: n.Local, Address: n.Address, User: n.User, HostKey: n.HostKey}
 }
 
-// Direct implements watch.Prober: a machine that refuses the login, or shows another host key, is there.
+// Direct implements watch.Prober. A machine that refuses the login, or has another host key, counts as an answer.
 func (p *Prober) Direct(ctx context.Context, n *state.Node) watch.Answer {
 	if n.Local {
 		return watch.Yes
@@ -57,8 +58,8 @@ func (p *Prober) Direct(ctx context.Context, n *state.Node) watch.Answer {
 	return watch.Unknown
 }
 
-// Through implements watch.Prober. The other node gets the address as this one knows it, so what only this machine's
-// names lead to is unknown to it and asked by address.
+// Through implements watch.Prober. The other node gets an IP address, which this machine looks up, because names may
+// not resolve there.
 func (p *Prober) Through(ctx context.Context, via, n *state.Node) watch.Answer {
 	host, port, err := p.Dialer.Reach(unitOf(n))
 	if err != nil {

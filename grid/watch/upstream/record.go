@@ -19,7 +19,7 @@ const (
 	maxMessage = 64 << 10
 )
 
-// Leader implements watch.Repository. Invalid: the reference is no leader's.
+// Leader implements watch.Repository. Invalid: the reference is not a leader's record.
 func (g *Git) Leader(ctx context.Context) (watch.LeaderRecord, error) {
 	out, err := g.network(ctx, "ls-remote", remote, leaderRef)
 	if err != nil || out == "" {
@@ -55,15 +55,15 @@ func (g *Git) Swap(ctx context.Context, old watch.LeaderRecord, next watch.Term)
 	return g.push(ctx, old, next)
 }
 
-// Push implements watch.Repository. That the record changes too is what makes the upstream compare it: a reference that
-// stays as it is takes no part in a push.
+// Push implements watch.Repository. The record has to change in each push, because git compares only references that
+// change.
 func (g *Git) Push(ctx context.Context, base, revision string, old watch.LeaderRecord,
 	next watch.Term) (watch.LeaderRecord, error) {
 	from, to := strings.TrimPrefix(base, "git:"), strings.TrimPrefix(revision, "git:")
 	return g.push(ctx, old, next, "--force-with-lease="+g.branch+":"+from, remote, to+":"+g.branch)
 }
 
-// push replaces the record, and whatever else is given, in one transaction.
+// push replaces the record, and updates other references, in one transaction.
 func (g *Git) push(ctx context.Context, old watch.LeaderRecord, next watch.Term, more ...string) (watch.LeaderRecord,
 	error) {
 	hash, err := g.make(ctx, next)
@@ -83,7 +83,7 @@ func (g *Git) push(ctx context.Context, old watch.LeaderRecord, next watch.Term,
 	return watch.LeaderRecord{Value: hash, Term: next}, nil
 }
 
-// make makes the commit of a record, here.
+// make creates the commit of a record in the clone.
 func (g *Git) make(ctx context.Context, t watch.Term) (string, error) {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -96,12 +96,12 @@ func (g *Git) make(ctx context.Context, t watch.Term) (string, error) {
 	return run(ctx, g.work, string(text), append(g.identity(), "commit-tree", empty)...)
 }
 
-// outdated are git's words for a reference that is not what it was expected to be, seen here or by the upstream.
+// outdated matches git's messages for a reference that has changed, as seen here or by the upstream.
 var outdated = regexp.MustCompile(`stale info|fetch first|non-fast-forward|cannot lock ref|incorrect old value|` +
 	`failed to update ref|failed to lock|already exists|reference already exists|atomic transaction failed`)
 
-// refusal turns what a failed push printed into an error: Conflict, Denied if the upstream refuses it for another
-// reason, or Unavailable.
+// refusal turns the output of a failed push into an error: Conflict; Denied if the upstream refuses for another reason;
+// or Unavailable.
 func refusal(out string, err error) error {
 	exit, ended := errors.AsType[*machine.Exit](err)
 	if !ended {

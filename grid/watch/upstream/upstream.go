@@ -1,9 +1,9 @@
-// Package upstream is the repository of a watch, with git: a clone of its own beside what the watch remembers, and the
-// upstream's branch and record, which it changes in one transaction.
+// Package upstream is the repository of a watch, with git. It keeps a clone next to the watch's memory, and changes the
+// upstream's branch and record in one transaction.
 //
-// The record is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Only git
-// can do this of the systems that a cluster may be kept in: a push of hg moves a branch and a bookmark without
-// comparing both, and fossil accepts every commit and forks.
+// The record is the reference refs/fission/leader: a commit without files, whose message is the term in JSON. Of the
+// version control systems that a cluster may use, only git can do this: a push of hg moves a branch and a bookmark
+// without comparing both, and fossil accepts every commit and forks.
 package upstream
 
 import (
@@ -25,22 +25,24 @@ import (
 const (
 	leaderRef = "refs/fission/leader"
 	remote    = "upstream"
-	netLimit  = 45 * time.Second // of a fetch or push
+	netLimit  = 45 * time.Second // timeout of a fetch or push
 	seenRef   = "refs/croft/leader"
 )
 
-// Git is the upstream of a cluster, and a clone of it. One process uses it at a time; its methods may run at once.
+// Git is the upstream of a cluster, with a clone of it. Only one process may use it at a time; its methods are safe for
+// concurrent use.
 type Git struct {
 	work   string // the clone
-	below  string // the cluster's directory in it
-	branch string // of the upstream, refs/heads/...
+	below  string // the cluster's directory in the clone
+	branch string // the upstream's branch: refs/heads/...
 	author string
 }
 
 var _ watch.Repository = (*Git)(nil)
 
-// Open makes or finds the clone of a watch: of the upstream that the branch of the cluster's directory is configured to
-// have. author is the name that commits bear. Invalid: there is no upstream. Unavailable.
+// Open opens or creates the clone of a watch, of the upstream that is configured for the current branch of the
+// cluster's directory. author is the author of its commits. Invalid: there is no upstream. Unavailable: the upstream
+// does not answer.
 func Open(ctx context.Context, dir, work, author string) (*Git, error) {
 	ask := func(args ...string) (string, error) { return run(ctx, dir, "", args...) }
 	prefix, err := ask("rev-parse", "--show-prefix")
@@ -72,9 +74,9 @@ func Open(ctx context.Context, dir, work, author string) (*Git, error) {
 	return g, g.clone(ctx, top, url)
 }
 
-// clone makes the clone, unless there is one of this upstream.
+// clone creates the clone, unless there already is a clone of this upstream.
 func (g *Git) clone(ctx context.Context, top, url string) error {
-	origin := top + " " + url // a relative URL counts from there
+	origin := top + " " + url // a relative URL is relative to top
 	if had, err := run(ctx, g.work, "", "config", "croft.upstream"); err == nil && had == origin {
 		return nil
 	}
@@ -89,7 +91,7 @@ func (g *Git) clone(ctx context.Context, top, url string) error {
 	return err
 }
 
-// run runs git in a directory and returns what it prints, without the last line's end.
+// run runs git in a directory and returns its output without the last line break.
 func run(ctx context.Context, dir, stdin string, args ...string) (string, error) {
 	argv := append([]string{"env", "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "git", "-C", dir, "-c", "core.symlinks=true",
 		"-c", "core.autocrlf=false", "-c", "gc.autoDetach=false", "-c", "advice.detachedHead=false"}, args...)
@@ -101,7 +103,7 @@ func run(ctx context.Context, dir, stdin string, args ...string) (string, error)
 	return out, nil
 }
 
-// clean makes the message of a failed git one line.
+// clean turns the error output of git into one line.
 func clean(err error) error {
 	exit, ok := errors.AsType[*machine.Exit](err)
 	if !ok {
@@ -115,7 +117,7 @@ func (g *Git) git(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, g.work, "", args...)
 }
 
-// network runs a git that asks the upstream.
+// network runs a git command that contacts the upstream.
 func (g *Git) network(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, netLimit)
 	defer cancel()
@@ -137,7 +139,7 @@ func (g *Git) Checkout(ctx context.Context) (dir, revision string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// Nobody else works here, so a lock is one that a killed git left.
+	// Only this process uses the clone, so a lock was left behind by a git that was killed.
 	if err := os.Remove(filepath.Join(g.work, ".git", "index.lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", "", err
 	}

@@ -12,7 +12,7 @@ import (
 	"croft/grid/watch"
 )
 
-// git runs git as an operator does, and returns what it prints.
+// git runs git as an operator does, and returns its output.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=op", "-c",
@@ -24,7 +24,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// repository makes a bare upstream and an operator's clone of it, with the cluster in a directory below.
+// repository creates a bare upstream and an operator's clone of it, with the cluster in a subdirectory.
 func repository(t *testing.T) (bare, dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -163,14 +163,15 @@ func TestACommitIsPushedByTheLeaderAlone(t *testing.T) {
 	}
 }
 
-// TestTheUpstreamItselfCompares: what a push compares before it sends anything may have changed when it arrives.
+// TestTheUpstreamItselfCompares: the references that git compares before it sends data may have changed when the data
+// arrives.
 func TestTheUpstreamItselfCompares(t *testing.T) {
 	bare, dir := repository(t)
 	a, b := open(t, dir, "a"), open(t, dir, "b")
 	record := swapped(t, a, watch.LeaderRecord{}, term("a", 1))
 	base, revision := changed(t, a, "state: out\n")
 	before := git(t, bare, "rev-parse", "main")
-	// The other one takes over after a's push has been told what the upstream has, and before it changes anything.
+	// b takes over after a's push has learned the upstream's references, and before it changes anything.
 	other, err := b.make(t.Context(), term("b", 2))
 	if err != nil {
 		t.Fatal(err)
