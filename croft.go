@@ -356,7 +356,7 @@ func IfSame(inst *Instance, fence func(context.Context, Instance) (Instance, err
 	return func(ctx context.Context) ([]HostID, error) {
 		now, err := fence(ctx, *inst)
 		if err == nil && !now.Same(*inst) {
-			err = Errorf(Conflict, "instance %s was changed by somebody else", inst.ID)
+			err = Errorf(Conflict, "instance %s was changed by another request", inst.ID)
 		}
 		*inst = now
 		return inst.Places(), err

@@ -74,7 +74,7 @@ type AggregateChange struct {
 // Apply returns the changed aggregate. Invalid; Conflict: it has another generation.
 func (c AggregateChange) Apply(a Aggregate) (Aggregate, error) {
 	if c.Generation != nil && *c.Generation != a.Generation {
-		return a, Errorf(Conflict, "aggregate %s has generation %d, not %d: somebody else changed it; read it again",
+		return a, Errorf(Conflict, "aggregate %s has generation %d, not %d: another request changed it; read it again",
 			a.Name, a.Generation, *c.Generation)
 	}
 	if n := len(c.Add) + len(c.Remove); n > MaxAggregateChange {

@@ -134,7 +134,7 @@ func TestDropped(t *testing.T) {
 			"slurm has no implementation for this site"},
 		{"a parameter that cannot be filled", func(_ *Request, w *World) {
 			w.Contracts = map[ImplementationID]Contract{"e1": {Declared: map[string]Declared{"size": {Type: "number"}}}}
-		}, "e1", "parameter size of the template is needed, and nobody gives it"},
+		}, "e1", "parameter size of the template is required, and nothing sets it"},
 		{"an image that is not at the site yet", func(_ *Request, w *World) {
 			w.Implementations[0].Image = "debian"
 			w.Contracts = map[ImplementationID]Contract{"e1": declare("image:string")}
@@ -250,7 +250,7 @@ func TestOrder(t *testing.T) {
 	}{
 		{"a cluster to reuse comes before known room", func(_ *Request, w *World) {
 			w.Reuse, w.Rooms = "west", map[Place]Room{east: {Known: true, Fits: true}}
-		}, "a cluster that can be reused is there"},
+		}, "it has a cluster that can be reused"},
 		{"known room comes before a wish", func(r *Request, w *World) {
 			r.Hints.PreferSites, w.Rooms = []string{"east"}, map[Place]Room{west: {Known: true, Fits: true}}
 		}, "it is known to have room"},
@@ -259,10 +259,10 @@ func TestOrder(t *testing.T) {
 		}, "the request prefers it"},
 		{"priority comes before the free fraction", func(_ *Request, w *World) {
 			w.Sites[2].Priority, w.Rooms = 1, room(0.9, 0.1)
-		}, "its priority is 1, that of the next 0"},
+		}, "its priority is 1, the next site's is 0"},
 		{"the free fraction comes before failures", func(_ *Request, w *World) {
 			w.Rooms, w.Troubles = room(0.1, 0.9), []Trouble{{Site: "west", At: now}}
-		}, "it keeps 90.0 % of what is scarcest, the next 10.0 %"},
+		}, "it leaves 90.0 % of its scarcest resource free, the next site 10.0 %"},
 		{"failures of the last hour", func(_ *Request, w *World) {
 			w.Troubles = []Trouble{{Site: "east", At: now}, {Site: "west", At: now.Add(-2 * time.Hour)}}
 		}, "0 failures in the last hour, at the next 1"},

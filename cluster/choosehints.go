@@ -101,5 +101,5 @@ func capacity(r Room) string {
 	if !r.Known {
 		return "it is not known whether it has room"
 	}
-	return fmt.Sprintf("it has room, and keeps %.0f %% of what is scarcest", r.Free*100)
+	return fmt.Sprintf("it has room, and leaves %.0f %% of its scarcest resource free", r.Free*100)
 }

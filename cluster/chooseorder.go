@@ -65,17 +65,18 @@ func (w World) criteria(h Hints) []criterion {
 	}
 	return []criterion{
 		{func(c Candidate) float64 { return before(c.Site.Name == w.Reuse) },
-			func(_, _ Candidate) string { return "a cluster that can be reused is there" }},
+			func(_, _ Candidate) string { return "it has a cluster that can be reused" }},
 		{func(c Candidate) float64 { return before(c.Room.Known) },
 			func(_, _ Candidate) string { return "it is known to have room" }},
 		{place, func(_, _ Candidate) string { return "the request prefers it" }},
 		{func(c Candidate) float64 { return -float64(c.Site.Priority) },
 			func(a, b Candidate) string {
-				return fmt.Sprintf("its priority is %d, that of the next %d", a.Site.Priority, b.Site.Priority)
+				return fmt.Sprintf("its priority is %d, the next site's is %d", a.Site.Priority, b.Site.Priority)
 			}},
 		{func(c Candidate) float64 { return -c.Room.Free },
 			func(a, b Candidate) string {
-				return fmt.Sprintf("it keeps %.1f %% of what is scarcest, the next %.1f %%", a.Room.Free*100,
+				return fmt.Sprintf("it leaves %.1f %% of its scarcest resource free, the next site %.1f "+
+					"%%", a.Room.Free*100,
 					b.Room.Free*100)
 			}},
 		{func(c Candidate) float64 { return float64(failures[c.Site.Name]) },

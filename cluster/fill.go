@@ -83,7 +83,8 @@ func Fill(c Contract, f Filling) (map[string]any, []string, error) {
 			continue
 		}
 		if !found {
-			return nil, nil, croft.Errorf(croft.Invalid, "parameter %s of the template is needed, and nobody gives it",
+			return nil, nil, croft.Errorf(croft.Invalid, "parameter %s of the template is required, and nothing "+
+				"sets it",
 				name)
 		}
 		converted, ok := convert(declared.Type, value)

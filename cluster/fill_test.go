@@ -91,7 +91,7 @@ func TestFillRefuses(t *testing.T) {
 		want     string
 	}{
 		{"what nobody gives", declare("flavor_name:string"), nil,
-			"parameter flavor_name of the template is needed, and nobody gives it"},
+			"parameter flavor_name of the template is required, and nothing sets it"},
 		{"what is not declared", declare("flavor_name:string"), map[string]any{"flavour_name": "x"},
 			`the template declares no parameter "flavour_name"; did you mean "flavor_name"?`},
 		{"what the manager fills", declare("cluster_size:number"), map[string]any{"cluster_size": 4},

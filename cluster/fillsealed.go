@@ -71,7 +71,7 @@ func GivenParameters(v Vault, p croft.PartitionID, c Cluster) (map[string]any, e
 		}
 		var value any
 		if err := json.Unmarshal([]byte(secret.Reveal()), &value); err != nil {
-			return nil, croft.Errorf(croft.Invalid, "parameter %s: what is sealed is not JSON", name)
+			return nil, croft.Errorf(croft.Invalid, "parameter %s: the sealed value is not JSON", name)
 		}
 		if given == nil {
 			given = map[string]any{}

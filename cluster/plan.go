@@ -352,7 +352,7 @@ func (p *plan) lost() bool {
 		p.fail(FailedRemoved, "it was removed from site "+p.c.Site+" outside croft")
 	case p.l.Seen.Phase == Stuck && p.c.State != Building:
 		p.remote(*p.l.Seen)
-		p.fail(FailedRemoved, "somebody began to remove it from site "+p.c.Site+" outside croft, and that failed: "+
+		p.fail(FailedRemoved, "its removal was started at site "+p.c.Site+" outside croft, and that failed: "+
 			p.l.Seen.Failure+"; destroy it")
 	case p.l.Seen.Phase == Removing && p.c.State != Building:
 		p.remote(*p.l.Seen)

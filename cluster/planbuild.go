@@ -31,7 +31,7 @@ func (p *plan) scheduling() {
 func (p *plan) another() {
 	p.forgetSite()
 	p.l = Learned{}
-	p.do(ActChoose, "the build failed, and what was left of it is gone")
+	p.do(ActChoose, "the build failed, and its remains were removed")
 }
 
 // forgetSite removes the attempt from the record.
@@ -60,7 +60,7 @@ func (p *plan) choose() {
 		p.fail(code, why.Error())
 	case p.c.Remote.Asked:
 		p.c.Retry = Retry{Since: p.now}
-		p.c.Step = "what is left of the failed build at site " + p.c.Site + " is being removed"
+		p.c.Step = "the remains of the failed build at site " + p.c.Site + " is being removed"
 		p.do(ActDestroy, p.c.Step)
 	default:
 		p.chosen(p.l.Candidates[0])

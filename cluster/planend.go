@@ -66,7 +66,7 @@ func (p removal) failed() {
 		p.remove(func() {
 			p.c.Remote, p.c.Retry, p.c.KeptUntil, p.c.Members = Remote{}, Retry{}, time.Time{}, nil
 			p.c.MasterIP, p.c.Outputs = "", nil
-			p.note("what was left of it at site " + p.c.Site + " is gone")
+			p.note("its remains at site " + p.c.Site + " is gone")
 			p.rest(0, "nothing is left of it")
 		})
 	}

@@ -20,7 +20,7 @@ func (p sizing) standing() {
 		p.begin()
 		p.members(Seen{})
 		if p.c.Good == p.c.Slaves {
-			p.note(fmt.Sprintf("site %s is told again to have %s", p.c.Site, wording.Count(p.c.Slaves, "slave")))
+			p.note(fmt.Sprintf("croft asks site %s again for %s", p.c.Site, wording.Count(p.c.Slaves, "slave")))
 		} else {
 			p.note(fmt.Sprintf("it is resized from %s to %s", wording.Count(p.c.Good, "slave"),
 				wording.Count(p.c.Slaves, "slave")))
@@ -85,7 +85,7 @@ func (p sizing) settled(seen Seen) {
 	switch {
 	case master == MemberGone:
 		p.noteMembers()
-		p.fail(FailedMaster, "its master is gone")
+		p.fail(FailedMaster, "its master no longer exists")
 	case len(missing) > 0 && p.c.State == Ready:
 		p.c.State = Degraded
 		p.noteMembers()
@@ -131,7 +131,7 @@ func (p sizing) unwanted(seen Seen) {
 	}
 	if s.Unwanted = extra; len(extra) > 0 {
 		s.Taken = false
-		p.note(fmt.Sprintf("site %s has %s that nobody wants: it is told the size again", p.c.Site,
+		p.note(fmt.Sprintf("site %s has %s more than requested: croft sends it the size again", p.c.Site,
 			wording.Count(len(extra), "slave")))
 		p.at(p.now)
 	}
@@ -184,7 +184,7 @@ func (p sizing) resized() bool {
 	if p.masterGone(seen) {
 		p.members(seen)
 		p.noteMembers()
-		p.fail(FailedMaster, "its master is gone")
+		p.fail(FailedMaster, "its master no longer exists")
 		return true
 	}
 	if p.resizeWanted() {

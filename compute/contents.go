@@ -42,7 +42,7 @@ func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 
 // RemoveFiles removes a directory of disks without an owner. Conflict: it has an owner.
 func (a *Agent) RemoveFiles(ctx context.Context, id croft.InstanceID) error {
-	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s belong to somebody; they stay", id,
+	owned := croft.Errorf(croft.Conflict, "the files of instance %s on host %s are in use; they stay", id,
 		a.Host.Name)
 	_, err := a.Records.Instance(ctx, id)
 	if err == nil {

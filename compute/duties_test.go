@@ -61,7 +61,7 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 			l.claims[guest] = croft.Resources{croft.VCPU: 1}
 			l.others = []Domain{{ID: guest, Partition: home}}
 		}, "[" + string(guest) + " " + string(guest) + "]",
-			[]string{"put one formerly  [" + string(guest) + ": a guest that nobody has on record]"}},
+			[]string{"put one formerly  [" + string(guest) + ": a guest without a record]"}},
 		{"an order without an instance", func(l *logbook) {
 			l.told.Orders = []croft.Order{{Host: here, Instance: guest, Want: croft.WantRunning}}
 		}, "[]", []string{"drop lost order"}},
@@ -71,7 +71,7 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 		{"two guests without an owner", func(l *logbook) {
 			l.others = []Domain{{ID: guest, Partition: home}, {ID: other, Partition: home}}
 		}, "[" + string(other) + " " + string(guest) + "]", []string{"put one formerly  [" + string(other) +
-			": a guest that nobody has on record (and 1 more)]"}},
+			": a guest without a record (and 1 more)]"}},
 		{"disks without an owner are left alone", func(l *logbook) {
 			if err := os.Mkdir(filepath.Join(l.dir, string(guest)), 0o700); err != nil {
 				l.t.Fatal(err)
@@ -270,7 +270,7 @@ func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
 					t.Error("it still says what was wrong")
 				}
 				last := l.steps[len(l.steps)-1]
-				told := strings.Contains(last, "another host is called one too")
+				told := strings.Contains(last, "another host has the name one too")
 				if other := a.Provider.Name != "one"; other != told {
 					t.Errorf("offered as %s it writes %s", a.Provider.Name, last)
 				}

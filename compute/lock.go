@@ -118,6 +118,9 @@ func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err err
 	if err != nil || len(e.Orders) == 0 {
 		return "", true, err
 	}
-	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, which has orders: where this is a copy, remove host-id from its state directory; where it is the host's disks in another machine and the old one is off, run `croft host accept %s`; where the other is gone for good, `croft host forget --force %s`",
+	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, which has orders: if "+
+		"this is a copy, remove host-id from its state directory; if these are the host's disks in another machine "+
+		"and the old one is off, run `croft host accept %s`; if the other is permanently lost, `croft host forget "+
+		"--force %s`",
 		a.Host.ID, a.Host.ID), true, nil
 }

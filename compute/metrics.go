@@ -43,7 +43,7 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 	m := &metrics{states: states, others: others}
 	m.passes = m.Counters("croft_agent_passes_total",
 		"Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the kind of the error.", "result")
-	m.steps = m.Seconds("croft_agent_step_seconds", "What passes did, by step and by how it ended.", meter.Work, "step",
+	m.steps = m.Seconds("croft_agent_step_seconds", "Steps of passes, by step and outcome.", meter.Work, "step",
 		"result")
 	m.phases = m.Seconds("croft_agent_phase_seconds",
 		"Parts of building and starting a guest, by how they ended; queue is the wait for a free build.", meter.Work,
@@ -59,12 +59,13 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 	m.sweeps = m.Counters("croft_agent_sweeps_total",
 		"Comparisons of guests, disks, claims and records, by how they ended.", "result")
 	m.differences = m.Gauges("croft_agent_differences",
-		"What the last sweep of the host found wrong twice, by kind; croft audit tells more.", "kind")
+		"Differences on the host that two comparisons of the last sweep found, by kind; croft audit shows "+
+			"them.", "kind")
 	m.Now("croft_agent_builds", "Guests that are being built.", func() float64 { return float64(len(builds)) })
 	m.Now("croft_agent_builds_limit", "How many guests may be built at the same time.",
 		func() float64 { return float64(cap(builds)) })
 	m.Now("croft_agent_lock_held",
-		"1 where this agent holds the agent lock of its host, 0 where it does nothing.",
+		"1 if this agent holds the agent lock of its host, 0 if it is passive.",
 		func() float64 { return truth(locked.Load()) })
 	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.",
 		func() float64 { return truth(known.Load()) })
@@ -72,7 +73,7 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 		croft.Unavailable, "other"} {
 		m.failures.WithLabelValues(string(kind)) // else the first failure would not be an increase
 	}
-	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by what was last seen of them.",
+	m.instances = prometheus.NewDesc("croft_agent_instances", "Instances of this host, by the last observed state.",
 		[]string{"state"}, nil)
 	audit.CountKinds(m.differences, nil)
 	return m

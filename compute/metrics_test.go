@@ -179,7 +179,7 @@ func TestWhatAHostHasIsAnsweredAsJSON(t *testing.T) {
 		{"its contents while the hypervisor is away", http.MethodGet, "/v1/holding", false,
 			func(l *logbook) { l.fail = failing(errPlanned, "list") }, http.StatusServiceUnavailable, "planned"},
 		{"usages of a hypervisor without any", http.MethodGet, "/v1/usages", false, func(*logbook) {},
-			http.StatusNotFound, "does not tell"},
+			http.StatusNotFound, "cannot measure"},
 		{"usages of no guest", http.MethodGet, "/v1/usages", true, func(*logbook) {}, http.StatusOK, "[]"},
 		{"usages while the hypervisor is away", http.MethodGet, "/v1/usages", true,
 			func(l *logbook) { l.fail = failing(errPlanned, "usages") }, http.StatusServiceUnavailable, "planned"},

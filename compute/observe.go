@@ -48,7 +48,7 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	if domain.Power == PowerOn && panicked(p.agent.ConsoleLog(p.id), p.memory.started) {
 		p.memory.arrive(nil)
 		p.observeFailure(ctx, croft.Errorf(croft.Unavailable,
-			"the guest crashed: its kernel panicked and stands still (`schedule logs` shows why; `schedule reboot` "+
+			"the guest crashed: its kernel panicked and stopped (`schedule logs` shows why; `schedule reboot` "+
 				"starts it again)"))
 		return
 	}

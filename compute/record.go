@@ -95,7 +95,8 @@ func (a *Agent) nearlyFull(ctx context.Context) string {
 	if err != nil || usage.Free >= littleDisk {
 		return "" // operations that need the disk report the error
 	}
-	return fmt.Sprintf("less than 1 GiB is left on the disk of %s: guests that write stand still once nothing is, and no new ones can be built; make room there", a.Dir)
+	return fmt.Sprintf("less than 1 GiB is free on the disk of %s: when the disk is full, guests that write are "+
+		"paused, and new ones cannot be built; make room there", a.Dir)
 }
 
 // cutOff describes the running guests that have lost their network.

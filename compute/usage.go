@@ -50,7 +50,7 @@ func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) 
 	u.read = prometheus.NewDesc("croft_agent_usages_read",
 		"1 where the hypervisor reported the usage of the guests in time, 0 where croft_instance_ metrics are missing because it did not.", nil, nil)
 	u.info = prometheus.NewDesc("croft_instance_info",
-		"1 for each instance of this host that has an order: what people call it.", []string{"uuid", "project", "name"},
+		"1 for each instance of this host that has an order, with its name.", []string{"uuid", "project", "name"},
 		nil)
 	add := func(name, help string, kind prometheus.ValueType, value func(Usage) float64) {
 		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"uuid"}, nil), kind,
@@ -60,13 +60,13 @@ func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) 
 		func(x Usage) float64 { return x.CPU.Seconds() })
 	add("memory_bytes", "Memory that the guest takes on the host.", prometheus.GaugeValue,
 		func(x Usage) float64 { return float64(x.MemoryBytes) })
-	add("disk_read_bytes_total", "What the guest has read from its disks.", prometheus.CounterValue,
+	add("disk_read_bytes_total", "Bytes that the guest has read from its disks.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.DiskRead) })
-	add("disk_written_bytes_total", "What the guest has written to its disks.", prometheus.CounterValue,
+	add("disk_written_bytes_total", "Bytes that the guest has written to its disks.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.DiskWritten) })
-	add("network_received_bytes_total", "What the guest has received.", prometheus.CounterValue,
+	add("network_received_bytes_total", "Bytes that the guest has received.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.NetReceived) })
-	add("network_sent_bytes_total", "What the guest has sent.", prometheus.CounterValue,
+	add("network_sent_bytes_total", "Bytes that the guest has sent.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.NetSent) })
 	return u
 }
@@ -85,7 +85,7 @@ func (u *usages) Describe(ch chan<- *prometheus.Desc) {
 func ownUsages(ctx context.Context, h Hypervisor, ordered map[croft.InstanceID]called) ([]Usage, error) {
 	meters, ok := h.(Meters)
 	if !ok {
-		return nil, croft.Errorf(croft.NotFound, "this hypervisor does not tell what its guests use")
+		return nil, croft.Errorf(croft.NotFound, "this hypervisor cannot measure the usage of its guests")
 	}
 	ctx, cancel := context.WithTimeout(ctx, usagePatience)
 	defer cancel()

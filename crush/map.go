@@ -225,7 +225,7 @@ func (c *checking) things() {
 		}
 		c.of[b.ID] = b
 		if b.Type == 0 || !c.kinds[b.Type] {
-			c.say("bucket %s is of type %d, which is none of buckets", b.Name, b.Type)
+			c.say("bucket %s has the type %d, which is not a type of buckets", b.Name, b.Type)
 		}
 	}
 }
@@ -252,11 +252,11 @@ func (c *checking) tree() {
 			child := c.of[it.ID]
 			switch {
 			case it.ID >= 0 && !c.devices[it.ID]:
-				c.say("bucket %s holds device %d, which is not there", b.Name, it.ID)
+				c.say("bucket %s contains device %d, which does not exist", b.Name, it.ID)
 			case it.ID < 0 && child == nil:
-				c.say("bucket %s holds bucket %d, which is not there", b.Name, it.ID)
+				c.say("bucket %s contains bucket %d, which does not exist", b.Name, it.ID)
 			case it.ID < 0 && child.Type >= b.Type:
-				c.say("bucket %s holds bucket %s, whose type is not below its own", b.Name, child.Name)
+				c.say("bucket %s contains bucket %s, whose type is not lower than its own", b.Name, child.Name)
 			}
 			if it.ID >= 0 && it.Weight > MaxWeight {
 				c.say("device %d in bucket %s weighs more than %d", it.ID, b.Name, MaxWeight/One)
@@ -269,7 +269,7 @@ func (c *checking) tree() {
 		if n := len(slices.CompactFunc(slices.SortedFunc(slices.Values(b.Items), func(x, y Item) int {
 			return cmp.Compare(x.ID, y.ID)
 		}), func(x, y Item) bool { return x.ID == y.ID })); n != len(b.Items) {
-			c.say("bucket %s holds an item twice", b.Name)
+			c.say("bucket %s contains an item twice", b.Name)
 		}
 	}
 }
@@ -297,7 +297,7 @@ func (c *checking) step(rule string, s Step) {
 		b := c.of[s.Item]
 		switch {
 		case s.Item >= 0 && !c.devices[s.Item], s.Item < 0 && b == nil:
-			c.say("rule %s takes %d, which is not there", rule, s.Item)
+			c.say("rule %s takes %d, which does not exist", rule, s.Item)
 		case s.Class != "" && b == nil:
 			c.say("rule %s takes devices of class %s of a device", rule, s.Class)
 		case s.Class != "" && !slices.ContainsFunc(b.Shadows, func(x Shadow) bool { return x.Class == s.Class }):
@@ -305,7 +305,7 @@ func (c *checking) step(rule string, s Step) {
 		}
 	case ChooseFirstn, ChooseIndep, ChooseLeafFirstn, ChooseLeafIndep:
 		if s.Type != 0 && !c.kinds[s.Type] {
-			c.say("rule %s chooses type %d, which is not there", rule, s.Type)
+			c.say("rule %s chooses type %d, which does not exist", rule, s.Type)
 		}
 		if s.N > maxReplicas || s.N < -maxReplicas {
 			c.say("rule %s chooses %d; give %d to %d", rule, s.N, -maxReplicas, maxReplicas)
@@ -316,6 +316,6 @@ func (c *checking) step(rule string, s Step) {
 		}
 	case Emit:
 	default:
-		c.say("rule %s has a step %d, which is none", rule, s.Op)
+		c.say("rule %s has the unknown step %d", rule, s.Op)
 	}
 }

@@ -33,7 +33,7 @@ func (t *reading) resolve() error {
 		t.line = take.line
 		id, ok := t.ids[take.name]
 		if !ok {
-			return t.wrong("rule %s takes %q, which is not there", t.m.Rules[take.rule].Name, take.name)
+			return t.wrong("rule %s takes %q, which does not exist", t.m.Rules[take.rule].Name, take.name)
 		}
 		s := &t.m.Rules[take.rule].Steps[take.step]
 		s.Item, s.Class = id, take.class
@@ -51,7 +51,7 @@ func (t *reading) resolveItems(i int, of map[ID]int) error {
 		t.line = it.line
 		id, ok := t.ids[it.name]
 		if !ok {
-			return t.wrong("bucket %s holds %q, which is not there", b.Name, it.name)
+			return t.wrong("bucket %s contains %q, which does not exist", b.Name, it.name)
 		}
 		weight := One
 		if id < 0 {
@@ -60,7 +60,7 @@ func (t *reading) resolveItems(i int, of map[ID]int) error {
 		if it.weight != "" {
 			f, err := strconv.ParseFloat(it.weight, 64)
 			if err != nil || !(f >= 0) || f >= math.MaxUint16 {
-				return t.wrong("item %s of bucket %s: the weight %s is none from 0 to 65535", it.name, b.Name, it.weight)
+				return t.wrong("item %s of bucket %s: the weight %s is not from 0 to 65535", it.name, b.Name, it.weight)
 			}
 			weight = WeightOf(f)
 		}

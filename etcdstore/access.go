@@ -77,7 +77,8 @@ func (c *Config) isSecure() (bool, error) {
 	case secure == 0 && (c.CA != "" || c.CAPEM != "" || c.Cert != "" || c.Key != ""):
 		return false,
 			croft.Errorf(croft.Invalid,
-				"etcd.endpoints has http:// addresses, for which etcd.ca, etcd.cert and etcd.key are of no use: write https://, or remove those")
+				"etcd.endpoints has http:// addresses, which do not use etcd.ca, etcd.cert and etcd.key: write "+
+					"https://, or remove these settings")
 	}
 	return secure > 0, nil
 }
@@ -228,7 +229,7 @@ func explain(err error, endpoint, cert string) error {
 	case errors.As(err, &record):
 		return croft.Errorf(croft.Invalid, "etcd at %s does not speak TLS: write http:// in etcd.endpoints", endpoint)
 	case isAlert(err) && strings.Contains(err.Error(), "no application protocol"):
-		return croft.Errorf(croft.Invalid, "what answers at %s is not etcd: set etcd.endpoints", endpoint)
+		return croft.Errorf(croft.Invalid, "the server at %s is not etcd: set etcd.endpoints", endpoint)
 	case isAlert(err) && cert == "":
 		return croft.Errorf(croft.Invalid, "etcd at %s wants to see a certificate: set etcd.cert and etcd.key",
 			endpoint)

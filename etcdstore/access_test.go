@@ -158,7 +158,7 @@ func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
 		{"a certificate that ran out", https, etcdstore.Access{Cert: old, Key: oldKey}, "ran out on"},
 		{"a certificate alone", https, etcdstore.Access{Cert: cert}, "etcd.key is not"},
 		{"a key alone", https, etcdstore.Access{Key: key}, "etcd.cert is not"},
-		{"an authority for a server without TLS", http, etcdstore.Access{CA: a.File}, "of no use"},
+		{"an authority for a server without TLS", http, etcdstore.Access{CA: a.File}, "do not use etcd.ca"},
 		{"members with and without TLS", append(https, http...), etcdstore.Access{}, "use one of them for all"},
 		{"no address", []string{"127.0.0.1:2379"}, etcdstore.Access{}, "is no address of a server"},
 	} {

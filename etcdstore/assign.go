@@ -71,7 +71,7 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
 		return nil, croft.Errorf(croft.Conflict,
-			"instance %s was changed by somebody else while it was being scheduled", inst.ID)
+			"instance %s was changed by another request while it was being scheduled", inst.ID)
 	case done.Responses[1].GetResponseRange().Count == 0:
 		return nil, croft.Errorf(croft.Conflict,
 			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
@@ -176,7 +176,7 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 		return inst, s.conn.wrap(err, "write the order of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
@@ -195,7 +195,7 @@ func (s *Instances) Bury(ctx context.Context, inst croft.Instance, o croft.Order
 		return s.conn.wrap(err, "remove the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	return nil
 }

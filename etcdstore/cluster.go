@@ -191,7 +191,7 @@ func (l *leaving) check() error {
 		return nil
 	case l.voices == 0:
 		return croft.Errorf(croft.Conflict,
-			"its etcd is the only one and holds all that the cloud knows: let another host join with --etcd-member first")
+			"its etcd is the only one and has all data of the cloud: let another host join with --etcd-member first")
 	case answer < need:
 		return croft.Errorf(croft.Conflict,
 			"without its etcd %d of %d members would answer, and %d have to: bring back %s first",

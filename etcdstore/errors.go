@@ -60,7 +60,7 @@ func (s *conn) answered(err error, what string) error {
 			"%s: our lease in etcd ran out, as after a pause of this machine or of the network: try again", what)
 	case rpctypes.ErrAuthFailed:
 		return croft.Errorf(croft.Invalid,
-			"etcd at %s knows no user %s with this password: look at etcd.user and etcd.password_file", s.endpoints,
+			"etcd at %s refuses user %s or the password: check etcd.user and etcd.password_file", s.endpoints,
 			s.user)
 	case rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken:
 		return croft.Errorf(croft.Invalid,
@@ -79,8 +79,9 @@ func (s *conn) answered(err error, what string) error {
 
 // Advice about an etcd that is read-only.
 const (
-	outOfSpace = "out of space, so that nothing can be written: where its host's disk is full make room there, which croft up notices by itself; " +
-		"where its quota is used up, compact and defragment it and disarm its alarm (etcdctl compact, defrag, alarm disarm), or raise its quota"
+	outOfSpace = "out of space and cannot write: if its host's disk is full, make room there; croft up notices it; " +
+		"if its quota is used up, compact and defragment it and disarm its alarm (etcdctl compact, defrag, alarm " +
+		"disarm), or raise its quota"
 	corrupt = "reports that the data of a member is corrupt: find it with etcdctl alarm list, and replace that member"
 )
 

@@ -38,7 +38,7 @@ func TestTheKindsOfErrors(t *testing.T) {
 		{"another password", rpctypes.ErrAuthFailed, croft.Invalid},
 		{"we gave up", context.Canceled, ""},
 		{"it asks for too much", rpctypes.ErrRequestTooLarge, ""},
-		{"a fault of ours", errors.New("somebody else was faster"), ""},
+		{"a fault of ours", errors.New("another request was faster"), ""},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("wrapped: %w", c.err)} {
 			if _, known := errors.AsType[rpctypes.EtcdError](c.err); known && err != c.err {

@@ -61,10 +61,11 @@ func (s *conn) mayGrow(ctx context.Context) error {
 			break // once the alarm is raised, etcd itself refuses writes, and its error contains advice
 		}
 		if s.lowDisk(look) {
-			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s is %s", s.endpoints, diskFull)
+			g.full = croft.Errorf(croft.NoCapacity, "new records are refused: etcd at %s is %s", s.endpoints, diskFull)
 		} else if quota := status.DbSizeQuota; crowded(quota, status.DbSize, status.DbSizeInUse) {
-			g.full = croft.Errorf(croft.NoCapacity, "nothing new is stored: etcd at %s has filled %d of its %d MiB, and "+
-				"keeps the rest for removals; remove what is not needed, or raise etcd's quota", s.endpoints, status.DbSizeInUse>>20, quota>>20)
+			g.full = croft.Errorf(croft.NoCapacity, "new records are refused: etcd at %s has filled %d of its %d "+
+				"MiB, and the rest is reserved for removals; remove unused records, or raise etcd's "+
+				"quota", s.endpoints, status.DbSizeInUse>>20, quota>>20)
 		}
 		break
 	}
@@ -75,8 +76,8 @@ func (s *conn) mayGrow(ctx context.Context) error {
 }
 
 // diskFull is the state in which a member of etcd has recorded that its disk is nearly full.
-const diskFull = "out of space, and keeps the rest for removals, because the disk of its host is nearly full: " +
-	"remove what is not needed, or make room there, which croft up notices by itself"
+const diskFull = "out of space except for removals, because the disk of its host is nearly full: remove unused " +
+	"records, or make room there; croft up notices it"
 
 // lowDisk reports whether a member of etcd has recorded that its disk is nearly full.
 func (s *conn) lowDisk(ctx context.Context) bool {

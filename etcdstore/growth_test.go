@@ -41,7 +41,7 @@ func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 		}
 	}
 	etcdtest.WantKind(t, err, croft.NoCapacity)
-	etcdtest.WantSays(t, err.Error(), "nothing new is stored", "keeps the rest for removals")
+	etcdtest.WantSays(t, err.Error(), "new records are refused", "reserved for removals")
 	_, err = s.Instances.Create(ctx, etcdtest.NewInstance("more"))
 	etcdtest.WantKind(t, err, croft.Unavailable)
 	etcdtest.WantKind(t, s.SSHKeys.AddKey(ctx, schedule.Key{Project: "evil", Name: "key"}), croft.NoCapacity)

@@ -150,7 +150,7 @@ func troubles(endpoint string, m *clientv3.StatusResponse, newest uint64) []stri
 	var found []string
 	if m.Leader == 0 {
 		found = append(found,
-			fmt.Sprintf("etcd at %s knows no leader: bring back members until there are more than half of them",
+			fmt.Sprintf("etcd at %s has no leader: bring members back until more than half of them run",
 				endpoint))
 	}
 	if m.RaftAppliedIndex+behind < newest {

@@ -43,10 +43,10 @@ func (s *Instances) Use(ctx context.Context, inst croft.Instance, o croft.Order)
 	}
 	now := done.Responses[0].GetResponseRange().Kvs
 	if len(now) == 0 || now[0].ModRevision != inst.Revision {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	return inst, croft.Errorf(croft.Unavailable,
-		"the host of the claim is silent or being drained: wait for it, or release the claim and hold another")
+		"the host of the claim is silent or being drained: wait for it, or release the claim and create another")
 }
 
 // Abandon implements schedule.Holds and audit.Shared.

@@ -60,7 +60,8 @@ func minorOf(stored string) (int64, error) {
 	if !ok || err != nil || major != strconv.Itoa(schemaMajor) {
 		return 0,
 			croft.Errorf(croft.Invalid,
-				"etcd holds a croft of schema %q and this program knows %d.x; use a program of that version", stored,
+				"etcd has data of croft's schema %q, and this program supports %d.x; use a program of that "+
+					"version", stored,
 				schemaMajor)
 	}
 	return minor, nil
@@ -76,7 +77,7 @@ func (s *conn) enter(ctx context.Context, mint bool) error {
 	if len(got.Kvs) == 0 {
 		if !mint {
 			return croft.Errorf(croft.NotFound,
-				"etcd at %s holds no croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
+				"etcd at %s has no data of croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
 		}
 		return s.mint(ctx)
 	}

@@ -184,7 +184,7 @@ func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
 	inst.Spec.Affinities = []croft.Affinity{{Group: "g", Rule: croft.Apart}, {Group: "h", Rule: "same-site"}}
 	_, err = command.Instances.Create(t.Context(), inst)
 	etcdtest.WantKind(t, err, croft.Invalid)
-	etcdtest.WantSays(t, err.Error(), "too old for rules about locations, such as that of group h")
+	etcdtest.WantSays(t, err.Error(), "too old for rules about locations, such as the rule of group h")
 	inst.Spec.Affinities = inst.Spec.Affinities[:1]
 	inst.Spec.Near = []croft.Near{{To: "s1", Location: "s1", Soft: true}}
 	_, err = command.Instances.Create(t.Context(), inst)

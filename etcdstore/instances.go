@@ -71,7 +71,8 @@ func (s *conn) canStore(inst croft.Instance) error {
 		for _, a := range inst.Spec.Affinities {
 			if a.Rule.ByLocation() {
 				return croft.Errorf(croft.Invalid,
-					"this cloud's croft is too old for rules about locations, such as that of group %s: leave them out, or upgrade the cloud", a.Group)
+					"this cloud's croft is too old for rules about locations, such as the rule of group %s: leave "+
+						"them out, or upgrade the cloud", a.Group)
 			}
 		}
 	}
@@ -201,7 +202,7 @@ func (s *Instances) rewrite(ctx context.Context, inst, next croft.Instance) (cro
 		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil

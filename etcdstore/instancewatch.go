@@ -104,7 +104,7 @@ func (w *waiters) run(ctx context.Context, watch *instanceWatch) {
 	k := w.conn.keys
 	got, err := w.conn.etcd.Get(ctx, homeKey, clientv3.WithCountOnly())
 	if err != nil {
-		watch.err = w.conn.wrap(err, "begin to watch instances")
+		watch.err = w.conn.wrap(err, "start the watch of instances")
 		w.retire(watch) // before its waiters join another one
 		close(watch.begun)
 		return

@@ -64,7 +64,8 @@ func (s *Trust) RevokeInvitation(ctx context.Context, name string) (trust.Invita
 		return trust.Invitation{}, croft.Errorf(croft.NotFound,
 			"there is no token %q; `croft token list` shows the valid ones", name)
 	case len(all) > 1:
-		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens begin with %s: give more of it",
+		return trust.Invitation{}, croft.Errorf(croft.Conflict, "the names of %d tokens start with %s: give more "+
+			"characters",
 			len(all), name)
 	}
 	// The lease then has no key, and expires.

@@ -128,7 +128,7 @@ func (s agentLocks) take(ctx context.Context, lease clientv3.LeaseID, me croft.A
 	}
 	done, err := s.conn.etcd.Txn(ctx).If(free).Then(clientv3.OpPut(key, encode(me), clientv3.WithLease(lease))).Commit()
 	if err == nil && !done.Succeeded {
-		err = errors.New("somebody else was faster")
+		err = errors.New("another request was faster")
 	}
 	return nil, 0, err
 }

@@ -29,7 +29,7 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 		return inst, s.conn.wrap(err, "mark instance %s as lost", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
@@ -57,7 +57,7 @@ func (s *Instances) Recreate(ctx context.Context, inst croft.Instance) (croft.In
 		return inst, s.conn.wrap(err, "write the record of instance %s", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil

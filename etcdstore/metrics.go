@@ -27,9 +27,9 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{}
 	m.requests = m.Seconds("croft_etcd_request_seconds",
-		"Requests to etcd, by what they do and how they ended (the code of gRPC).", meter.Requests, "operation", "code")
+		"Requests to etcd, by operation and outcome (gRPC code).", meter.Requests, "operation", "code")
 	m.broken = m.Counter("croft_etcd_watches_broken_total",
-		"Watches that ended by themselves, after a compaction or a lost server, and were begun anew.")
+		"Watches that broke, after a compaction or a lost server, and were started again.")
 	m.hung = m.Counter("croft_etcd_connections_hung_total",
 		"Connections that were closed because the member of etcd at their end hung.")
 	m.lost = m.Counter("croft_etcd_leases_lost_total", "Leases of the host's agent that ran out.")

@@ -55,7 +55,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 		if record := done.Responses[0].GetResponseRange().Kvs; len(record) == 0 ||
 			record[0].ModRevision != inst.Revision {
 			return inst,
-				croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
+				croft.Errorf(croft.Conflict, "instance %s was changed by another request while it was being moved",
 					inst.ID)
 		}
 		if err := stale(next, done.Responses[1:]); err != nil {
@@ -81,7 +81,7 @@ func (s *Instances) stillOrdered(ctx context.Context, inst croft.Instance, to cr
 	}
 	got, err := s.conn.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return nil, s.conn.wrap(err, "look for what is left of instance %s", inst.ID)
+		return nil, s.conn.wrap(err, "find the remains of instance %s", inst.ID)
 	}
 	var still []croft.HostID
 	for i, host := range inst.Former() {

@@ -73,7 +73,7 @@ func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.Instan
 		clientv3.OpGet(s.conn.keys.host(host), clientv3.WithCountOnly()),
 	).Commit()
 	if err != nil {
-		return false, s.conn.wrap(err, "look for what is left of instance %s on host %s", id, host)
+		return false, s.conn.wrap(err, "find the remains of instance %s on host %s", id, host)
 	}
 	return got.Responses[0].GetResponseRange().Count > 0 && got.Responses[1].GetResponseRange().Count > 0, nil
 }

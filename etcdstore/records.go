@@ -224,7 +224,7 @@ func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
 	case done.Succeeded:
 		return nil
 	case done.Responses[0].GetResponseRange().Count == 0:
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
 }
@@ -234,7 +234,7 @@ func (s *Records) PutMember(ctx context.Context, inst croft.Instance) error {
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).
 		Then(s.conn.keys.groups().enter(inst)...).Commit()
 	if err == nil && !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "instance %s was changed by somebody else", inst.ID)
+		return croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
 	}
 	return s.conn.wrapped(err, "write a membership")
 }

@@ -26,7 +26,7 @@ func TestWhatAMemberTellsOfItself(t *testing.T) {
 		{"one a little behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind }, ""},
 		{"one far behind", func(m *clientv3.StatusResponse) { m.RaftAppliedIndex -= behind + 1 },
 			"is slow, 5001 entries behind"},
-		{"one without a leader", func(m *clientv3.StatusResponse) { m.Leader = 0 }, "knows no leader"},
+		{"one without a leader", func(m *clientv3.StatusResponse) { m.Leader = 0 }, "has no leader"},
 		{"one that is four fifths full", func(m *clientv3.StatusResponse) { m.DbSize = 80 << 20 },
 			"has filled 80 of its 100 MiB"},
 		{"one that tells no quota", func(m *clientv3.StatusResponse) { m.DbSizeQuota = 0 }, ""},

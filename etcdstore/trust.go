@@ -36,7 +36,7 @@ func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
 	}
 	if len(got.Kvs) == 0 {
 		return nil,
-			croft.Errorf(croft.NotFound, "this cloud has no authority of its own for the certificates of its hosts")
+			croft.Errorf(croft.NotFound, "this cloud does not have its own authority for host certificates")
 	}
 	return got.Kvs[0].Value, nil
 }

@@ -65,7 +65,7 @@ func late(ctx context.Context, left []Moved) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return croft.Errorf(croft.Unavailable, "%d instances are not off the host yet; the moves go on", len(left))
+	return croft.Errorf(croft.Unavailable, "%d instances are still on the host; the moves continue", len(left))
 }
 
 // remaining returns the instances that have, or may have, a guest or disks left on the host.

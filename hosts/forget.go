@@ -79,7 +79,8 @@ func (f *Fleet) nobodyWaitsFor(ctx context.Context, host croft.HostID) error {
 		}
 		if remains {
 			return croft.Errorf(croft.Conflict,
-				"instance %s was moved away from it and may still run there; bring the host back, or add --force if it is gone for good", inst.Name)
+				"instance %s was moved away from it and may still run there; bring the host back, or add --force if "+
+					"it is permanently lost", inst.Name)
 		}
 	}
 	return nil
@@ -145,7 +146,7 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err erro
 	return f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := f.Instances.Fence(ctx, inst)
 		if err == nil && !now.Same(inst) {
-			err = croft.Errorf(croft.Conflict, "instance %s was changed by somebody else; try again", inst.Name)
+			err = croft.Errorf(croft.Conflict, "instance %s was changed by another request; try again", inst.Name)
 		}
 		inst = now
 		return nil, err

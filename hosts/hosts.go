@@ -182,8 +182,9 @@ func shareNames(all []Host) {
 		}
 		if other < len(all) && all[other].Name == all[i].Name {
 			all[i].Problems = append(all[i].Problems,
-				fmt.Sprintf("host %s is called %s too: give one of them another host.name, or forget the one that is "+
-					"gone (croft host forget UUID); until then name them by UUID", all[other].ID, all[i].Name))
+				fmt.Sprintf("host %s has the name %s too: give one of them another host.name, or forget the one "+
+					"that no longer exists (croft host forget UUID); until then name them by "+
+					"UUID", all[other].ID, all[i].Name))
 		}
 	}
 }
@@ -329,7 +330,7 @@ func (f *Fleet) RemoveMember(ctx context.Context, h Host) error {
 		return fmt.Errorf("take the etcd of host %s out: %w", h.Name, err)
 	}
 	if h.Etcd != "" {
-		f.Log.Info("etcd goes on without a host's", "host", h.ID)
+		f.Log.Info("remove a host's member from etcd", "host", h.ID)
 	}
 	return nil
 }

@@ -37,7 +37,9 @@ type Moved struct {
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
-			"move what is on host %s: it is silent, so its guests may still run; where it is gone for good, `croft host forget --force %s` marks them as lost, so that they can be recreated elsewhere", h.Name, h.Name)
+			"move the instances of host %s: it is silent, so its guests may still run; if it is permanently lost, "+
+				"`croft host forget --force %s` marks them as lost, so that they can be recreated "+
+				"elsewhere", h.Name, h.Name)
 	}
 	var all []Moved
 	for _, st := range h.Instances {
@@ -64,7 +66,7 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 func fixed(inst croft.Instance) string {
 	switch inst.State {
 	case croft.StateHeld:
-		return "its claim is held for somebody until " + inst.Expires.Format(time.RFC3339)
+		return "its claim is held until " + inst.Expires.Format(time.RFC3339)
 	case croft.StateScheduling: // the process that undoes the request expects no order
 		return "its hold is being ended"
 	}
@@ -248,7 +250,7 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 	case now.Host == to && now.Moving == "":
 		return now, nil
 	case !now.Same(inst): // in particular, an instance that is to be destroyed must not be moved
-		changed := croft.Errorf(croft.Conflict, "instance %s was changed by somebody else while it was being moved",
+		changed := croft.Errorf(croft.Conflict, "instance %s was changed by another request while it was being moved",
 			inst.ID)
 		return inst, errors.Join(changed, f.unclaim(ctx, inst))
 	}

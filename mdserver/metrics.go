@@ -32,7 +32,7 @@ func newMetrics() *metrics {
 	m.closed = m.Counter("croft_mdserver_connections_displaced_total",
 		"Connections closed for newer ones, since there were too many of one guest or of all.")
 	m.serving = m.Gauge("croft_mdserver_listeners",
-		"Addresses at which guests are served now: IPv4 and, where the bridge has it, IPv6.")
+		"Addresses at which guests are served now: IPv4 and, if the bridge has it, IPv6.")
 	return m
 }
 

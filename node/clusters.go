@@ -49,7 +49,8 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 		}
 	}
 	if s.Clusters.Enabled && len(files) == 0 {
-		log.Info("this server builds no clusters: it lacks the key of those that do; see clusters.credential_key_file")
+		log.Info("this server builds no clusters: it lacks the key that the other servers have; see " +
+			"clusters.credential_key_file")
 	}
 	callable, err := image.ParseNetworks(s.Clusters.CallNetworks)
 	if err != nil {

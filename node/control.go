@@ -194,8 +194,8 @@ func keepDefault(ctx context.Context, projects *tenants.Projects, log *slog.Logg
 		}
 		switch {
 		case err == nil && len(all) > 0 && all[0].Parent != "":
-			log.Warn("the project default is below another project, whose admins control what operators create without "+
-				"naming a project: remove it, and start croft again", "above", all[0].Parent)
+			log.Warn("the project default is below another project, whose admins control everything that operators "+
+				"create without naming a project: remove it, and restart croft", "above", all[0].Parent)
 			return
 		case err == nil || croft.KindOf(err) == croft.Conflict || delay.For(ctx, placementAsk) != nil:
 			return

@@ -55,7 +55,7 @@ func expiryHook(command []string) func(context.Context, croft.Instance) error {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("it was ended, since it took too long: %w", err)
 		}
-		return fmt.Errorf("run expiry.hook %s: %w; it said: %s", command[0], err,
+		return fmt.Errorf("run expiry.hook %s: %w; its output: %s", command[0], err,
 			cmp.Or(plain.Line(strings.TrimSpace(said.text.String())), "nothing"))
 	}
 }

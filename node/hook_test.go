@@ -45,9 +45,10 @@ func TestAHookThatFailsSaysWhy(t *testing.T) {
 		command []string
 		want    string
 	}{
-		"it is not there":      {[]string{"/nonexistent/tell"}, "/nonexistent/tell"},
-		"it fails":             {[]string{"/bin/sh", "-c", "echo no mail today >&2; exit 3"}, "it said: no mail today"},
-		"it fails in silence":  {[]string{"/bin/false"}, "it said: nothing"},
+		"it is not there": {[]string{"/nonexistent/tell"}, "/nonexistent/tell"},
+		"it fails": {[]string{"/bin/sh", "-c", "echo no mail today >&2; exit 3"},
+			"its output: no mail today"},
+		"it fails in silence":  {[]string{"/bin/false"}, "its output: nothing"},
 		"it says a great deal": {[]string{"/bin/sh", "-c", "yes nonsense | head -n 100000; echo end; exit 1"}, "end"},
 	} {
 		err := expiryHook(c.command)(t.Context(), expiring)

@@ -129,8 +129,9 @@ func checkMachine(arch string) error {
 		return nil
 	}
 	return croft.Errorf(croft.Invalid,
-		"run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone, so this is not supported; "+
-			"use an x86_64 machine, or set hypervisor to none for what all hosts share", arch)
+		"run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on "+
+			"x86_64 hosts alone, so this is not supported; use an x86_64 machine, or set hypervisor to none to run "+
+			"only the services that all hosts share", arch)
 }
 
 // closeHypervisor closes the connection of openHypervisor, which may have failed halfway.

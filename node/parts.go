@@ -97,7 +97,8 @@ func Listen(ctx context.Context, address, setting string) (net.Listener, error) 
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, croft.Errorf(croft.Conflict, "%s: %s is in use; stop what listens there or set another address",
+		return nil, croft.Errorf(croft.Conflict, "%s: %s is in use; stop the program that listens there, or set "+
+			"another address",
 			setting, address)
 	}
 	if err != nil {

@@ -114,12 +114,13 @@ func (s *Self) metricsAt(address string) http.Handler {
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		switch {
 		case s.token == "" && (address == "" || endpoint.IsLoopback(address) && forwarded(r)):
-			http.Error(w, "a proxy may forward requests to this address, so metrics are told only where "+
-				"metrics.token_file is set, or at another address of this process", http.StatusForbidden)
+			http.Error(w, "a proxy may forward requests to this address, so metrics need metrics.token_file here, "+
+				"or another address of this process", http.StatusForbidden)
 		case s.token == "" && !endpoint.IsLoopback(address):
 			http.Error(w,
 				address+
-					" can be reached from other machines, to which metrics are told only where metrics.token_file is set", http.StatusForbidden)
+					" can be reached from other machines, which get metrics only if metrics.token_file is "+
+					"set", http.StatusForbidden)
 		case s.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) != 1:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "a bearer token is required: the one in the file that metrics.token_file names",

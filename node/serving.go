@@ -112,9 +112,9 @@ func (s *serving) start(ctx context.Context) (_ *etcdserver.Server, _ etcdstore.
 			return nil, etcdstore.Config{}, err
 		}
 	}
-	text := "etcd has not begun yet: more than half of its members have to be there"
+	text := "etcd has not started yet: more than half of its members have to run"
 	if s.of == nil && etcdserver.Members(c.Dir) <= 1 {
-		text = "etcd has not begun yet: it is still reading its files"
+		text = "etcd has not started yet: it is still reading its files"
 	}
 	waiting := time.AfterFunc(slowStart, func() { s.log.Warn(text, "host", s.host) })
 	defer waiting.Stop()
@@ -233,7 +233,7 @@ func (s *serving) putAside(ctx context.Context, others *etcdstore.Store) error {
 	if err := errors.Join(next.Write(s.dir.Path), asideEtcd(s.dir.Path)); err != nil {
 		return err
 	}
-	s.log.Info("etcd goes on without this host", "host", s.host)
+	s.log.Info("this host was removed from etcd's members", "host", s.host)
 	if err := others.Trust.PutJoinServer(ctx, s.host, trust.JoinServer{}); err != nil {
 		return err
 	}

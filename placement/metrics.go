@@ -42,9 +42,10 @@ func newMetrics(l *ledger.Ledger) *metrics {
 		lag: prometheus.NewDesc("croft_placement_revision_lag",
 			"Revisions between the newest that the store is known to have and the one seen.", nil, nil),
 		capacity: prometheus.NewDesc("croft_placement_capacity",
-			"What may be claimed of a resource class in all, in its unit: (total - reserved) * ratio of all providers.",
+			"Claimable amount of a resource class, in its unit: the sum of (total - reserved) * ratio over all "+
+				"providers.",
 			[]string{"class"}, nil),
-		claimed: prometheus.NewDesc("croft_placement_claimed", "What is claimed of a resource class, in its unit.",
+		claimed: prometheus.NewDesc("croft_placement_claimed", "Claimed amount of a resource class, in its unit.",
 			[]string{"class"}, nil),
 		ready: prometheus.NewDesc("croft_placement_ready", "1 where requests are served, 0 where they get 503.", nil,
 			nil),

@@ -224,7 +224,7 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{}
 	m.rounds = m.Seconds("croft_pool_round_seconds",
-		"Rounds that changed something, from taking what came in to its being written.",
+		"Time of rounds that changed something, from taking the requests to the write.",
 		meter.Requests).WithLabelValues()
 	return m
 }

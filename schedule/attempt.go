@@ -149,7 +149,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 		return Decision{}, nil
 	case errors.Is(err, croft.NoCapacity):
 		a.claimed = ""
-		a.dropped[host.ID] = "had room, and somebody else was faster"
+		a.dropped[host.ID] = "had room, but another request was faster"
 		return Decision{}, nil
 	case err != nil:
 		return Decision{}, fmt.Errorf("claim %s on host %s: %w", a.inst.Name, host.Name, err)
@@ -180,7 +180,7 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 		return Decision{Instance: inst, Host: host}, nil
 	case ctx.Err() != nil:
 	case errors.Is(err, ErrFull):
-		a.dropped[host.ID] = "had room, and somebody else was faster"
+		a.dropped[host.ID] = "had room, but another request was faster"
 		return Decision{}, nil
 	case errors.Is(err, ErrClosed):
 		a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
@@ -283,7 +283,7 @@ func (a *attempt) release(ctx context.Context) error {
 }
 
 // errOthers reports that another owner has taken over the record, and with it the claim.
-var errOthers = errors.New("the record is somebody else's now")
+var errOthers = errors.New("another request has replaced the record")
 
 // regroup reads groups, aggregates and distances again after another member joined a group, or one of these changed,
 // and drops the candidates that are now barred.

@@ -141,9 +141,9 @@ func TestExplainGroupsAndSorts(t *testing.T) {
 		hosts[p.ID] = croft.Host{ID: p.ID, Alive: p.ID != "dead"}
 	}
 	got := Explain(Question{Query: q, Providers: providers, Hosts: hosts,
-		Dropped: map[croft.HostID]string{"raced": "somebody else was faster"}})
+		Dropped: map[croft.HostID]string{"raced": "another request was faster"}})
 	want := []Row{
-		{[]string{"raced"}, []string{"somebody else was faster"}},
+		{[]string{"raced"}, []string{"another request was faster"}},
 		{[]string{"short214", "short400"}, []string{"214 MB short of MEMORY_MB 4096"}},
 		{[]string{"without1", "without2"}, []string{"lacks HW_CPU_X86_AVX2"}},
 		{[]string{"dead"}, []string{"its agent is not running"}},

@@ -182,8 +182,8 @@ func TestARecordThatCannotBeDiscardedIsReported(t *testing.T) {
 		err      error
 		reported bool
 	}{
-		"unless somebody else changed it": {croft.Errorf(croft.Conflict, "changed"), false},
-		"when etcd does not answer":       {errPlanned, true},
+		"unless another request changed it": {croft.Errorf(croft.Conflict, "changed"), false},
+		"when etcd does not answer":         {errPlanned, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newCloud(t, 1)

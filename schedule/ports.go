@@ -184,7 +184,7 @@ type Placer interface {
 // Refusals that concern one host. A Placer returns the first two; every writer of orders returns the last.
 var (
 	// ErrFull reports that the candidate's resources are not free any more.
-	ErrFull = errors.New("somebody else was faster")
+	ErrFull = errors.New("another request was faster")
 	// ErrClosed reports that the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
 	// ErrStale reports that data on which the choice of the host is based has changed: an aggregate, distances, or the

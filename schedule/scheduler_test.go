@@ -231,7 +231,7 @@ func TestRequestNothingLeft(t *testing.T) {
 			"its agent is not running"},
 		{"a host that was filled meanwhile", []int64{1}, func(c *cloud) {
 			c.placement.Fail("Claim", func() error { return croft.Errorf(croft.NoCapacity, "planned") })
-		}, "somebody else was faster"},
+		}, "another request was faster"},
 		{"a host that died after the claim", []int64{1}, func(c *cloud) {
 			c.placement.Fail("Claim", func() error { c.store.SetAlive(c.hosts[0], -1); return nil })
 		}, "its agent is not running"},

@@ -94,7 +94,7 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 		return err
 	}
 	if err = c.Maintenance.RemoveMember(ordering, h); err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "etcd goes on without host %s\n", plain.Line(h.Name))
+		fmt.Fprintf(cmd.ErrOrStderr(), "host %s was removed from etcd's members\n", plain.Line(h.Name))
 	}
 	return err
 }

@@ -280,7 +280,7 @@ func (s *Store) Update(ctx context.Context, c cluster.Cluster, by *cluster.Holde
 		}
 		switch {
 		case !is || v.written != c.Revised:
-			return croft.Errorf(croft.Conflict, "cluster %s was changed by somebody else", c.ID)
+			return croft.Errorf(croft.Conflict, "cluster %s was changed by another request", c.ID)
 		case by != nil && (by.Cluster != c.ID || s.holders[c.ID] != by.Created):
 			return croft.Errorf(croft.Conflict, "cluster %s is not ours to change any more", c.ID)
 		case before.Project != c.Project || before.User != c.User || before.Appliance != c.Appliance:

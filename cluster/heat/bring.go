@@ -44,7 +44,7 @@ func (d *Driver) Bring(ctx context.Context, at cluster.Access, i cluster.Image) 
 	}
 	if i.URL == "" {
 		return cluster.Placed{State: cluster.ImageMissing,
-			Error: "the image is not there, and has no URL to get it from"}, nil
+			Error: "the site does not have the image, and the image has no URL to fetch it from"}, nil
 	}
 	return d.wait(ctx, key, d.uploads.begin(key, func(ctx context.Context, u *upload) error {
 		return g.upload(ctx, i, u)

@@ -67,7 +67,7 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 	first := all[0]
 	if isMarker(first.Tags) || d.phase(first) == cluster.Removing {
 		return cluster.Remote{}, croft.Errorf(croft.Unavailable,
-			"site %s: what had the name %s before is being removed",
+			"site %s: the previous stack with the name %s is being removed",
 			a.site.Name, nameOf(b))
 	}
 	for _, extra := range all[1:] {

@@ -61,7 +61,7 @@ func slavesIn(output string, entries []entry, g numbering, b cluster.Build, c cl
 		}
 	}
 	if got != want {
-		return fmt.Errorf("output %s has %d slaves, and the stack was told to have %d", output, got, want)
+		return fmt.Errorf("output %s has %d slaves, but the stack was asked for %d", output, got, want)
 	}
 	return nil
 }

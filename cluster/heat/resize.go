@@ -123,7 +123,7 @@ func (a *api) present(ctx context.Context, st *stacks.RetrievedStack, name strin
 func resizable(a *api, st *stacks.RetrievedStack) error {
 	switch {
 	case st == nil:
-		return croft.Errorf(croft.NotFound, "site %s: the stack of the cluster is gone", a.site.Name)
+		return croft.Errorf(croft.NotFound, "site %s: the stack of the cluster no longer exists", a.site.Name)
 	case strings.HasSuffix(st.Status, "_IN_PROGRESS"), strings.HasPrefix(st.Status, "DELETE_"),
 		st.Status == "CREATE_FAILED":
 		return croft.Errorf(croft.Conflict, "site %s: the stack is %s", a.site.Name, st.Status)
@@ -155,5 +155,5 @@ func (d *Driver) patch(ctx context.Context, a *api, st *stacks.RetrievedStack, b
 	if croft.KindOf(err) != "" {
 		return err
 	}
-	return a.explain("see the update begin", err)
+	return a.explain("wait for the update to start", err)
 }

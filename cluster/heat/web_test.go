@@ -396,9 +396,9 @@ outputs: {master_ip: {value: {get_attr: [master, value]}}, worker_ips: {value: [
 // TestOutputsOfACompleteStackAreFinal checks that faulty outputs cause a failure that names the output.
 func TestOutputsOfACompleteStackAreFinal(t *testing.T) {
 	for outputs, want := range map[string]string{
-		`"worker_ips": ["10.0.0.2"]`:             "output worker_ips has 1 slaves, and the stack was told to have 2",
+		`"worker_ips": ["10.0.0.2"]`:             "output worker_ips has 1 slaves, but the stack was asked for 2",
 		`"worker_ips": null`:                     "output worker_ips is <nil>, which is no list of hosts",
-		`"hosts": [], "worker_ips": ["1", "2"]`:  "output hosts has 0 slaves, and the stack was told to have 2",
+		`"hosts": [], "worker_ips": ["1", "2"]`:  "output hosts has 0 slaves, but the stack was asked for 2",
 		`"worker_ips": ["10.0.0.2", "10.0.0.3"]`: "",
 	} {
 		t.Run(outputs, func(t *testing.T) {

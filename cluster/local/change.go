@@ -20,7 +20,7 @@ func (d *Driver) Resize(ctx context.Context, _ cluster.Access, b cluster.Build) 
 		return err
 	}
 	if have.master(b) == nil {
-		return croft.Errorf(croft.Conflict, "resize cluster %s: its master is not there", b.Name)
+		return croft.Errorf(croft.Conflict, "resize cluster %s: its master does not exist", b.Name)
 	}
 	if err := d.gather(ctx, r, withResize); err != nil {
 		return fmt.Errorf("resize cluster %s: %w", b.Name, err)

@@ -104,7 +104,7 @@ func (d *Driver) hold(ctx context.Context, r *recipe, missing []member, joined s
 		return err
 	}
 	if undo := d.giveBack(ctx, r.build, missing); undo != nil {
-		return croft.Errorf(croft.Unavailable, "%w; and then, giving back what was claimed: %w", err, undo)
+		return croft.Errorf(croft.Unavailable, "%w; then releasing the claims failed: %w", err, undo)
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func (d *Driver) see(ctx context.Context, b cluster.Build, have roll) cluster.Se
 	}
 	d.consoles(ctx, have, l, &seen)
 	if err := d.goOn(ctx, b, have, l); err != nil {
-		d.Log.Warn("a cluster cannot go on now", "cluster", b.Cluster, "err", err)
+		d.Log.Warn("a cluster cannot make progress now", "cluster", b.Cluster, "err", err)
 		if decided(err) && l.phase != cluster.Standing {
 			seen.Phase, seen.Failure = l.failing(), bounded(err.Error())
 		}

@@ -157,7 +157,7 @@ func at(line int, format string, args ...any) error {
 func (t *text) check() error {
 	for _, name := range []string{"master", "slave"} {
 		if t.lines[name] == 0 {
-			return croft.Errorf(croft.Invalid, "the text says nothing of a %s", name)
+			return croft.Errorf(croft.Invalid, "the text does not describe a %s", name)
 		}
 	}
 	if t.Ready == "" {
@@ -195,7 +195,7 @@ func (t *text) checkParameter(name string) error {
 	case !paramForm.MatchString(name):
 		return at(line, "%.80q is no name for a parameter: use small letters, digits and underscores", name)
 	case slices.Contains(fixed, name):
-		return at(line, "the parameter %s is there without being declared", name)
+		return at(line, "the parameter %s is used but not declared", name)
 	case p.Type == "":
 		p.Type = "string"
 		t.Parameters[name] = p

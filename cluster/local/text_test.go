@@ -20,7 +20,7 @@ func TestTextsAreReadStrictly(t *testing.T) {
 		{"an empty text is none", "", "it needs a master and a slave"},
 		{"a text that is no YAML says so", "master: [", "not YAML"},
 		{"a list is no text", "- a\n", "line 1: the text is no mapping"},
-		{"a slave is needed", master, "nothing of a slave"},
+		{"a slave is needed", master, "does not describe a slave"},
 		{"an unknown key has its line and the nearest name", master + "\n" + "slaves: {}\n", `line 3: there is no "slaves" in ` +
 			`the text; did you mean "slave"?`},
 		{"so has one of a member", master + "slave:\n  resources: a\n  img: tiny\n", `line 4: there is no "img" in slave`},

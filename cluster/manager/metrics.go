@@ -20,10 +20,10 @@ type metrics struct {
 
 func newMetrics(count func() map[cluster.State]int, late, strays, silent func() float64) *metrics {
 	s := &metrics{count: count}
-	s.calls = s.Seconds("croft_cluster_call_seconds", "Calls to sites of clusters, by what they do and how they ended.",
+	s.calls = s.Seconds("croft_cluster_call_seconds", "Calls to sites of clusters, by call and outcome.",
 		meter.Work, "call", "result")
 	s.sweeps = s.Counters("croft_cluster_sweeps_total",
-		"Comparisons of what a site has with the records of clusters, by how they ended.", "result")
+		"Comparisons of a site with the records of clusters, by outcome.", "result")
 	s.Now("croft_cluster_unrecorded", "Clusters of this cloud that the last sweep found at sites without a record.",
 		strays)
 	s.Now("croft_cluster_late_removals", "Clusters that their sites have not removed within an hour.", late)

@@ -120,7 +120,7 @@ func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID
 	}
 	switch {
 	case errors.Is(missing, croft.NotFound):
-		return nil, none, croft.Errorf(croft.Denied, "credential %s for site %s is gone", id, site)
+		return nil, none, croft.Errorf(croft.Denied, "credential %s for site %s no longer exists", id, site)
 	case missing != nil:
 		return nil, none, unlessKnown(fmt.Errorf("read credential %s: %w", id, missing))
 	}
@@ -267,6 +267,6 @@ func (s *sites) blame(ctx context.Context, c cluster.Credential, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pause)
 	defer cancel()
 	if _, err := s.c.Catalogue.PutCredential(ctx, c); err != nil && !errors.Is(err, croft.Conflict) {
-		s.c.Log.Warn("what is wrong with a credential is not noted", "credential", c.ID, "err", err)
+		s.c.Log.Warn("cannot record the fault of a credential", "credential", c.ID, "err", err)
 	}
 }

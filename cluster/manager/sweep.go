@@ -123,7 +123,7 @@ func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access
 	default:
 		return true, nil
 	}
-	m.c.Log.Info("a site has what was launched late: it is removed", "site", at.Site.Name, "cluster", c.ID,
+	m.c.Log.Info("a late launch appeared at a site: removing it", "site", at.Site.Name, "cluster", c.ID,
 		"remote", f.Remote.Name)
 	b, err := m.sites.build(ctx, c)
 	if err != nil {

@@ -153,7 +153,8 @@ func CheckAddress(a netip.Addr) error {
 	}
 	switch {
 	case a.IsLinkLocalUnicast(), slices.Contains(metadata, a):
-		return croft.Errorf(croft.Invalid, "%s is a link-local address or that of a metadata server, which is never called",
+		return croft.Errorf(croft.Invalid, "%s is link-local or the address of a metadata server, which croft never "+
+			"calls",
 			a)
 	case a.IsMulticast(), a.IsUnspecified(), !a.IsValid():
 		return croft.Errorf(croft.Invalid, "%s is no address of a server", a)
@@ -170,9 +171,9 @@ func CheckURL(what, text string) error {
 	case err != nil || len(text) > maxURL: // err is not shown, because it contains the URL
 		return bad("is none")
 	case u.User != nil:
-		return bad("holds a user or a password: URLs are shown to others, so leave them out")
+		return bad("contains a user name or a password: remove them, because URLs are shown to other users")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.Hostname() == "":
-		return bad("has to begin with http:// or https:// and a host")
+		return bad("must start with http:// or https:// and a host")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return bad("may have neither ? nor #")
 	}

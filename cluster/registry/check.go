@@ -34,7 +34,8 @@ func checkText(what, text string) error {
 		return croft.Errorf(croft.Invalid, "the %s has %d bytes, at most %d are stored", what, len(text), maxText)
 	}
 	if strings.ContainsFunc(text, unicode.IsControl) || strings.TrimSpace(text) != text {
-		return croft.Errorf(croft.Invalid, "the %s may neither begin nor end with a blank, nor hold control characters", what)
+		return croft.Errorf(croft.Invalid, "the %s may not start or end with a blank or contain control "+
+			"characters", what)
 	}
 	return nil
 }
@@ -47,8 +48,8 @@ func checkParameters(of string, all map[string]any) error {
 		case !parameterForm.MatchString(name):
 			return croft.Errorf(croft.Invalid, "%.80q is not the name of a parameter of %s", name, of)
 		case cluster.Hidden(name):
-			return croft.Errorf(croft.Invalid, "parameter %s of %s would be a secret that everybody sees: give it with the "+
-				"request for a cluster", name, of)
+			return croft.Errorf(croft.Invalid, "parameter %s of %s would be a secret that every user can read: give "+
+				"it with the request for a cluster", name, of)
 		case value == nil:
 			return croft.Errorf(croft.Invalid, "parameter %s of %s has no value: leave it out", name, of)
 		case name == "allowed_ip":
@@ -151,7 +152,7 @@ func checkCredential(c *cluster.Credential, at cluster.Site) error {
 		return err
 	}
 	if c.User == "" {
-		return croft.Errorf(croft.Invalid, "a credential belongs to a user, and there is none")
+		return croft.Errorf(croft.Invalid, "a credential needs a user")
 	}
 	for what, text := range map[string]string{"user": c.User, "user name": c.Username,
 		"domain of the user": c.UserDomain, "project name": c.ProjectName, "project ID": c.ProjectID,
@@ -206,7 +207,7 @@ func checkAppliance(a *cluster.Appliance) error {
 	}
 	switch {
 	case a.Owner == "":
-		return croft.Errorf(croft.Invalid, "an appliance has an owner, and there is none")
+		return croft.Errorf(croft.Invalid, "an appliance needs an owner")
 	case len(a.Description) > maxNote:
 		return croft.Errorf(croft.Invalid, "the description of appliance %s has %d bytes, at most %d are stored", a.Name,
 			len(a.Description), maxNote)

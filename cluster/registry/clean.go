@@ -16,7 +16,7 @@ func bounded(text string) string {
 }
 
 // withheld replaces a site's reason that contains the secret.
-const withheld = "its reason is not shown, since it holds the secret"
+const withheld = "the reason is not shown because it contains the secret"
 
 // clean returns the reason of a site in a form that may be shown and stored: withheld if it contains the secret, plain
 // or in an encoding used for sending.

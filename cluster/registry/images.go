@@ -59,7 +59,7 @@ func (r images) Create(ctx context.Context, i cluster.Image) (cluster.Image, err
 	case i.Format != "qcow2" && i.Format != "raw":
 		return i, croft.Errorf(croft.Invalid, "%.40q is no format of an image: use qcow2 or raw", i.Format)
 	case (i.URL == "") != (i.SHA256 == ""):
-		return i, croft.Errorf(croft.Invalid, "an image has a URL and the SHA-256 of what is there, or neither")
+		return i, croft.Errorf(croft.Invalid, "give an image both a URL and the SHA-256 of the file there, or neither")
 	case i.SHA256 != "" && !sumForm.MatchString(i.SHA256):
 		return i, croft.Errorf(croft.Invalid, "%.80q is no SHA-256: it has 64 digits from 0 to f", i.SHA256)
 	case i.MinDiskGB < 0 || i.MinRAMMB < 0:
@@ -125,7 +125,8 @@ func (r images) Bring(ctx context.Context, name, site, ref string, project croft
 func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, project croft.Project, user string) (
 	key string, p cluster.Placed, err error) {
 	if i.URL == "" {
-		return "", p, croft.Errorf(croft.Invalid, "image %s has no URL to bring it from: give what site %s calls it", i.Name,
+		return "", p, croft.Errorf(croft.Invalid, "image %s has no URL to fetch it from: give its name at site "+
+			"%s", i.Name,
 			at.Name)
 	}
 	driver, err := r.driver(at)

@@ -112,7 +112,8 @@ func amend[T any](ctx context.Context, generation *int64, read func(context.Cont
 			return v, err
 		}
 		if generation != nil && *generation != now {
-			return v, croft.Errorf(croft.Conflict, "it has generation %d, not %d: somebody else changed it; read it again",
+			return v, croft.Errorf(croft.Conflict, "it has generation %d, not %d: another request changed it; read "+
+				"it again",
 				now, *generation)
 		}
 		if err := change(&v); err != nil {

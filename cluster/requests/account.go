@@ -139,7 +139,7 @@ func (s *Service) mayCall(ctx context.Context, c cluster.Cluster) error {
 	}
 	ip, err := netip.ParseAddr(c.MasterIP)
 	if err != nil {
-		return cluster.Away("the address of the master, %.80q, is none that is called", c.MasterIP)
+		return cluster.Away("croft does not call the address of the master, %.80q", c.MasterIP)
 	}
 	if err := s.c.Outbound.Check(ip); err != nil {
 		return croft.Errorf(croft.Denied, "make an account on cluster %s: %w", c.Name, err)

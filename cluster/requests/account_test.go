@@ -155,7 +155,7 @@ func TestOnlyMachinesAreCalled(t *testing.T) {
 				t.Errorf("dialed %q, %v, want %q", got, err, c.dialed)
 			}
 			if err != nil {
-				b.kind(err, croft.Unavailable, "is none that is called")
+				b.kind(err, croft.Unavailable, "does not call the address")
 			}
 		})
 	}

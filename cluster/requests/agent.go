@@ -90,7 +90,7 @@ func readLogin(target string, body []byte) (cluster.Login, error) {
 func agentURL(masterIP string, agent cluster.Agent) (string, error) {
 	ip, err := netip.ParseAddr(masterIP)
 	if err != nil || !callable(ip) {
-		return "", cluster.Away("the address of the master, %.80q, is none that is called", masterIP)
+		return "", cluster.Away("croft does not call the address of the master, %.80q", masterIP)
 	}
 	port, path := agent.Port, agent.Path
 	if port == 0 {

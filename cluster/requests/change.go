@@ -12,7 +12,7 @@ import (
 )
 
 // errChanged says that another request changed the record since it was read.
-var errChanged = errors.New("it was changed by somebody else")
+var errChanged = errors.New("it was changed by another request")
 
 // update writes a record as a change that is visible to users. errChanged; any other Conflict is the caller's.
 func (s *Service) update(ctx context.Context, c cluster.Cluster) (cluster.Cluster, error) {
@@ -205,5 +205,5 @@ func stays(c cluster.Cluster) string {
 	if c.Remote.ID != "" {
 		what += " (" + c.Remote.ID + ")"
 	}
-	return fmt.Sprintf("it was given up: what site %s has of it as %s stays there", c.Site, what)
+	return fmt.Sprintf("it was abandoned: its remains at site %s, named %s, stay there", c.Site, what)
 }

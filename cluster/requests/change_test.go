@@ -303,7 +303,7 @@ func TestAbandonSaysWhatStays(t *testing.T) {
 	b.fatal(err)
 	for range 2 {
 		got, err := b.Delete(t.Context(), "physics", "one", cluster.Removal{User: "ada", Abandon: true})
-		want := "it was given up: what site east has of it as croft-" + string(c.ID) + " stays there"
+		want := "it was abandoned: its remains at site east, named croft-" + string(c.ID) + ", stay there"
 		if err != nil || !got.Abandoned || got.Step != want {
 			t.Errorf("got %+v, %v", got, err)
 		}

@@ -113,7 +113,7 @@ func (s *Service) site(ctx context.Context, c cluster.Cluster) (cluster.Site, er
 	}
 	at := slices.IndexFunc(all, func(site cluster.Site) bool { return site.Name == c.Site })
 	if at < 0 {
-		return cluster.Site{}, croft.Errorf(croft.NotFound, "site %s of cluster %s is not there any more", c.Site,
+		return cluster.Site{}, croft.Errorf(croft.NotFound, "site %s of cluster %s was removed", c.Site,
 			c.Name)
 	}
 	return all[at], nil

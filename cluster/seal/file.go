@@ -32,7 +32,8 @@ func Load(paths ...string) (*Keys, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(k.all, func(other key) bool { return other.id == one.id }) {
-			return nil, croft.Errorf(croft.Invalid, "the key file %s has ID %s, as another one: name each file once", path,
+			return nil, croft.Errorf(croft.Invalid, "the key file %s has the same ID, %s, as another file: name "+
+				"each file once", path,
 				one.id)
 		}
 		k.all = append(k.all, one)

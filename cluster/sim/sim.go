@@ -119,7 +119,8 @@ func (s *Site) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (
 	var remote cluster.Remote
 	err := s.call(ctx, at, "launch", func(p *place, now time.Time) error {
 		if p.strangers[b.Remote.Name] {
-			return croft.Errorf(croft.Conflict, "site %s: %s is there, and not ours", at.Site.Name, b.Remote.Name)
+			return croft.Errorf(croft.Conflict, "site %s: %s exists and was not created by this "+
+				"cloud", at.Site.Name, b.Remote.Name)
 		}
 		k := p.stacks[b.Remote.Name]
 		if k == nil {

@@ -37,7 +37,7 @@ func TestAnEtcdThatIsFullIsTold(t *testing.T) {
 	}
 	etcdtest.Fill(t, c.Etcd)
 
-	const sentence = "out of space, so that nothing can be written: "
+	const sentence = "out of space and cannot write: "
 	for _, look := range []struct {
 		name string
 		args []string

@@ -64,7 +64,7 @@ func checkHex(r *Reference, key, value string, digits int) error {
 
 func (r *Reference) setSums(value string) error {
 	if r.URL == "" {
-		return croft.Errorf(croft.Invalid, "image %s: sums= goes with http and https images only; write sha256=HEX",
+		return croft.Errorf(croft.Invalid, "image %s: sums= is only for http and https images; write sha256=HEX",
 			r.Name())
 	}
 	list, ok := r.resolve(value)
@@ -85,7 +85,7 @@ func (r *Reference) setSignature(keyring, signature string) error {
 		return croft.Errorf(croft.Invalid, "image %s: a signature is worth nothing without signed-by=KEYRING", r.Name())
 	case r.Sums == "":
 		return croft.Errorf(croft.Invalid,
-			"image %s: signed-by= goes with sums= only, since it is the list of checksums that is signed", r.Name())
+			"image %s: signed-by= needs sums=, because the signature covers the list of checksums", r.Name())
 	case !filepath.IsAbs(keyring):
 		return croft.Errorf(croft.Invalid, "image %s: signed-by=%s is not the absolute path of a keyring", r.Name(), keyring)
 	}

@@ -67,7 +67,7 @@ func TestParseReferenceSaysWhatIsWrong(t *testing.T) {
 		{"a mistyped key", "http://e/x#sha265=" + strings.Repeat("a", 64), `did you mean "sha256"?`},
 		{"several checks", "http://e/x#sha256=" + strings.Repeat("a", 64) + "&sums=S", "not several"},
 		{"a bare fragment", "http://e/x#top", `"top" after the #`},
-		{"a list for a file", "/x#sums=S", "http and https images only"},
+		{"a list for a file", "/x#sums=S", "only for http and https images"},
 		{"a list in a file", "http://e/x#sums=file:///etc/passwd", "not an http or https address"},
 		{"no list", "http://e/x#sums=", "not an http or https address"},
 		{"bad escapes", "http://e/x#sums=%zz", "cannot be read"},

@@ -124,7 +124,7 @@ func TestFetchVerifiesWhoSignedTheList(t *testing.T) {
 			publisher.keyring(false), croft.Invalid, "signature is not right"},
 		{"the signature is one of another list", right, publisher.detached(wrong, true, nil), publisher.keyring(false),
 			croft.Invalid, "signature is not right"},
-		{"nobody signed the list", right, "", publisher.keyring(false), croft.Invalid, "bears no signature"},
+		{"nobody signed the list", right, "", publisher.keyring(false), croft.Invalid, "contains no signature"},
 		{"the signature is none", right, "<html>sorry</html>", publisher.keyring(false), croft.Invalid, "signature"},
 		{"the signature is empty", right, " ", publisher.keyring(false), croft.Invalid, "signature"},
 		{"the key has expired", right, expired.detached(right, false, then), expired.keyring(false), croft.Invalid,
@@ -222,9 +222,9 @@ func TestParseReferenceReadsSignatures(t *testing.T) {
 		image + "&sums=OTHER":                                             "2 times",
 		image + "&signed-by=/k&signature=file%3A%2F%2F%2Fs":               "not an http or https address",
 		image + "&singed-by=/k":                                           `did you mean "signed-by"?`,
-		"https://e/x#signed-by=/k":                                        "goes with sums= only",
-		"https://e/x#sha256=" + strings.Repeat("a", 64) + "&signed-by=/k": "goes with sums= only",
-		"/srv/x#signed-by=/k":                                             "goes with sums= only",
+		"https://e/x#signed-by=/k":                                        "signed-by= needs sums=",
+		"https://e/x#sha256=" + strings.Repeat("a", 64) + "&signed-by=/k": "signed-by= needs sums=",
+		"/srv/x#signed-by=/k":                                             "signed-by= needs sums=",
 	} {
 		_, err := ParseReference(in)
 		refused(t, nil, err, croft.Invalid, words)
@@ -250,10 +250,10 @@ func TestCatalogCarriesSignatures(t *testing.T) {
 		t.Errorf("verified by %s", got)
 	}
 	for text, words := range map[string]string{
-		"x: {url: https://e/x.img, signed_by: /k.gpg}":         "goes with sums= only",
+		"x: {url: https://e/x.img, signed_by: /k.gpg}":         "signed-by= needs sums=",
 		"x: {url: https://e/x.img, sums: S, signature: S.gpg}": "without signed-by",
 		"x: {url: https://e/x.img, sums: S, signed_by: k.gpg}": "not the absolute path",
-		"x: {url: /x, sums: S, signed_by: /k.gpg}":             "sums= goes with http",
+		"x: {url: /x, sums: S, signed_by: /k.gpg}":             "sums= is only for http",
 	} {
 		_, err := LoadCatalog([]string{writeFile(t, filepath.Join(t.TempDir(), "images.yaml"), []byte(text))}, nil)
 		refused(t, nil, err, croft.Invalid, words)

@@ -317,9 +317,9 @@ func newMetrics(s *store) *metrics {
 		"Images that came into the cache. All other requests that ended well found theirs there.")
 	m.bytes = m.Counter("croft_image_fetched_bytes_total", "Bytes of the images that came into the cache.")
 	m.evicted = m.Counter("croft_image_evicted_total", "Images that were dropped from the cache for room.")
-	m.Now("croft_image_cache_limit_bytes", "How much the cache may hold (images.cache_gib).",
+	m.Now("croft_image_cache_limit_bytes", "Limit of the image cache (images.cache_gib).",
 		func() float64 { return float64(s.max) })
-	m.Now("croft_image_cache_bytes", "What the images in the cache take.",
+	m.Now("croft_image_cache_bytes", "Size of the images in the cache.",
 		func() float64 { _, bytes := s.holds(); return float64(bytes) })
 	m.Now("croft_image_cache_images", "Images in the cache.",
 		func() float64 { images, _ := s.holds(); return float64(images) })

@@ -97,7 +97,8 @@ const maxKeyring = 64 << 20
 func signedInside(keys openpgp.EntityList, keyring string, text []byte) ([]byte, error) {
 	block, _ := clearsign.Decode(text)
 	if block == nil {
-		return nil, croft.Errorf(croft.Invalid, "it bears no signature: name the file that has it with signature=URL")
+		return nil, croft.Errorf(croft.Invalid, "it contains no signature: name the file with the signature with "+
+			"signature=URL")
 	}
 	if _, err := block.VerifySignature(keys, nil); err != nil {
 		return nil, badSignature(keyring, err)

@@ -211,6 +211,7 @@ func parsePlace(text string) (place, error) {
 			return place{block{project: words[1], name: words[0]}, n}, nil
 		}
 	}
-	return place{}, croft.Errorf(croft.Invalid, "%.40q is no place in the action log: use what another page has as next",
+	return place{}, croft.Errorf(croft.Invalid, "%.40q is no position in the action log: use the value next of "+
+		"another page",
 		text)
 }

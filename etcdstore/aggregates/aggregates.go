@@ -184,7 +184,7 @@ func (s *Aggregates) write(ctx context.Context, a croft.Aggregate, added []croft
 func unknown(hosts []croft.HostID, read []*etcdserverpb.ResponseOp) error {
 	for i, host := range hosts {
 		if kv.First(read[i]) == nil {
-			return croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` lists those that there are", host)
+			return croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` lists all hosts", host)
 		}
 	}
 	return nil
@@ -236,7 +236,7 @@ func (s *Aggregates) Remove(ctx context.Context, name string, generation *int64)
 	case done.Succeeded && (generation == nil || *generation > 0):
 		return nil
 	case !done.Succeeded && kv.First(done.Responses[0]) != nil:
-		return croft.Errorf(croft.Conflict, "aggregate %s was changed by somebody else; read it again", name)
+		return croft.Errorf(croft.Conflict, "aggregate %s was changed by another request; read it again", name)
 	}
 	return s.missing(ctx, name)
 }

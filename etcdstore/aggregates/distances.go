@@ -136,8 +136,8 @@ func (s *Distances) change(ctx context.Context, kind string, generation *int64,
 			return 0, err
 		}
 		if generation != nil && *generation != now.Generation {
-			return 0, croft.Errorf(croft.Conflict, "the distances of type %s have generation %d, not %d: somebody else "+
-				"changed them; read them again", kind, now.Generation, *generation)
+			return 0, croft.Errorf(croft.Conflict, "the distances of type %s have generation %d, not %d: another "+
+				"request changed them; read them again", kind, now.Generation, *generation)
 		}
 		changed, err := next(now)
 		if err != nil {

@@ -124,7 +124,7 @@ func (s *Accounts) SealAccount(ctx context.Context, a cluster.Account, password 
 		return s.conn.Wrap(err, "seal an account on cluster %s", a.Cluster)
 	}
 	if !done.Succeeded {
-		return croft.Errorf(croft.NotFound, "the account of %s on cluster %s is not as it was", a.User, a.Cluster)
+		return croft.Errorf(croft.NotFound, "the account of %s on cluster %s was changed", a.User, a.Cluster)
 	}
 	return nil
 }

@@ -276,8 +276,8 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 			return c, missing
 		}
 		if c.SiteCreated != 0 && c.SiteCreated != at.CreateRevision {
-			return c, croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and another one has "+
-				"its name now: look at it, then create the credential again", c.Site)
+			return c, croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and a new "+
+				"site has its name: check that site, then create the credential again", c.Site)
 		}
 		err = croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
 			c.Name, c.Project)

@@ -132,8 +132,8 @@ func (s *Records) Named(ctx context.Context, project croft.Project, name string)
 			return c, err
 		}
 	}
-	return cluster.Cluster{}, croft.Errorf(croft.NotFound, "project %s has no cluster %.80q; `croft cluster list` lists "+
-		"those that it has", project, name)
+	return cluster.Cluster{}, croft.Errorf(croft.NotFound, "project %s has no cluster %.80q; `croft cluster list` "+
+		"lists its clusters", project, name)
 }
 
 // Latest implements cluster.Records.

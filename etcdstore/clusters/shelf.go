@@ -114,6 +114,7 @@ func (s shelf[T]) put(ctx context.Context, p *tenants.Projects, name string, v *
 	case before == 0:
 		return false, croft.Errorf(croft.Conflict, "there is a %s %s already", s.what, name)
 	}
-	return false, croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d: somebody else changed it; read it again",
+	return false, croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d: another request changed it; read "+
+		"it again",
 		s.what, name, now.ModRevision, before)
 }

@@ -86,7 +86,7 @@ func (s *Records) replace(ctx context.Context, before, c cluster.Cluster, text s
 }
 
 func changed(id croft.ClusterID) error {
-	return croft.Errorf(croft.Conflict, "cluster %s was changed by somebody else: look at it, and try again", id)
+	return croft.Errorf(croft.Conflict, "cluster %s was changed by another request: look at it, and try again", id)
 }
 
 func notHeld(id croft.ClusterID) error {

@@ -184,7 +184,7 @@ type lastWord struct{ dir string }
 
 // OnWrite implements zapcore.CheckWriteHook.
 func (w lastWord) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
-	text := "croft: the embedded etcd cannot go on: " + entry.Message
+	text := "croft: the embedded etcd had a fatal error: " + entry.Message
 	for _, field := range fields {
 		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
 			text += ": " + err.Error()

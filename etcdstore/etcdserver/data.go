@@ -30,7 +30,7 @@ func ClearUnfinished(dir string) error {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "member")); err != nil {
-		return fmt.Errorf("remove what an unfinished start left: %w", err)
+		return fmt.Errorf("remove the files of an unfinished start: %w", err)
 	}
 	return nil
 }

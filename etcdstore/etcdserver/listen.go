@@ -125,7 +125,8 @@ func (s *service) listener(setting, address string, limits connlimit.Limits, dra
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil,
 			croft.Errorf(croft.Conflict,
-				"embedded etcd: %s is in use; stop what listens there or set %s to another address", address, setting)
+				"embedded etcd: %s is in use; stop the program that listens there, or set %s to another "+
+					"address", address, setting)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded etcd: listen for %s: %w", setting, err)

@@ -180,7 +180,7 @@ func (s *Server) Wait(ctx context.Context) error {
 }
 
 // ErrRemoved is the error of a server that the others removed, or that could not continue.
-var ErrRemoved = croft.Errorf(croft.NotFound, "etcd's other members removed this one, or it could not go on")
+var ErrRemoved = croft.Errorf(croft.NotFound, "the other members of etcd removed this one, or it had a fatal error")
 
 // Close stops the server and returns when it has stopped.
 func (s *Server) Close() {

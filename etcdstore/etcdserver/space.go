@@ -138,7 +138,8 @@ func (k *spaceKeeper) run(ctx context.Context) (full bool) {
 func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 	free, err := freeSpace(k.dir)
 	if err == nil && free < lowSpace && k.dispensable(ctx) {
-		k.log.Error("the disk is nearly full: this member of etcd rests until there is room again, and the others go on",
+		k.log.Error("the disk is nearly full: this member of etcd pauses until there is room again, and the others "+
+			"continue",
 			"dir", k.dir, "free_mib", free/mib)
 		// permits writes that were refused while the others could not continue without this member
 		_ = k.permit(ctx)
@@ -156,7 +157,7 @@ func (k *spaceKeeper) look(ctx context.Context) (full bool) {
 
 // ErrFull is the error of a member that ended because its disk is nearly full, while the others continue.
 var ErrFull = croft.Errorf(croft.Unavailable,
-	"the disk of this member of etcd is nearly full, and the others go on without it")
+	"the disk of this member of etcd is nearly full, and the others continue without it")
 
 // MayServe reports whether a member with data in a directory has enough space to serve. After ErrFull more space is
 // needed than the limit at which it ended. A file system that does not report free space counts as having enough.
@@ -176,7 +177,7 @@ func (s *Server) AwaitRoom(ctx context.Context) error {
 			return nil // a write now reports any other problem
 		}
 		if !said && !room {
-			k.log.Error("the disk is nearly full: etcd can be read meanwhile, and the start goes on once there is room",
+			k.log.Error("the disk is nearly full: etcd only answers reads, and the start continues when there is room",
 				"dir", k.dir, "free_mib", free/mib, "needs_mib", enoughSpace/mib)
 			said = true
 		}
@@ -266,7 +267,8 @@ func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 	switch {
 	case free < lowSpace:
 		if !k.said {
-			k.log.Error("the disk is nearly full: nothing new is ordered until there is room again, and what runs goes on",
+			k.log.Error("the disk is nearly full: croft takes no new orders until there is room again, and guests "+
+				"keep running",
 				"dir", k.dir, "free_mib", free/mib)
 			k.said = true
 		}

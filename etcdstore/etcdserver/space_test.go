@@ -102,7 +102,7 @@ func TestAFullDiskMakesTheStoreReadOnly(t *testing.T) {
 		return refused != nil
 	})
 	etcdtest.WantKind(t, refused, croft.Unavailable)
-	etcdtest.WantSays(t, refused.Error(), "out of space", "make room there, which croft up notices by itself")
+	etcdtest.WantSays(t, refused.Error(), "out of space", "make room there; croft up notices it")
 	if got, err := store.Instances.Instance(t.Context(), web.ID); err != nil || got.Name != "web" {
 		t.Errorf("it cannot be read: %v, %v", got, err)
 	}
@@ -177,7 +177,7 @@ func TestRemovalsHaveRoomOnAFullDisk(t *testing.T) {
 		return err
 	}
 	patient.Until(t, "nothing new is stored", func() bool { return create() != nil })
-	etcdtest.WantSays(t, create().Error(), "out of space, and keeps the rest for removals")
+	etcdtest.WantSays(t, create().Error(), "out of space except for removals")
 	remove := func(some []croft.Instance) {
 		t.Helper()
 		for _, inst := range some {

@@ -90,7 +90,7 @@ func (s *Partitions) read(ctx context.Context) (all []known, revision int64, err
 func (s *Partitions) readHead(ctx context.Context, p *known, revision int64) error {
 	got, err := s.conn.Etcd.Get(ctx, s.keys.head(p.ID), clientv3.WithRev(revision))
 	if err != nil {
-		return s.conn.Wrap(err, "read what was imported of partition %s", p.ID)
+		return s.conn.Wrap(err, "read the import of partition %s", p.ID)
 	}
 	for _, stored := range got.Kvs {
 		if err := s.conn.Decode(stored.Key, stored.Value, &p.head); err != nil {
@@ -106,7 +106,7 @@ func (s *Partitions) Rows(ctx context.Context, id croft.PartitionID, kind federa
 	each func(json.RawMessage) error) error {
 	got, err := s.conn.Etcd.Get(ctx, s.keys.head(id))
 	if err != nil {
-		return s.conn.Wrap(err, "read what was imported of partition %s", id)
+		return s.conn.Wrap(err, "read the import of partition %s", id)
 	}
 	if len(got.Kvs) == 0 {
 		return croft.Errorf(croft.NotFound, "nothing was imported of partition %s", id)
@@ -156,7 +156,7 @@ func (s *Partitions) Begin(ctx context.Context, id croft.PartitionID) (federatio
 	d := &draft{s, id, uuid.NewString(), map[federation.Kind]int{}}
 	_, err := s.conn.Etcd.Put(ctx, d.key(), kv.Encode(time.Now().UTC().Truncate(time.Second)))
 	if err != nil {
-		return nil, s.conn.Wrap(err, "begin to import partition %s", id)
+		return nil, s.conn.Wrap(err, "start the import of partition %s", id)
 	}
 	return d, nil
 }
@@ -164,8 +164,8 @@ func (s *Partitions) Begin(ctx context.Context, id croft.PartitionID) (federatio
 func (d *draft) key() string { return d.store.keys.draft(d.id, d.name) }
 
 func (d *draft) overtaken() error {
-	return croft.Errorf(croft.Conflict, "partition %s was imported by somebody else meanwhile, or removed: look at "+
-		"`croft partition list`, and import again", d.id)
+	return croft.Errorf(croft.Conflict, "partition %s was imported by another request meanwhile, or removed: look "+
+		"at `croft partition list`, and import again", d.id)
 }
 
 // Add implements federation.Draft.
@@ -278,7 +278,7 @@ func (d *draft) show(ctx context.Context, c *change) (bool, error) {
 		// Existence is enough: the name of a draft is a random UUID.
 		If(kv.Exists(d.key()), kv.Unchanged(k.head(d.id), c.former.shown), registry).Then(ops...).Commit()
 	if err != nil {
-		return false, d.store.conn.Wrap(err, "show what was imported of partition %s", d.id)
+		return false, d.store.conn.Wrap(err, "show the import of partition %s", d.id)
 	}
 	return done.Succeeded, nil
 }

@@ -171,7 +171,7 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 		now, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.peer(m.Peer), clientv3.WithKeysOnly()),
 			clientv3.OpGet(project, clientv3.WithKeysOnly())).Commit()
 		if err != nil {
-			return s.conn.Wrap(err, "read what project %s is to a peer", m.Project)
+			return s.conn.Wrap(err, "read the mapping of project %s", m.Project)
 		}
 		peer, here := kv.First(now.Responses[0]), kv.First(now.Responses[1])
 		switch {
@@ -193,7 +193,7 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 				unchangedBelow(k.mappings(), revision)).
 			Then(clientv3.OpPut(k.mapping(m), kv.Encode(next))).Commit()
 		if err != nil {
-			return s.conn.Wrap(err, "write what project %s is to a peer", m.Project)
+			return s.conn.Wrap(err, "write the mapping of project %s", m.Project)
 		}
 		if done.Succeeded {
 			return nil
@@ -235,7 +235,7 @@ func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id cr
 	for {
 		got, err := s.conn.Etcd.Get(ctx, key)
 		if err != nil {
-			return s.conn.Wrap(err, "read what project %s is to a peer", m.Project)
+			return s.conn.Wrap(err, "read the mapping of project %s", m.Project)
 		}
 		if len(got.Kvs) == 0 {
 			return croft.Errorf(croft.Conflict, "their project %s has no members in project %s any more", m.Theirs,
@@ -257,7 +257,7 @@ func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id cr
 		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, got.Kvs[0].ModRevision)).
 			Then(clientv3.OpPut(key, kv.Encode(now))).Commit()
 		if err != nil {
-			return s.conn.Wrap(err, "write what project %s is to a peer", m.Project)
+			return s.conn.Wrap(err, "write the mapping of project %s", m.Project)
 		}
 		if done.Succeeded {
 			return nil
@@ -269,7 +269,7 @@ func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id cr
 func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) error {
 	done, err := s.conn.Etcd.Delete(ctx, s.peerKeys().mapping(m))
 	if err != nil {
-		return s.conn.Wrap(err, "remove what project %s is to a peer", m.Project)
+		return s.conn.Wrap(err, "remove the mapping of project %s", m.Project)
 	}
 	if done.Deleted == 0 {
 		return croft.Errorf(croft.NotFound, "their project %s has no members in project %s", m.Theirs, m.Project)

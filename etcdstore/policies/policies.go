@@ -69,7 +69,7 @@ func (s *Policies) missing(ctx context.Context, name string) error {
 	for _, p := range all {
 		names = append(names, p.Name)
 	}
-	return croft.Errorf(croft.NotFound, "there is no policy %q%s; `croft policy list` lists those that there are", name,
+	return croft.Errorf(croft.NotFound, "there is no policy %q%s; `croft policy list` lists all policies", name,
 		nearest.Hint(name, names))
 }
 
@@ -116,7 +116,8 @@ func (s *Policies) Set(ctx context.Context, p croft.CrushPolicy, generation *int
 }
 
 func changed(name string, now, wanted int64) error {
-	return croft.Errorf(croft.Conflict, "policy %s has generation %d, not %d: somebody else changed it; read it again",
+	return croft.Errorf(croft.Conflict, "policy %s has generation %d, not %d: another request changed it; read it "+
+		"again",
 		name, now, wanted)
 }
 

@@ -205,7 +205,7 @@ func (s *Objects) Write(ctx context.Context, snapshot objects.Snapshot, next obj
 		return next, err
 	}
 	if revision == 0 {
-		return next, croft.Errorf(croft.Conflict, "%s or its definition was changed by somebody else; try again", ref)
+		return next, croft.Errorf(croft.Conflict, "%s or its definition was changed by another request; try again", ref)
 	}
 	next.Ref, next.Generation = ref, revision
 	if next.Empty() {
@@ -364,7 +364,7 @@ func (s *Objects) RemoveDefinition(ctx context.Context, d objects.Definition) er
 	return err
 }
 
-var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by somebody else; read it again")
+var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by another request; read it again")
 
 // compareAndSet changes a definition that is unchanged since a revision, and returns its new revision.
 func (s *Objects) compareAndSet(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {

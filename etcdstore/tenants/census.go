@@ -74,7 +74,7 @@ func (n *census) add(name croft.Project, more tenant.Amounts) {
 }
 
 func (s *Projects) countFrom(ctx context.Context, from Source, n *census) error {
-	return s.conn.ReadRange(ctx, "count what projects have", from.Prefix, n.revision,
+	return s.conn.ReadRange(ctx, "count the records of projects", from.Prefix, n.revision,
 		func(stored *mvccpb.KeyValue) error {
 			c, err := from.Charge(stored.Key, stored.Value)
 			if c.Project != "" {
@@ -112,7 +112,7 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 		done, err := s.conn.Etcd.Txn(ctx).If(kv.Absent(key)).Then(clientv3.OpPut(key, kv.Encode(count{}))).
 			Else(clientv3.OpGet(key)).Commit()
 		if err != nil {
-			return s.conn.Wrap(err, "begin to count what project %s uses", name)
+			return s.conn.Wrap(err, "start to count the usage of project %s", name)
 		}
 		revision := done.Header.Revision
 		if !done.Succeeded {
@@ -126,7 +126,7 @@ func (s *Projects) Recount(ctx context.Context, name croft.Project) error {
 		done, err = s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, revision)).Then(clientv3.OpPut(key, kv.Encode(n))).
 			Commit()
 		if err != nil {
-			return s.conn.Wrap(err, "write what project %s uses", name)
+			return s.conn.Wrap(err, "write the usage of project %s", name)
 		}
 		if done.Succeeded {
 			return s.recountStored(ctx, name)
@@ -145,7 +145,7 @@ func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discre
 	}
 	k := s.keys()
 	entries := map[croft.Project][]entry{}
-	err = s.conn.ReadRange(ctx, "read what is not counted yet", k.allEntries(), census.revision,
+	err = s.conn.ReadRange(ctx, "read the records that are not counted yet", k.allEntries(), census.revision,
 		func(stored *mvccpb.KeyValue) error {
 			r, err := s.decodeEntry(stored)
 			name := k.entryOf(stored.Key)
@@ -156,7 +156,7 @@ func (s *Projects) CheckAt(ctx context.Context, revision int64) ([]tenant.Discre
 		return nil, err
 	}
 	var all []tenant.Discrepancy
-	err = s.conn.ReadRange(ctx, "read what projects use", k.allUsed(), census.revision,
+	err = s.conn.ReadRange(ctx, "read the usage of projects", k.allUsed(), census.revision,
 		func(stored *mvccpb.KeyValue) error {
 			var n count
 			if err := s.conn.Decode(stored.Key, stored.Value, &n); err != nil || !n.Ready {

@@ -48,7 +48,7 @@ var (
 	ErrUnread = errors.New("the quota of the project has to be read first")
 	// ErrUnsettled reports that entries of an earlier instance with the same ID are not counted yet; SettleNow counts
 	// them.
-	ErrUnsettled = errors.New("what an earlier instance has given back has to be counted first")
+	ErrUnsettled = errors.New("the resources that an earlier instance released have to be counted first")
 )
 
 // Check reads the data that decides whether a project may have an instance. OverQuota: the error holds a

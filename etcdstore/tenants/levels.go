@@ -65,7 +65,7 @@ func (s *Projects) LevelsAt(ctx context.Context, revision int64) (*Levels, error
 	l := &Levels{store: s, Revision: revision, counters: map[croft.Project]*counter{}, entries: map[string]entry{},
 		above: map[croft.Project][]croft.Project{}}
 	for _, prefix := range []string{s.keys().projects(), s.keys().allUsed(), s.keys().allEntries()} {
-		err := s.conn.ReadRange(ctx, "read what projects use", prefix, revision, func(stored *mvccpb.KeyValue) error {
+		err := s.conn.ReadRange(ctx, "read usage of projects", prefix, revision, func(stored *mvccpb.KeyValue) error {
 			_, err := l.note(stored, true)
 			return err
 		})
@@ -79,7 +79,7 @@ func (s *Projects) LevelsAt(ctx context.Context, revision int64) (*Levels, error
 // Born returns the revisions at which the counters of projects were created, at a revision; 0: the current one.
 func (s *Projects) Born(ctx context.Context, revision int64) (map[croft.Project]int64, error) {
 	all := map[croft.Project]int64{}
-	return all, s.conn.ReadRange(ctx, "list what is counted", s.keys().allUsed(), revision,
+	return all, s.conn.ReadRange(ctx, "list the counted projects", s.keys().allUsed(), revision,
 		func(stored *mvccpb.KeyValue) error {
 			all[s.keys().counterOf(stored.Key)] = stored.CreateRevision
 			return nil
@@ -94,7 +94,7 @@ func (l *Levels) Follow(ctx context.Context, seen func(usage.Seen) error) error 
 	from, end := l.store.keys().followed()
 	for answer := range l.store.conn.Etcd.Watch(ctx, from, clientv3.WithRange(end), clientv3.WithRev(l.Revision+1)) {
 		if err := answer.Err(); err != nil {
-			return l.store.conn.Wrap(err, "watch what projects use")
+			return l.store.conn.Wrap(err, "watch the usage of projects")
 		}
 		for _, some := range byRevision(answer.Events) {
 			s, err := l.take(some)
@@ -106,7 +106,7 @@ func (l *Levels) Follow(ctx context.Context, seen func(usage.Seen) error) error 
 			}
 		}
 	}
-	return cmp.Or(ctx.Err(), error(croft.Errorf(croft.Unavailable, "the watch of what projects use ended")))
+	return cmp.Or(ctx.Err(), error(croft.Errorf(croft.Unavailable, "the watch of the usage of projects ended")))
 }
 
 // byRevision groups events by revision: etcd sends all events of a revision in one answer.

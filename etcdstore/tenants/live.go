@@ -74,8 +74,8 @@ func (l *Live) Refresh(ctx context.Context, p croft.Project) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return croft.Errorf(croft.Unavailable, "learn of the latest change of project %s: the tree of projects is behind "+
-				"what is stored: try again", p)
+			return croft.Errorf(croft.Unavailable, "read the latest change of project %s: this server's tree of "+
+				"projects is older than etcd's: try again", p)
 		}
 	}
 }

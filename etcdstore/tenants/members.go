@@ -48,8 +48,8 @@ func (s *Projects) endings(ctx context.Context, before, after tenant.Tenant) (if
 			k.repay(t.Project, k.entriesAboutToken(t)+"repaid", chargeOfToken))
 	}
 	if len(ops)/2 > maxEnded {
-		return nil, nil, croft.Errorf(croft.Conflict, "those who are to leave project %s have %d tokens: revoke some first, "+
-			"until there are no more than %d", before.Name, len(ops)/2, maxEnded)
+		return nil, nil, croft.Errorf(croft.Conflict, "the members who are to leave project %s have %d tokens: "+
+			"revoke some first, so that at most %d are left", before.Name, len(ops)/2, maxEnded)
 	}
 	return ifs, ops, nil
 }

@@ -222,7 +222,8 @@ func (s *Projects) Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 			return p, croft.Errorf(croft.Conflict, "create project %s below %s: there is already %s of this name: create it "+
 				"without a parent, or remove these first", p.Name, p.Parent, wording.List(found))
 		}
-		return p, croft.Errorf(croft.Conflict, "create project %s below %s: one of them was changed by somebody else: try again",
+		return p, croft.Errorf(croft.Conflict, "create project %s below %s: one of them was changed by another "+
+			"request: try again",
 			p.Name, p.Parent)
 	}
 	p.Generation, p.Born, p.ID = revision, revision, s.identify(p, revision)
@@ -306,7 +307,7 @@ func (s *Projects) Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, 
 }
 
 func changedMeanwhile(name croft.Project) error {
-	return croft.Errorf(croft.Conflict, "project %s was changed by somebody else: look at it and try again", name)
+	return croft.Errorf(croft.Conflict, "project %s was changed by another request: look at it and try again", name)
 }
 
 func (s *Projects) find(ctx context.Context, name croft.Project) (storedProject, error) {
@@ -442,7 +443,8 @@ func (s *Projects) SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.D
 		return d, s.conn.Wrap(err, "write the default limits")
 	}
 	if !done.Succeeded {
-		return d, croft.Errorf(croft.Conflict, "the default limits were changed by somebody else: look at them and try again")
+		return d, croft.Errorf(croft.Conflict, "the default limits were changed by another request: look at them "+
+			"and try again")
 	}
 	d.Generation = done.Header.Revision
 	return d, nil

@@ -239,7 +239,7 @@ func (s *Projects) settle(ctx context.Context) error {
 		got, err := s.conn.Etcd.Get(ctx, k.allEntries(), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 			clientv3.WithLimit(maxEntries))
 		if err != nil {
-			return s.conn.Wrap(err, "read what is not counted yet")
+			return s.conn.Wrap(err, "read the records that are not counted yet")
 		}
 		projects := map[croft.Project]bool{}
 		for _, r := range got.Kvs {
@@ -253,7 +253,7 @@ func (s *Projects) settle(ctx context.Context) error {
 			_, ops := k.charge(c, nil)
 			// a chain that changed meanwhile is read again in the next round
 			if _, err := s.conn.Etcd.Txn(ctx).If(k.compares(c)...).Then(ops...).Commit(); err != nil {
-				return s.conn.Wrap(err, "settle what project %s uses", name)
+				return s.conn.Wrap(err, "settle the usage of project %s", name)
 			}
 		}
 		if !got.More {

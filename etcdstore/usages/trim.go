@@ -48,7 +48,7 @@ func (s *History) TrimTo(ctx context.Context, now time.Time, most int) (removed 
 	}
 	for some := range slices.Chunk(remove, atOnce) {
 		if _, err := s.conn.Etcd.Txn(ctx).Then(some...).Commit(); err != nil {
-			return removed, s.conn.Wrap(err, "remove what projects used long ago")
+			return removed, s.conn.Wrap(err, "remove old usage of projects")
 		}
 		removed += len(some)
 	}
@@ -63,7 +63,7 @@ func (s *History) dated(ctx context.Context) (all []dated, err error) {
 		return nil, err
 	}
 	former := func(id usage.ID) bool { return present[id.Project] != id.Born }
-	err = s.conn.ReadRange(ctx, "list what projects used", s.keys().allDays(), 0, func(stored *mvccpb.KeyValue) error {
+	err = s.conn.ReadRange(ctx, "list usage of projects", s.keys().allDays(), 0, func(stored *mvccpb.KeyValue) error {
 		id, date := parse(stored.Key, s.keys().allDays())
 		all = append(all, dated{string(stored.Key), date, former(id)})
 		return nil

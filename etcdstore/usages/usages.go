@@ -64,7 +64,7 @@ func (s *History) Take(ctx context.Context, was usage.Head, recorder string) (us
 }
 
 func (s *History) accounts(ctx context.Context, prefix string, revision int64) (all []usage.Stored, err error) {
-	err = s.conn.ReadRange(ctx, "read what projects used", prefix, revision, func(stored *mvccpb.KeyValue) error {
+	err = s.conn.ReadRange(ctx, "read past usage of projects", prefix, revision, func(stored *mvccpb.KeyValue) error {
 		id, _ := parse(stored.Key, s.keys().accounts())
 		a := usage.Stored{ID: id}
 		err := s.conn.Decode(stored.Key, stored.Value, &a.Meter)
@@ -104,7 +104,7 @@ func (s *History) write(ctx context.Context, was, next usage.Head, more []client
 		return usage.Head{}, errReplaced
 	}
 	if err != nil {
-		return usage.Head{}, s.conn.Wrap(err, "record what projects use")
+		return usage.Head{}, s.conn.Wrap(err, "record the usage of projects")
 	}
 	next.Generation = done.Header.Revision
 	return next, nil
@@ -116,19 +116,19 @@ func (s *History) commit(ctx context.Context, was usage.Head, ops []clientv3.Op)
 		return errReplaced
 	}
 	if err != nil {
-		return s.conn.Wrap(err, "record what projects use")
+		return s.conn.Wrap(err, "record the usage of projects")
 	}
 	return nil
 }
 
-var errReplaced = croft.Errorf(croft.Conflict, "another process records what projects use")
+var errReplaced = croft.Errorf(croft.Conflict, "another process records the usage of projects")
 
 // List returns the records within a scope that a filter selects, as of one moment. The usage of a former project of the
 // same name is only within the scope of operators.
 func (s *History) List(ctx context.Context, scope access.Scope, f usage.Filter) (usage.Report, error) {
 	got, err := s.conn.Etcd.Get(ctx, s.head(), clientv3.WithCountOnly())
 	if err != nil {
-		return usage.Report{}, s.conn.Wrap(err, "read what projects used")
+		return usage.Report{}, s.conn.Wrap(err, "read the past usage of projects")
 	}
 	revision := got.Header.Revision
 	head, err := s.headAt(ctx, revision)
@@ -195,7 +195,7 @@ func (s *History) over(ctx context.Context, id usage.ID, f usage.Filter, revisio
 	}
 	got, err := s.conn.Etcd.Get(ctx, s.keys().day(id, f.Since), clientv3.WithRange(end), clientv3.WithRev(revision))
 	if err != nil {
-		return nil, s.conn.Wrap(err, "read what project %s used", id.Project)
+		return nil, s.conn.Wrap(err, "read the past usage of project %s", id.Project)
 	}
 	for _, stored := range got.Kvs { // at most as many as are kept
 		var d usage.Day

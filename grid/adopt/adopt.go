@@ -221,7 +221,7 @@ func (c *inspected) network(f *Found) {
 		for _, b := range bindings {
 			outside, errOut := strconv.Atoi(b.HostPort)
 			if err != nil || errOut != nil {
-				f.not("the port %s, of which the node's is chosen anew each time", at)
+				f.not("the port %s, because the node's port changes at each start", at)
 				continue
 			}
 			address := b.HostIP

@@ -28,7 +28,8 @@ func Instance(st croft.Status) Found {
 	f.imageOf(spec.Image)
 	if len(spec.Networks) > 0 {
 		vm.Network = spec.Networks[0]
-		f.not("what its host calls the network %s: name a network of libvirt there, or bridge:NAME", vm.Network)
+		f.not("the network %s, because its name on the host is not known: name a network of libvirt there, or "+
+			"bridge:NAME", vm.Network)
 		for _, further := range spec.Networks[1:] {
 			f.not("the further network %s", further)
 		}
@@ -76,5 +77,5 @@ func (f *Found) imageOf(ref string) {
 		name = "image"
 	}
 	f.Unit.VM.Image = path.Join(images, name)
-	f.not("where its image is from, %s: have it on the node as %s", ref, f.Unit.VM.Image)
+	f.not("the source of its image, %s: put the image on the node as %s", ref, f.Unit.VM.Image)
 }

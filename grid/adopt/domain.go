@@ -119,7 +119,8 @@ func (d *domain) found(sizes map[string]int64) Found {
 			f.not("the %s drive", disk.Device)
 		case u.VM.Image == "" && disk.Source.File != "":
 			u.VM.Image, size = disk.Source.File, sizes[disk.Target.Dev]
-			f.not("the disk %s itself: a virtual machine of a job has a disk of its own above its image, so make it an image first",
+			f.not("the disk %s: a virtual machine of a job gets a new disk above its image, so make this disk an "+
+				"image first",
 				disk.Source.File)
 		default:
 			f.not("a further disk, or one that is no file: %s", disk.Source.File)

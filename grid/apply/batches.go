@@ -37,7 +37,7 @@ func (r *run) fences(ctx context.Context) {
 			return err
 		}
 		if slices.ContainsFunc(units, func(a plan.Actual) bool { return a.Name == s.Name && a.Running }) {
-			return croft.Errorf(croft.Unavailable, "%s was stopped and runs still, and may not run twice", s.Name)
+			return croft.Errorf(croft.Unavailable, "%s was stopped but still runs, and may not run twice", s.Name)
 		}
 		return nil
 	})
@@ -191,7 +191,7 @@ func (r *run) restored(ctx context.Context, n *locked, i int, reason error) erro
 
 func (r *run) restore(ctx context.Context, n *locked, s plan.Step) error {
 	if s.Was == nil || s.From != "" {
-		return croft.Errorf(croft.Conflict, "what ran there before is not known")
+		return croft.Errorf(croft.Conflict, "the former unit there is not known")
 	}
 	if s.Lost {
 		return croft.Errorf(croft.Conflict, "it was made from another image, or by another definition of its runtime")

@@ -190,7 +190,7 @@ func (g *Grid) ready(ctx context.Context, n *locked, u unit.Unit) error {
 		return err
 	}
 	if said := lastLines(ctx, r, m, u); said != "" {
-		err = fmt.Errorf("%w; it said last: %s", err, said)
+		err = fmt.Errorf("%w; its last output: %s", err, said)
 	}
 	return err
 }

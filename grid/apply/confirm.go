@@ -54,7 +54,7 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 	}
 	keep, undo, err := rt.Undo(before, s.Unit)
 	if err != nil {
-		return fmt.Errorf("what takes %s back: %w", s.Name, err)
+		return fmt.Errorf("the undo script of %s: %w", s.Name, err)
 	}
 	return r.arm(ctx, n, i, revlock.Change{After: time.Duration(s.Unit.Confirm) * time.Second, Undo: undo, Keep: keep})
 }
@@ -64,8 +64,8 @@ func (r *run) armUnit(ctx context.Context, n *locked, i int) error {
 // the former unit is not known or cannot be created again.
 func former(s plan.Step) (*unit.Unit, error) {
 	if s.Was == nil || s.From != "" {
-		return nil, croft.Errorf(croft.Conflict, "%s is to be confirmed, and what runs there now is not known, so that the "+
-			"node could not take the change back: take confirm out of the job for one apply", s.Name)
+		return nil, croft.Errorf(croft.Conflict, "%s needs a confirmation, but the unit that runs there now is not "+
+			"known, so the node could not undo the change: remove confirm from the job for one apply", s.Name)
 	}
 	if s.Lost {
 		return nil, croft.Errorf(croft.Conflict, "%s was made from another image, or by another definition of its "+
@@ -106,7 +106,7 @@ func (r *run) arm(ctx context.Context, n *locked, i int, c revlock.Change) error
 	c.ID, c.Title = fmt.Sprintf("step-%d", i), title(r.plan.Steps[i])
 	before := time.Now().Add(c.After)
 	if err := n.holder.Arm(ctx, c); err != nil {
-		return fmt.Errorf("have it take the change back unless it is confirmed: %w", err)
+		return fmt.Errorf("arm the undo of the change: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,8 @@ func (g *Grid) giveBack(ctx context.Context, want plan.Desired, p plan.Plan, fou
 		if _, concerned := p.Observed[n.Name]; at < 0 || !concerned || len(found[at].Unwatched) == 0 {
 			continue
 		}
-		g.Say(fmt.Sprintf("%s takes back what nobody confirmed: %s", n.Name, strings.Join(found[at].Unwatched, ", ")))
+		g.Say(fmt.Sprintf("%s undoes the change that was not confirmed: %s", n.Name,
+			strings.Join(found[at].Unwatched, ", ")))
 		c, err := g.connection(ctx, n)
 		if err != nil {
 			return res, err
@@ -181,7 +182,7 @@ func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 		s := r.plan.Steps[i]
 		switch {
 		case err != nil:
-			r.fail(n.Name, fmt.Errorf("%s: it cannot be asked whether it took the change back, as it does by itself: %w",
+			r.fail(n.Name, fmt.Errorf("%s: cannot ask whether it undid the change, as it does on its own: %w",
 				title(s), err))
 		case v == revlock.Confirmed && keep:
 			r.finish(i)
@@ -189,7 +190,7 @@ func (r *run) settleNode(ctx context.Context, n unit.Node, steps []int) {
 		case v == revlock.Confirmed:
 			r.fail(n.Name, fmt.Errorf("%s: confirmed, and failed after that", title(s)))
 		case v == revlock.None:
-			r.fail(n.Name, fmt.Errorf("%s: the node knows nothing of the change any more: did it restart?", title(s)))
+			r.fail(n.Name, fmt.Errorf("%s: the node has no record of the change any more: did it restart?", title(s)))
 		default:
 			r.mu.Lock()
 			r.back[i] = true

@@ -33,7 +33,7 @@ func TestAUnitThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
 	_, err := b.apply(b.grid("ann"), b.one("a1", shell("echo one; echo DATABASE_URL is not set >&2; exit 3")))
 	var partly *apply.Partly // the check's timeout is ten minutes
 	if !errors.As(err, &partly) || !strings.Contains(err.Error(), "it does not run, but is stopped") ||
-		!strings.Contains(err.Error(), "it said last: one | DATABASE_URL is not set") {
+		!strings.Contains(err.Error(), "its last output: one | DATABASE_URL is not set") {
 		t.Errorf("got %v", err)
 	}
 }

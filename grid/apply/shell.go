@@ -40,8 +40,8 @@ func (s Shell) Open(ctx context.Context, m machine.Machine, n unit.Node, shared 
 		Wait: wait})
 	if busy, is := errors.AsType[*revlock.Busy](err); is && strings.HasPrefix(busy.Holder, s.Who+", plan "+plan) {
 		// An apply opens one lock per node, so this lock was acquired for another node.
-		return nil, croft.Errorf(croft.Conflict, "this apply has its lock already, as that of another node: two nodes share "+
-			"one state directory; write a state_dir of its own into the file of each")
+		return nil, croft.Errorf(croft.Conflict, "this apply already has its lock, for another node: two nodes "+
+			"share one state directory; write a different state_dir into each node's file")
 	}
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func TestANodeThatRestartsBeforeItsChangeIsConfirmed(t *testing.T) {
 	g := b.grid("next")
 	p, found, err := g.Plan(t.Context(), two, plan.Options{})
 	if err != nil || len(found) != 1 || !equal(found[0].Unwatched, []string{"replace f-fedcba98-sure-0"}) ||
-		!strings.Contains(strings.Join(p.Warnings, "\n"), "the node restarted before anybody confirmed it") {
+		!strings.Contains(strings.Join(p.Warnings, "\n"), "the node restarted before the change was confirmed") {
 		t.Fatalf("what is seen: %+v, %+v, %v", found, p.Warnings, err)
 	}
 	differences, err := plan.Audit(two, found, plan.Options{})
@@ -134,7 +134,7 @@ func TestANodeThatRestartsBeforeItsChangeIsConfirmed(t *testing.T) {
 	var back *apply.TakenBack
 	r, err := g.Apply(t.Context(), two, p, found, apply.Choice{})
 	if !errors.As(err, &back) || len(r.Back) != 1 || r.Back[0].Op != plan.Replace || len(r.Done) != 0 ||
-		!strings.Contains(err.Error(), "the node restarted before anybody confirmed it") {
+		!strings.Contains(err.Error(), "the node restarted before the change was confirmed") {
 		t.Fatalf("the next apply: %v, %+v", err, r)
 	}
 	if after := b.runs(one); after[1] != before[1] || !strings.Contains(after[0], "returned") {

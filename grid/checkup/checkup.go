@@ -72,7 +72,7 @@ func Repository(ctx context.Context, dir, system string) []checks.Result {
 	case err != nil:
 		list = append(list, checks.Warning("upstream: "+err.Error(), ""))
 	case contains.String() != "yes":
-		list = append(list, checks.Warning("others pushed what is not here", "pull and merge"))
+		list = append(list, checks.Warning("others pushed revisions that are missing here", "pull and merge"))
 	}
 	return named(check, list...)
 }
@@ -104,7 +104,7 @@ func Nodes(ctx context.Context, nodes []Node) []checks.Result {
 	for i, n := range nodes {
 		if first := slices.Index(places, places[i]); first < i && places[i] != "" {
 			found[i] = append(found[i], checks.Failure("it shares its state directory with "+nodes[first].Name,
-				"write a state_dir of its own into the file of each"))
+				"write a different state_dir into each node's file"))
 		}
 		found[i] = named("node "+n.Name, found[i]...)
 	}
@@ -192,7 +192,8 @@ func judge(out string, now time.Time, took time.Duration) []checks.Result {
 			"set state_dir of the node to a directory that can"))
 	}
 	if kind := one("kind"); kind == "tmpfs" || kind == "ramfs" {
-		list = append(list, checks.Warning(one("home")+" is in memory: what was applied is forgotten at a reboot",
+		list = append(list, checks.Warning(one("home")+" is in memory: the record of the applied state is lost at a "+
+			"reboot",
 			"the next apply rebuilds it"))
 	}
 	if free, err := strconv.ParseInt(one("free"), 10, 64); err == nil && free < minFree {

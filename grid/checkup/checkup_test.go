@@ -31,7 +31,7 @@ func TestWhatTheProbeSays(t *testing.T) {
 		{"a node that is well", well, checks.OK, "Linux 6, root, init systemd, state in /var/lib/croft/grid"},
 		{"no flock", well + "lacks=flock\n", checks.Fail, "it lacks flock"},
 		{"a directory that cannot be written", well + "readonly=/var\n", checks.Fail, "/var cannot be written"},
-		{"a state in memory", strings.Replace(well, "ext2/ext3", "tmpfs", 1), checks.Warn, "forgotten at a reboot"},
+		{"a state in memory", strings.Replace(well, "ext2/ext3", "tmpfs", 1), checks.Warn, "lost at a reboot"},
 		{"a full disk", strings.Replace(well, "free=1000000", "free=2048", 1), checks.Warn, "only 2 MiB"},
 		{"a clock that is off by a day", strings.Replace(well, "time=1000010", "time=1086400", 1), checks.Warn,
 			"1d"},
@@ -221,7 +221,7 @@ func TestRemediesOfRuntimes(t *testing.T) {
 	const root, user = "kernel=Linux 6\nuid=0\ninit=other\n", "kernel=Linux 6\nuid=1000\ninit=systemd\n"
 	for _, c := range []struct{ name, probed, want string }{
 		{"quadlet", root, "systemd is not the init"}, {"systemd-run", root, "systemd is not the init"},
-		{"process", user, "unshare, --map-root-user"}, {"runc", user, "log in as root"}, {"process", root, "mend that"},
+		{"process", user, "unshare, --map-root-user"}, {"runc", user, "log in as root"}, {"process", root, "fix that"},
 	} {
 		if got := remedy(c.name, c.probed); !strings.Contains(got, c.want) {
 			t.Errorf("%s on %q: %s, want %s", c.name, c.probed, got, c.want)

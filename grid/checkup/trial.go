@@ -52,7 +52,7 @@ func remedy(name, probed string) string {
 	case !says("uid=0"):
 		return "log in as root, or give its jobs another runtime"
 	}
-	return "mend that there, or give its jobs another runtime"
+	return "fix that on the node, or give its jobs another runtime"
 }
 
 // runTrial starts a unit, runs a program inside it, and removes the unit, so that nothing remains on the node.

@@ -53,8 +53,9 @@ func Init(dir, vcs, runtime string) error {
 	}
 	ids := state.IDs{NextBucket: -2}
 	for _, f := range []struct{ name, text string }{
-		{"nodes/_.yaml", "# What all nodes inherit. A directory is a site, one in it a rack.\nid: -1\n"},
-		{"jobs/_.yaml", "# What all jobs inherit.\n"},
+		{"nodes/_.yaml", "# Values that all nodes inherit. A directory is a site, a directory in it is a rack.\nid: " +
+			"-1\n"},
+		{"jobs/_.yaml", "# Values that all jobs inherit.\n"},
 		{state.IDsFile, ids.Text()},
 		// The cluster file is written last: it is what makes the directory a cluster.
 		{state.ClusterFile, fmt.Sprintf("# The id never changes: nodes know the cluster by it.\n"+
@@ -93,7 +94,7 @@ func Add(s *state.State, n Node, check func() error) (written []string, err erro
 	for _, part := range strings.Split(n.Path, "/") {
 		if !validName.MatchString(part) {
 			return nil, croft.Errorf(croft.Invalid,
-				"add the node %q: names have 1 to 63 of a-z 0-9 . _ - and begin with a letter or digit", n.Path)
+				"add the node %q: names have 1 to 63 of a-z 0-9 . _ - and start with a letter or digit", n.Path)
 		}
 	}
 	if had := s.Node(name); had != nil {
@@ -242,7 +243,7 @@ func setKey(dir, file, key, value string) error {
 	case place != nil:
 		changed = changed[:place[0]] + line + changed[place[1]:]
 	case strings.HasPrefix(strings.TrimSpace(changed), "{"):
-		return croft.Errorf(croft.Invalid, "change %s: its keys are in braces: write each on a line of its own", file)
+		return croft.Errorf(croft.Invalid, "change %s: its keys are in braces: write each on a separate line", file)
 	default:
 		if changed != "" && !strings.HasSuffix(changed, "\n") {
 			changed += "\n"
@@ -287,7 +288,7 @@ func Renumber(s *state.State) (changed []string, err error) {
 			id := of[bucket]
 			if had[id] {
 				delete(of, bucket)
-				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will be another one",
+				changed = append(changed, fmt.Sprintf("%s: the id of %d among %q will change",
 					state.IDsFile, bucket, filter))
 				continue
 			}

@@ -42,7 +42,7 @@ func StateText(file, text, to, why string) (string, error) {
 			file, why)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(text, "\r\n", "\n"), "\r\u0085\u2028\u2029\ufeff") {
-		return "", croft.Errorf(croft.Invalid, "write the state of %s: it has line ends or marks that only YAML knows",
+		return "", croft.Errorf(croft.Invalid, "write the state of %s: it contains special line breaks of YAML",
 			file)
 	}
 	top, err := mapping(text)

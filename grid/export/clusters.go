@@ -96,7 +96,7 @@ func members(s *state.State, controllers []string) (nodes []*state.Node, unsaid 
 			unsaid = append(unsaid, Unsaid{n.Name, "it is " + n.State + ", and left out"})
 		case !n.Local && n.Address == "":
 			unsaid = append(unsaid, Unsaid{n.Name,
-				"its address is what your ssh configuration says, which others may not read"})
+				"its address comes from your SSH configuration, which others may not have"})
 			nodes = append(nodes, n)
 		default:
 			nodes = append(nodes, n)

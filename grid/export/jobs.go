@@ -36,13 +36,13 @@ func (k *kubernetes) job(ctx context.Context, j *state.Job) ([]Object, error) {
 	}
 	switch {
 	case len(k.state.Leaves) == 0:
-		k.cannot(j.Name, "nothing of it, since there is no node that says what it runs")
+		k.cannot(j.Name, "nothing of it, because no node runs it")
 		return nil, nil
 	case u.VM != nil:
 		k.cannot(j.Name, "a virtual machine: none of Kubernetes' own objects is one (KubeVirt has them)")
 		return nil, nil
 	case slots == 0:
-		k.cannot(j.Name, "it has no slots yet: what it would run on %s is exported", k.state.Leaves[0].Name)
+		k.cannot(j.Name, "it has no slots yet: exported as if it ran on %s", k.state.Leaves[0].Name)
 	}
 	name := k8sName(j.Name)
 	own := map[string]string{group + "/job": value(name)}
@@ -81,7 +81,7 @@ func (k *kubernetes) job(ctx context.Context, j *state.Job) ([]Object, error) {
 		{j.Balance > 1, "balance: the scheduler weighs nodes in its own way"},
 		{j.Canary > 0, "canary: a rollout of Kubernetes has no nodes that go first"},
 		{j.Gate.Command != nil || j.Gate.Here != nil || j.Gate.URL != "", "gate: a rollout waits for readiness alone"},
-		{j.Confirm > 0, "confirm: a change is not taken back by itself"},
+		{j.Confirm > 0, "confirm: a change is not undone automatically"},
 		{u.Address != "", "address: a pod has an address of the cluster network; " + u.Address + " is not kept"},
 		{len(u.Options) > 0, "options: they are the runtime's own"},
 	} {

@@ -63,7 +63,7 @@ func (k *kubernetes) labelsOf(n *state.Node) map[string]string {
 			continue
 		}
 		if _, twice := labels[name]; twice {
-			k.cannot(n.Name, "the fact %s has the label %s, which another one has", fact, name)
+			k.cannot(n.Name, "the fact %s has the label %s, as another fact has", fact, name)
 		}
 		if v := n.Facts[fact]; value(v) != v {
 			k.cannot(n.Name, "the value of the fact %s is no value of a label: %s is", fact, value(v))

@@ -76,7 +76,8 @@ func (k *kubernetes) instructions(j *state.Job, p policy.Policy, own map[string]
 			spread = append(spread, c)
 		case policy.Take:
 			if in.N > 1 && len(spread) > 0 {
-				k.cannot(j.Name, "take %d: pods are spread evenly over what is selected, however many each gets", in.N)
+				k.cannot(j.Name, "take %d: Kubernetes spreads pods evenly over the selected domains, without a "+
+					"number for each", in.N)
 			}
 		case policy.Emit:
 			if slices.ContainsFunc(p[i:], func(next policy.Instruction) bool { return next.Op != policy.Emit }) {
@@ -104,7 +105,7 @@ func (k *kubernetes) access(a Access) []Object {
 		return nil
 	}
 	if len(a.To) == 0 {
-		k.cannot("net/access/"+a.Name, "it leads to addresses that no job has")
+		k.cannot("net/access/"+a.Name, "it allows addresses that no job has")
 	}
 	var all []Object
 	for _, job := range a.To {

@@ -181,7 +181,7 @@ func (s scope) look(name string) (text string, list []string, many, known bool, 
 	case Secret:
 		if !s.secret {
 			return "", nil, false, true, croft.Errorf(croft.Invalid,
-				"${%s} is secret, and may stand in stdin alone, never among arguments", name)
+				"${%s} is secret, and may be used only in stdin, never in arguments", name)
 		}
 		return string(v), nil, false, true, nil
 	default:
@@ -249,7 +249,7 @@ func (s scope) text(t template) (string, error) {
 		case !known && !p.isOr:
 			return "", unknown(p.name)
 		case many:
-			return "", croft.Errorf(croft.Invalid, "${%s} is a list: let it be an argument by itself", p.name)
+			return "", croft.Errorf(croft.Invalid, "${%s} is a list: make it an argument of its own", p.name)
 		case text == "" && p.isOr:
 			if text, err = s.text(p.or); err != nil {
 				return "", err

@@ -41,7 +41,7 @@ func (n *Net) Describe(p netip.Prefix, c Change) (bool, error) {
 	}
 	for _, key := range c.Remove {
 		if !e.drop(key) {
-			return false, croft.Errorf(croft.NotFound, "%s says nothing of %s itself", file, key)
+			return false, croft.Errorf(croft.NotFound, "%s contains no facts about %s itself", file, key)
 		}
 	}
 	if c.Reserve && e.at(reservedKey) == nil {

@@ -112,8 +112,7 @@ func (d *Dir) target(name string) (string, error) {
 	at := path.Join(path.Dir(name), to)
 	if path.IsAbs(to) || at == ".." || strings.HasPrefix(at, "../") {
 		return "", croft.Errorf(croft.Invalid,
-			"%s leads to %q, out of the cluster's directory: make it a relative link "+
-				"within it", name, to)
+			"%s leads to %q, outside the cluster's directory: make it a relative link inside it", name, to)
 	}
 	return at, nil
 }

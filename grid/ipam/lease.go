@@ -91,8 +91,7 @@ func (d *Dir) readFreed(a netip.Addr) (Lease, error) {
 	freed, until := r.at("freed"), r.at("until")
 	if freed == nil || until == nil {
 		return l, croft.Errorf(croft.Invalid,
-			"%s is neither a link nor says who freed the address (freed:) and how long "+
-				"it is held (until:)", name)
+			"%s is neither a link nor a file with the former owner (freed:) and the end of the hold (until:)", name)
 	}
 	if l.Owner, err = ParseOwner(freed.Value); err != nil {
 		r.wrong(freed, "freed: %w", err)

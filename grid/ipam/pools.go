@@ -97,8 +97,8 @@ func (n *Net) checkNesting(p *Pool, outer string) error {
 			p.Prefix, outer, p.Within, outer)
 	}
 	return croft.Errorf(croft.Conflict,
-		"%s: the prefix %s overlaps that of the pool %s: if it is meant to be a part of "+
-			"that, write within: %s", p.file, p.Prefix, outer, outer)
+		"%s: the prefix %s overlaps the prefix of the pool %s: if it is part of that pool, write within: "+
+			"%s", p.file, p.Prefix, outer, outer)
 }
 
 // Pool returns a pool by its name. NotFound.

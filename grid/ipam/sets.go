@@ -79,8 +79,8 @@ func (n source) Node(p setexpr.Pattern) (*netipx.IPSet, error) {
 		}
 		if len(node.Addresses) == 0 {
 			return nil, croft.Errorf(croft.Invalid,
-				"%s: no address of the node %s is known: write addresses: [...], which "+
-					"may be beside address: with a name", node.File, path.Base(name))
+				"%s: no address of the node %s is known: write addresses: [...], even if address: is a "+
+					"name", node.File, path.Base(name))
 		}
 		for _, a := range node.Addresses {
 			b.Add(a)

@@ -80,7 +80,7 @@ func (d *deciding) fill(p *placing, had map[int]*state.Node, afresh bool) {
 		d.unclaim(p, slot, n)
 		delete(p.has, slot)
 		delete(p.kept, slot)
-		p.why[slot] = "the rule has no place for " + n.Name + " beside the others"
+		p.why[slot] = "the rule has no place left for " + n.Name + " beside the others"
 	}
 	if !afresh {
 		had = nil

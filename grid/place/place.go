@@ -148,7 +148,7 @@ func (d *deciding) prepare() error {
 			if slot.Node != nil {
 				p.has[slot.Number] = slot.Node
 			} else {
-				p.why[slot.Number] = "its node is gone"
+				p.why[slot.Number] = "its node was removed"
 			}
 		}
 		d.jobs = append(d.jobs, p)

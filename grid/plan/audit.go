@@ -55,7 +55,7 @@ func Audit(want Desired, found []Observed, options Options) ([]Difference, error
 }
 
 func unconfirmed(title string) string {
-	return title + ": the node restarted before anybody confirmed it, and the next apply has it taken back"
+	return title + ": the node restarted before the change was confirmed, and the next apply makes it undo the change"
 }
 
 // cause determines the cause of a step from the applied state: if that equals the desired state, the node itself was
@@ -98,7 +98,7 @@ func Metrics(want Desired, found []Observed, differences []Difference) string {
 	for _, o := range found {
 		fmt.Fprintf(&b, "croft_grid_node_interrupted{node=%q} %d\n", o.Node, number(o.Phase != "" && !o.whole()))
 	}
-	head("croft_grid_node_unconfirmed", "Changes that nobody confirmed before the node restarted.")
+	head("croft_grid_node_unconfirmed", "Changes that were not confirmed before the node restarted.")
 	for _, o := range found {
 		fmt.Fprintf(&b, "croft_grid_node_unconfirmed{node=%q} %d\n", o.Node, len(o.Unwatched))
 	}

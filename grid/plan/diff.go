@@ -26,7 +26,7 @@ func reason(was, want *unit.Unit, a *Actual) string {
 	case a.Hash == want.Hash() && a.OldDefinition:
 		return fmt.Sprintf("the definition of its runtime %s changed", want.Runtime)
 	case was == nil || was.Hash() != a.Hash:
-		return "it was not made from what was applied: an interrupted change, or by hand"
+		return "it differs from the applied definition: after an interrupted change, or changed by hand"
 	}
 	parts := map[string]bool{}
 	for _, f := range changedFields(was, want) {

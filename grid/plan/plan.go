@@ -407,8 +407,8 @@ func (s *state) countOn(n *unit.Node, changed map[string]bool) error {
 		if n.State == "out" || n.State == "maintenance" || n.State == left {
 			return nil
 		}
-		return croft.Errorf(croft.Unavailable, "%s does not answer, and a change counts on it: %s; mend it, or write "+
-			"state: out into its file and place again", n.Name, cmp.Or(o.Error, "nobody asked"))
+		return croft.Errorf(croft.Unavailable, "%s does not answer, and a change relies on it: %s; repair it, or "+
+			"write state: out into its file and place again", n.Name, cmp.Or(o.Error, "nobody asked"))
 	}
 	s.plan.Observed[n.Name] = o.Digest()
 	if !changed[n.Name] {
@@ -426,9 +426,9 @@ func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
 			continue
 		}
 		if o.Error != "" || o.Node == "" {
-			return croft.Errorf(croft.Unavailable, "%s may run on %s, which was not looked at (%s), and it may not run twice: "+
-				"make sure that the node is off and say so with --fenced %s", exclusive, n.Name, cmp.Or(o.Error,
-				"nobody asked"), n.Name)
+			return croft.Errorf(croft.Unavailable, "%s may run on %s, which was not read (%s), and it may not run "+
+				"twice: make sure that the node is off and confirm that with --fenced %s", exclusive, n.Name,
+				cmp.Or(o.Error, "it was not asked"), n.Name)
 		}
 	}
 	for _, step := range s.plan.Steps {
@@ -443,8 +443,8 @@ func (s *state) onceOnly(nodes []unit.Node, exclusive string) error {
 			if !slices.ContainsFunc(s.plan.Steps, func(other Step) bool {
 				return other.Op == Stop && other.Node == n.Name && other.Name == step.Name
 			}) {
-				return croft.Errorf(croft.Conflict, "%s is on %s, where this plan does not stop it, and it may not run twice: let "+
-					"--limit include %s", step.Name, n.Name, n.Name)
+				return croft.Errorf(croft.Conflict, "%s is on %s, where this plan does not stop it, and it may not "+
+					"run twice: include %s in --limit", step.Name, n.Name, n.Name)
 			}
 		}
 	}

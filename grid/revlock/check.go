@@ -65,7 +65,8 @@ func Clean(ctx context.Context, vcs VCS) (revision, head string, err error) {
 		if len(dirty) > 1 {
 			more = fmt.Sprintf(" and %d more", len(dirty)-1)
 		}
-		return "", "", croft.Errorf(croft.Conflict, "%s%s is not committed: commit, so that what is applied has a revision",
+		return "", "", croft.Errorf(croft.Conflict, "%s%s is not committed: commit, so that the applied state has a "+
+			"revision",
 			plain.Line(dirty[0]), more)
 	}
 	if head, err = vcs.Upstream(ctx); err != nil {

@@ -142,7 +142,7 @@ func (h *Holder) begun(ctx context.Context, first <-chan string) error {
 	kind, rest, _ := strings.Cut(answer, " ")
 	switch kind {
 	case "busy":
-		by := "somebody who does not say so"
+		by := "an unknown holder"
 		if since, who, ok := strings.Cut(rest, " "); ok {
 			parts := strings.SplitN(who, " ", 3)
 			by = fmt.Sprintf("%s, since %s", oneLine(parts[len(parts)-1]), oneLine(since))
@@ -331,7 +331,7 @@ func (h *Holder) Start(ctx context.Context, c machine.Command) (machine.Process,
 func (h *Holder) run(ctx context.Context, kind, words, script string, c machine.Command) (machine.Process, error) {
 	in, size, err := sized(c.Stdin)
 	if err != nil {
-		return nil, fmt.Errorf("read what is to be sent: %w", err)
+		return nil, fmt.Errorf("read the data to send: %w", err)
 	}
 	h.order.Lock()
 	if err := h.loss(); err != nil {

@@ -60,8 +60,8 @@ func parseState(text, boot string) (State, error) {
 		switch key {
 		case "revision", "previous":
 			if value != "" && !revisionForm.MatchString(value) {
-				return State{}, croft.Errorf(croft.Invalid, "its file rev says %.80q, which is no revision: look at the node, "+
-					"and remove the file if nobody knows better", value)
+				return State{}, croft.Errorf(croft.Invalid, "its file rev contains %.80q, which is no revision: "+
+					"check the node, and remove the file if its revision cannot be found", value)
 			}
 			if key == "revision" {
 				s.Revision = value

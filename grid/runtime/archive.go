@@ -22,7 +22,7 @@ import (
 // send sends the archive of a unit's image to a machine, decompressed, as input of the verb send.
 func (r *Runtime) send(ctx context.Context, m machine.Machine, u unit.Unit) error {
 	if !r.point.Has("send") || u.Image.Archive == "" {
-		return croft.Errorf(croft.Invalid, "%s: prepare says that an archive is to be sent, and there is no %s",
+		return croft.Errorf(croft.Invalid, "%s: prepare asks for an archive, but there is no %s",
 			r.Name(),
 			map[bool]string{true: "archive", false: "verb send"}[r.point.Has("send")])
 	}

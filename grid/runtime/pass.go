@@ -73,7 +73,7 @@ func (r *Runtime) pass(ctx context.Context, m machine.Machine, u unit.Unit, verb
 // runtime does not support this. Conflict: another object has the unit's name.
 func (r *Runtime) Adopt(ctx context.Context, m machine.Machine, u unit.Unit, existing string) error {
 	if !r.point.Has("adopt") {
-		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot give a mark to what exists", existing,
+		return croft.Errorf(croft.Invalid, "adopt %s: the runtime %s cannot mark an existing unit", existing,
 			r.Name())
 	}
 	if err := hardpoint.Plain(existing); err != nil {

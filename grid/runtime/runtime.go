@@ -125,7 +125,7 @@ func (r *Runtime) Prepare(ctx context.Context, m machine.Machine, u unit.Unit) e
 		return err
 	}
 	if _, err = r.run(ctx, m, "prepare", u, prepareScript); isAbsent(err) {
-		return croft.Errorf(croft.Unavailable, "%s prepare: the image %s was sent, and is not there", r.Name(),
+		return croft.Errorf(croft.Unavailable, "%s prepare: the image %s was sent, but is missing", r.Name(),
 			u.Image.Archive)
 	}
 	return err

@@ -37,7 +37,7 @@ func Identities(files ...string) ([]age.Identity, error) {
 		list, err := age.ParseIdentities(strings.NewReader(value))
 		if err != nil {
 			// the error must not contain the value
-			return nil, croft.Errorf(croft.Invalid, "%s holds no identity of age", identityVariable)
+			return nil, croft.Errorf(croft.Invalid, "%s contains no age identity", identityVariable)
 		}
 		return list, nil
 	}
@@ -103,7 +103,7 @@ func readIdentities(file string) ([]age.Identity, error) {
 		identity, err := agessh.ParseIdentity(text)
 		if locked, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
 			return nil, croft.Errorf(croft.Invalid,
-				"identity %s: it has a passphrase, and nobody is asked for one: name another: %w",
+				"identity %s: it has a passphrase, and croft does not ask for it: name another identity: %w",
 				file, locked)
 		}
 		if err != nil {
@@ -177,7 +177,7 @@ func Recipients(dir string) ([]age.Recipient, error) {
 	}
 	list, err := ParseRecipients(RecipientsFile, string(text))
 	if err == nil && len(list) == 0 {
-		err = croft.Errorf(croft.Invalid, "%s: it lists nobody", RecipientsFile)
+		err = croft.Errorf(croft.Invalid, "%s: it lists no recipients", RecipientsFile)
 	}
 	return list, err
 }

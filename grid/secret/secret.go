@@ -80,8 +80,8 @@ func decrypt(r io.Reader, identities []age.Identity) ([]byte, error) {
 	opened, err := age.Decrypt(r, identities...)
 	if _, ok := errors.AsType[*age.NoIdentityMatchError](err); ok {
 		return nil, croft.Errorf(croft.Denied,
-			"open a sealed value: it is sealed for others than the %d identities here: "+
-				"ask one of its readers to seal it anew (croft grid secret rotate)", len(identities))
+			"open a sealed value: none of the %d identities here is a recipient: ask a recipient to seal it again "+
+				"(croft grid secret rotate)", len(identities))
 	}
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "open a sealed value: %w", err)
@@ -177,7 +177,7 @@ func SealLine(value []byte, recipients []age.Recipient) (string, error) {
 
 func encrypt(to io.Writer, value []byte, recipients []age.Recipient) error {
 	if len(recipients) == 0 {
-		return croft.Errorf(croft.Invalid, "seal: nobody is to read it: name recipients in %s, or by --to",
+		return croft.Errorf(croft.Invalid, "seal: there are no recipients: name some in %s or with --to",
 			RecipientsFile)
 	}
 	if len(value) > maxValue {

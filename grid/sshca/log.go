@@ -39,13 +39,14 @@ func (a *CA) logFile() string { return filepath.Join(a.Keys, "issued.log") }
 // was not handed out. NotFound: the directory of keys does not exist here. Invalid: another line cannot be read.
 func (a *CA) Issued() ([]Issued, error) {
 	if _, err := os.Stat(a.Keys); err != nil {
-		return nil, croft.Errorf(croft.NotFound, "read what was issued: %w; that is told where it is signed (--keys)", err)
+		return nil, croft.Errorf(croft.NotFound, "read the log of certificates: %w; it is on the machine that signs "+
+			"(--keys)", err)
 	}
 	text, err := os.ReadFile(a.logFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read what was issued: %w", err)
+		return nil, croft.Errorf(croft.Invalid, "read the log of certificates: %w", err)
 	}
 	var all []Issued
 	err = parseLog(a.logFile(), text, 0, func(e Issued) uint64 {
@@ -89,11 +90,11 @@ type ledger struct {
 // lockWait.
 func (a *CA) open() (*ledger, error) {
 	if err := os.MkdirAll(a.Keys, 0o700); err != nil {
-		return nil, croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
+		return nil, croft.Errorf(croft.Invalid, "write the log of certificates: %w", err)
 	}
 	lock, err := a.lockKeys()
 	if err != nil {
-		return nil, fmt.Errorf("write down what is issued: %w", err)
+		return nil, fmt.Errorf("write the log of certificates: %w", err)
 	}
 	l := &ledger{lock: lock, dir: a.Keys, file: a.logFile()}
 	if l.serial, err = l.highest(); err == nil {
@@ -152,13 +153,13 @@ func (l *ledger) readNew() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
-		return croft.Errorf(croft.Invalid, "read what was issued: %w", err)
+		return croft.Errorf(croft.Invalid, "read the log of certificates: %w", err)
 	}
 	defer f.Close()
 	at := l.readIndex(f)
 	text, err := io.ReadAll(io.NewSectionReader(f, at.Size, math.MaxInt64-at.Size))
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "read what was issued: %w", err)
+		return croft.Errorf(croft.Invalid, "read the log of certificates: %w", err)
 	}
 	err = parseLog(l.file, text, at.Lines, func(e struct{ Serial uint64 }) uint64 {
 		at.Serial = max(at.Serial, e.Serial)
@@ -176,7 +177,7 @@ func (l *ledger) readNew() error {
 	at.Size += int64(len(whole))
 	at.Lines += lines
 	if at.End, err = endOf(f, at.Size); err != nil {
-		return fmt.Errorf("index what was issued: %w", err)
+		return fmt.Errorf("write the index of the log of certificates: %w", err)
 	}
 	line, err := json.Marshal(at)
 	if err != nil {
@@ -242,7 +243,7 @@ func (l *ledger) add(e Issued) error {
 	}
 	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "write down what is issued: %w", err)
+		return croft.Errorf(croft.Invalid, "write the log of certificates: %w", err)
 	}
 	before := ""
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
@@ -253,7 +254,7 @@ func (l *ledger) add(e Issued) error {
 	}
 	_, err = f.WriteString(before + string(line) + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close(), durable.FlushDir(l.dir)); err != nil {
-		return fmt.Errorf("write down what is issued: %w", err)
+		return fmt.Errorf("write the log of certificates: %w", err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (a *CA) Revoked() ([]Revocation, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read what is revoked: %w", err)
+		return nil, croft.Errorf(croft.Invalid, "read the list of revocations: %w", err)
 	}
 	var all []Revocation
 	for i, line := range bytes.Split(text, []byte("\n")) {
@@ -180,7 +180,7 @@ func (a *CA) refuseRevoked(key ssh.PublicKey) error {
 	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 	for _, r := range all {
 		if r.Kind == "" && r.Key == line {
-			return croft.Errorf(croft.Denied, "the key %s was revoked at %s: make another one",
+			return croft.Errorf(croft.Denied, "the key %s was revoked at %s: make a new key",
 				ssh.FingerprintSHA256(key), r.Time.Format(time.RFC3339))
 		}
 	}

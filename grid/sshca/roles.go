@@ -44,17 +44,17 @@ type Roles struct {
 }
 
 // firstRoles is the file that Init writes.
-const firstRoles = `# Who may have which certificate: croft sshca sign, croft sshca serve.
+const firstRoles = `# Rules for certificates: croft sshca sign, croft sshca serve.
 #
 # roles:
 #   ops:
-#     users: [eva, tom]              # who may ask for it
-#     principals: [ops]              # whom a certificate stands for; ${user} is who asks
+#     users: [eva, tom]              # users who may request it
+#     principals: [ops]              # principals of a certificate; ${user} is the requesting user
 #     ttl: 1h                        # at most max_ttl, and that at most 16h
 #     max_ttl: 8h
-#     extensions: [permit-pty]       # nothing that is not listed
-#     source_address: [10.0.0.0/8]   # where one may log in from
-#     force_command: /usr/bin/uptime # run whatever is asked for
+#     extensions: [permit-pty]       # all others are forbidden
+#     source_address: [10.0.0.0/8]   # addresses to log in from
+#     force_command: /usr/bin/uptime # runs instead of the requested command
 roles: {}
 `
 

@@ -128,7 +128,7 @@ func (a *CA) SignHost(ctx context.Context, key ssh.PublicKey, node string, names
 func checkTTL(ttl, most time.Duration, of string) error {
 	switch {
 	case ttl <= 0:
-		return croft.Errorf(croft.Invalid, "a certificate that is valid for %s is none: give more than nothing",
+		return croft.Errorf(croft.Invalid, "a certificate cannot be valid for %s: give a positive time",
 			wording.Duration(ttl))
 	case ttl < time.Second:
 		return croft.Errorf(croft.Invalid, "a certificate is valid for whole seconds, not for %s",
@@ -144,7 +144,7 @@ func checkTTL(ttl, most time.Duration, of string) error {
 func (a *CA) sign(ctx context.Context, k Kind, cert *ssh.Certificate, ttl time.Duration) (*ssh.Certificate,
 	error) {
 	if len(cert.ValidPrincipals) == 0 {
-		return nil, croft.Errorf(croft.Invalid, "a certificate without principals would stand for anybody")
+		return nil, croft.Errorf(croft.Invalid, "a certificate without principals would be valid for every user")
 	}
 	if err := a.refuseRevoked(cert.Key); err != nil {
 		return nil, err

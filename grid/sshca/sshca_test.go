@@ -156,7 +156,7 @@ func TestRolesThatAreWrong(t *testing.T) {
 		"roles:\n  a: {principals: [x], source_address: ['10.0.0.1,*']}": "give an address",
 		"roles:\n  a: {principals: [x], ttl: 17h}":                       "at most 16h",
 		"roles:\n  a: {principals: [x], max_ttl: 17h}":                   "at most 16h",
-		"roles:\n  a: {principals: [x], ttl: -1h}":                       "give more than nothing",
+		"roles:\n  a: {principals: [x], ttl: -1h}":                       "give a positive time",
 		"roles:\n  a: {principals: [x], ttl: 2h, max_ttl: 1h}":           "ttl 2h is longer than max_ttl 1h",
 		"roles:\n  a:\n    principle: [x]":                               "roles.yaml:3: ",
 		"roles:\n  a: {principals: [x]}\n  a: {principals: [y]}":         "roles.yaml:3: ",

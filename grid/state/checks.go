@@ -97,8 +97,8 @@ func (l *loading) checkIDs() {
 	for filter, ids := range l.s.IDs.Filters {
 		for bucket, id := range ids {
 			if other := had[id]; other != "" {
-				l.ids.add(Position{File: IDsFile}, "the id %d of the bucket %d among the nodes of %q is also that of %s: "+
-					"run grid node renumber", id, bucket, filter, other)
+				l.ids.add(Position{File: IDsFile}, "the id %d of the bucket %d among the nodes of %q is also the id "+
+					"of %s: run grid node renumber", id, bucket, filter, other)
 			}
 			had[id] = "the filter " + filter
 		}
@@ -110,7 +110,7 @@ func (l *loading) checkID(had map[int]string, id int, missing bool, file string,
 	case missing:
 		l.ids.add(Position{File: file}, "this needs an id: grid node renumber gives it one")
 	case had[id] != "":
-		l.ids.add(at, "the id %d is also that of %s: grid node renumber mends it", id, had[id])
+		l.ids.add(at, "the id %d is also the id of %s: grid node renumber fixes it", id, had[id])
 	default:
 		had[id] = file
 	}

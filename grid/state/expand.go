@@ -253,7 +253,7 @@ func (e *expanding) name(inside string) (*Value, error) {
 	}
 	for _, before := range e.stack {
 		if before == name {
-			return nil, fmt.Errorf("${%s} leads to itself: %s", name, strings.Join(append(e.stack, name), " -> "))
+			return nil, fmt.Errorf("${%s} refers to itself: %s", name, strings.Join(append(e.stack, name), " -> "))
 		}
 	}
 	if len(e.stack) == maxExpansions {

@@ -31,7 +31,7 @@ type files struct{ root *os.Root }
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // nameHint says which names are valid.
-const nameHint = "names have 1 to 63 of a-z 0-9 . _ - and begin with a letter or digit"
+const nameHint = "names have 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"
 
 // entry is a file or a symbolic link.
 type entry struct {
@@ -158,7 +158,7 @@ func target(link, to string) (string, error) {
 	}
 	at := path.Join(path.Dir(link), to)
 	if at == ".." || strings.HasPrefix(at, "../") {
-		return "", fmt.Errorf("the link leads to %s, out of the cluster's directory", to)
+		return "", fmt.Errorf("the link leads to %s, outside the cluster's directory", to)
 	}
 	return at, nil
 }

@@ -85,12 +85,12 @@ func (l *loading) nestedJobs() {
 	for _, j := range l.s.Jobs {
 		name := unit.Unit{Cluster: l.s.Cluster.ID, Job: j.Name}.Name()
 		if other := names[name]; other != nil {
-			l.problems.add(Position{File: j.Path}, "the jobs %s and %s would have one name on their nodes, %s: give it "+
-				"another one", j.Name, other.Name, strings.TrimSuffix(name, "-0"))
+			l.problems.add(Position{File: j.Path}, "the jobs %s and %s would have the same unit name on nodes, %s: "+
+				"rename one of them", j.Name, other.Name, strings.TrimSuffix(name, "-0"))
 		}
 		names[name] = j
 		if _, err := slotNumber(path.Base(j.Name)); err == nil && l.s.Job(path.Dir(j.Name)) != nil {
-			l.problems.add(Position{File: j.Path}, "the job %s has slots of this name: give it another one",
+			l.problems.add(Position{File: j.Path}, "the job %s has slots with this name: rename this job",
 				path.Dir(j.Name))
 		}
 	}
@@ -128,8 +128,7 @@ func (l *loading) template(b body, plain map[string]bool, templates map[string]*
 	case isTemplate:
 		return to, ""
 	case plain[to]:
-		return "", "the link leads to " + b.to + ", which is a job of its own and no template: " +
-			"templates are named NAME@.yaml"
+		return "", "the link leads to " + b.to + ", which is a job and no template: templates are named NAME@.yaml"
 	case l.files.isLink(to):
 		return "", "the link leads to " + b.to + ", which is a link too: link it to the template itself"
 	}
@@ -279,7 +278,7 @@ func check(f fields) (c unit.Check) {
 	case c.Query != "" && f.v.Fields["url"] == nil:
 		f.p.add(f.at("query"), "%squery: a query needs the url of a Prometheus server", f.named)
 	case c.URL != "" && !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://"):
-		f.p.add(f.at("url"), "%surl: %q begins with neither http:// nor https://", f.named, c.URL)
+		f.p.add(f.at("url"), "%surl: %q starts with neither http:// nor https://", f.named, c.URL)
 	case f.v.Fields["command"] != nil && len(c.Command) == 0, f.v.Fields["here"] != nil && len(c.Here) == 0:
 		f.p.add(f.v.At, "%s: the command is empty", strings.TrimSuffix(f.named, "."))
 	}

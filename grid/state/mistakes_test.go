@@ -66,7 +66,7 @@ func TestMistakes(t *testing.T) {
 			"more than 32 levels"},
 		{"too long", map[string]string{db: strings.Repeat("# x\n", 300_000)}, "at most 1048576 are read"},
 		{"no UTF-8", map[string]string{db: "user: a\nenv: {A: \xff}\n"}, "jobs/db.yaml:2: this is no UTF-8"},
-		{"two documents", map[string]string{db: "user: a\n---\nuser: b\n"}, "jobs/db.yaml:2: a second document"},
+		{"two documents", map[string]string{db: "user: a\n---\nuser: b\n"}, "jobs/db.yaml:2: a second YAML document"},
 		{"a list", map[string]string{db: "- a\n"}, "jobs/db.yaml:1: the file is no map"},
 		{"a merge that was not finished", map[string]string{db: "user: a\n<<<<<<< HEAD\nenv: {}\n=======\n>>>>>>> b\n"},
 			"jobs/db.yaml:2: a merge was not finished here"},
@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 		{"an absolute link", map[string]string{"jobs/x@1.yaml": "-> /etc/passwd"},
 			"the link leads to /etc/passwd, an absolute path"},
 		{"a link out of the directory", map[string]string{"jobs/x@1.yaml": "-> ../../x@.yaml"},
-			"out of the cluster's directory"},
+			"outside the cluster's directory"},
 		{"a link to a directory", map[string]string{"jobs/x@1.yaml": "-> web"},
 			"a directory: an instance leads to a template"},
 		{"a link to itself", map[string]string{"jobs/x@1.yaml": "-> x@1.yaml"}, "which is a link too"},
@@ -94,7 +94,7 @@ func TestMistakes(t *testing.T) {
 			"a template is a file, and this is a symbolic link"},
 		{"an instance of a link", map[string]string{"jobs/web/front@8.yaml": "-> front@7.yaml"}, "which is a link too"},
 		{"an instance of a job", map[string]string{"jobs/x@1.yaml": "-> db.yaml"},
-			"which is a job of its own and no template"},
+			"which is a job and no template"},
 		{"a link that is no instance", map[string]string{"jobs/x.yaml": "-> web/front@.yaml"},
 			"only instances of templates are symbolic links"},
 		{"an instance that is a file", map[string]string{"jobs/x@1.yaml": "user: a\n"},
@@ -112,7 +112,7 @@ func TestMistakes(t *testing.T) {
 		{"a slot on a directory", map[string]string{"alloc/db/0": "-> ../../nodes/syd"},
 			"a directory: a slot leads to the file of a node"},
 		{"a slot outside", map[string]string{"alloc/db/0": "-> ../../../nodes/syd/db1.yaml"},
-			"out of the cluster's directory"},
+			"outside the cluster's directory"},
 		{"a slot on a slot", map[string]string{"alloc/db/1": "-> 0"}, "which is a link too"},
 		{"a slot on something else", map[string]string{"alloc/db/1": "-> ../../cluster.yaml"}, "which is no node"},
 		{"a slot that is no number", map[string]string{"alloc/db/x": "-> ../../nodes/syd/db1.yaml"},
@@ -136,14 +136,14 @@ func TestMistakes(t *testing.T) {
 		{"a directory with a node's name", map[string]string{"nodes/web1/_.yaml": "id: -8\n"},
 			"the directory has the name web1"},
 		{"a job with the name of a slot", map[string]string{"jobs/db/0.yaml": "user: a\n"},
-			"the job db has slots of this name"},
+			"the job db has slots with this name"},
 		{"two jobs of one name on nodes", map[string]string{"jobs/web/front.7.yaml": "user: a\n"},
-			"the jobs web/front@7 and web/front.7 would have one name on their nodes, f-01234567-web.front.7"},
+			"the jobs web/front@7 and web/front.7 would have the same unit name on nodes, f-01234567-web.front.7"},
 		// Ids and the tree.
 		{"no id", map[string]string{web1: "user: a\n"}, "web1.yaml: this needs an id: grid node renumber"},
 		{"an inherited id", map[string]string{"nodes/syd/r1/_.yaml": "type: rack\n"},
 			"nodes/syd/r1/_.yaml: this needs an id"},
-		{"one id twice", map[string]string{web1: "id: 1\naddress: x\n"}, "the id 1 is also that of"},
+		{"one id twice", map[string]string{web1: "id: 1\naddress: x\n"}, "the id 1 is also the id of"},
 		{"a wrong id", map[string]string{web1: "id: -4\n"}, "id: -4 is not from 0 to"},
 		{"a type that is none", map[string]string{"nodes/syd/_.yaml": "id: -2\ntype: town\n"},
 			`type: "town" is none of host, rack, site, root`},
@@ -151,7 +151,7 @@ func TestMistakes(t *testing.T) {
 			"nodes/syd/r1/_.yaml:2: a site has no place in a site"},
 		{"too deep for a type", map[string]string{"nodes/syd/r1/h/i/_.yaml": "id: -9\n",
 			"nodes/syd/r1/h/_.yaml": "id: -8\n"},
-			"the directory needs a type of its own"},
+			"the directory needs a type in its"},
 		// Values of nodes.
 		{"a negative weight", map[string]string{web1: "id: 0\nweight: -1\n"},
 			"nodes/syd/r1/web1.yaml:2: weight: want a number from 0 to 10000, not -1"},
@@ -208,7 +208,7 @@ func TestMistakes(t *testing.T) {
 		{"two ways to be ready", map[string]string{db: "ready: {command: [a], url: 'http://b'}\n"},
 			"ready: give one of command"},
 		{"a url of a file", map[string]string{db: "ready: {url: 'file:///etc/passwd'}\n"},
-			"begins with neither http:// nor https://"},
+			"starts with neither http:// nor https://"},
 		{"a virtual machine without a disk", map[string]string{db: "vm: {memory: 1Gi, image: /a}\n"}, "has no disk"},
 		{"a secret in a variable of another form", map[string]string{db: "env: {a-b: 'age:YQ=='}\n"},
 			"env.a-b: the name of a variable with a secret"},
@@ -225,7 +225,7 @@ func TestMistakes(t *testing.T) {
 		{"an unknown name", map[string]string{db: "user: a\nenv:\n  A: x${nope}\n"},
 			"jobs/db.yaml:3: ${nope} is not known"},
 		{"a name that leads to itself", map[string]string{db: "var: {a: '${var.b}', b: '${var.a}'}\nuser: ${var.a}\n"},
-			"leads to itself: var.a -> var.b -> var.a"},
+			"refers to itself: var.a -> var.b -> var.a"},
 		{"too many names in a row", map[string]string{db: "var: {a: '${var.b}', b: '${var.c}', c: '${var.d}', d: '${var.e}', e: '${var.f}', f: '${var.g}', g: '${var.h}', h: '${var.i}', i: '${var.j}', j: x}\nuser: ${var.a}\n"},
 			"more than 8 values lead to each other"},
 		{"a name without an end", map[string]string{db: "user: ${var\n"}, "${ has no end"},
@@ -287,7 +287,7 @@ func TestOddThings(t *testing.T) {
 		{"a slot of a job that is gone", map[string]string{"alloc/gone/0": "-> ../../nodes/syd/db1.yaml"},
 			"there is no job gone any more"},
 		{"a slot on a node that is gone", map[string]string{"alloc/db/0": "-> ../../nodes/syd/old.yaml"},
-			"the node old is gone"},
+			"the node old was removed"},
 		{"a slot on a node that has moved", map[string]string{"alloc/db/0": "-> ../../nodes/mel/db1.yaml"},
 			"the node db1 is in nodes/syd now"},
 		{"a fact that nobody has", map[string]string{"jobs/db.yaml": "user: a\nrequire: [gpu]\n"},
@@ -324,7 +324,7 @@ func TestTwoSlotsWithOnePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "the port 807/tcp of web1, which slot 0 of web/front@7 has, is also that of slot 0 of db"
+	const want = "the port 807/tcp of web1, which slot 0 of web/front@7 has, is also taken by slot 0 of db"
 	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}

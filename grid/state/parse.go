@@ -45,7 +45,7 @@ func parse(file, text string) (*Value, error) {
 	}
 	var more yaml.Node
 	if err := d.Decode(&more); err == nil {
-		return nil, wrong(more.Line, "a second document begins here: a file has one")
+		return nil, wrong(more.Line, "a second YAML document starts here: a file must have only one")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, yamlMistake(err, text)
 	}

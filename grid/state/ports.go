@@ -100,7 +100,7 @@ func (p portUses) add(j *Job, slot int, n *Node, u unit.Unit, to *problems) {
 		at := portOf{n, one.Node, one.Protocol}
 		for _, other := range p[at] {
 			if other.who != who && one.Overlaps(other.Port) {
-				to.add(fields{v: j.Values}.at("ports"), "the port %s of %s, which %s has, is also that of %s", one,
+				to.add(fields{v: j.Values}.at("ports"), "the port %s of %s, which %s has, is also taken by %s", one,
 					n.Name, who, other.who)
 				break
 			}

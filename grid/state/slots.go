@@ -28,7 +28,7 @@ func (l *loading) loadSlots() {
 				continue
 			}
 			if err != nil || dir == "alloc" {
-				l.problems.add(at, "%q is no slot of a job: those are alloc/JOB/NUMBER, from 0", e.name)
+				l.problems.add(at, "%q is no slot of a job: slots are alloc/JOB/NUMBER, from 0", e.name)
 				continue
 			}
 			slot.Number = number
@@ -52,9 +52,9 @@ func (l *loading) slot(j *Job, s Slot) {
 	at := Position{File: s.Link}
 	switch {
 	case s.Node == nil:
-		l.warn(at, "the node %s is gone: grid place gives the slot another one", nodeName(s.Target))
+		l.warn(at, "the node %s was removed: grid place moves the slot to another node", nodeName(s.Target))
 	case s.Node.Path != s.Target:
-		l.warn(at, "the node %s is in %s now: grid place mends the link", s.Node.Name, path.Dir(s.Node.Path))
+		l.warn(at, "the node %s is in %s now: grid place corrects the link", s.Node.Name, path.Dir(s.Node.Path))
 	}
 	if j == nil {
 		l.s.Orphans = append(l.s.Orphans, s)

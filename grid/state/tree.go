@@ -83,7 +83,7 @@ func (l *loading) bucket(b *Bucket, own *Value) {
 	order := l.s.Cluster.Types
 	if b.Type = f.text("type"); b.Type == "" {
 		if depth >= len(byDepth) || !slices.Contains(order, byDepth[depth]) {
-			l.problems.add(Position{File: b.Path}, "the directory needs a type of its own in its _.yaml: one of %s",
+			l.problems.add(Position{File: b.Path}, "the directory needs a type in its _.yaml: one of %s",
 				strings.Join(order[1:], ", "))
 			return
 		}

@@ -123,8 +123,8 @@ func (m *making) env(u *unit.Unit, f fields) error {
 			continue
 		}
 		if !unit.IsVariable(name) {
-			m.problems.add(value.At, "env.%s: the name of a variable with a secret has letters, digits and _ alone, and "+
-				"begins with no digit", name)
+			m.problems.add(value.At, "env.%s: the name of a variable with a secret has only letters, digits and _, "+
+				"and does not start with a digit", name)
 			continue
 		}
 		variable := unit.SecretVar{Name: name, Digest: m.keyed(value.sealedText())}

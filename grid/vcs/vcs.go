@@ -308,5 +308,5 @@ func (r *Repository) Push(ctx context.Context) error {
 }
 
 func (r *Repository) overtaken() error {
-	return croft.Errorf(croft.Conflict, "%s: somebody pushed meanwhile: get that and decide anew", r.dir)
+	return croft.Errorf(croft.Conflict, "%s: another operator pushed meanwhile: fetch that and decide again", r.dir)
 }

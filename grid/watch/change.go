@@ -71,7 +71,7 @@ func (w *Watch) commit(ctx context.Context, c change, in Input, actions []Action
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	if late := w.Store.clock.Now() - c.begun; late > w.Rules.Grace {
-		return nil, fmt.Errorf("the round took %s: what it saw may no longer be so, and the next one looks anew",
+		return nil, fmt.Errorf("the round took %s: its observations may be outdated, and the next round repeats them",
 			wording.Duration(late))
 	}
 	nodes := concerned(actions, changes)
@@ -128,7 +128,7 @@ var errChanged = errors.New("a node has come back")
 func placed(ctx context.Context, dir string, stay []string) ([]place.Change, error) {
 	s, err := state.Load(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("load what was changed: %w", err)
+		return nil, fmt.Errorf("load the changed files: %w", err)
 	}
 	result, err := place.Decide(s, place.Options{Without: stay})
 	if err != nil {
@@ -178,7 +178,7 @@ func (w *Watch) apply(ctx context.Context, dir string, p *Pending) error {
 func (w *Watch) gone(ctx context.Context, dir string) (list []string, err error) {
 	s, err := state.Load(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("load what was pushed: %w", err)
+		return nil, fmt.Errorf("load the pushed revision: %w", err)
 	}
 	in, err := w.input(s, answers{})
 	for _, n := range in.Nodes {

@@ -33,15 +33,15 @@ func (in Input) guard(verdicts []Verdict) string {
 	}
 	if 3*lost > all {
 		return fmt.Sprintf(
-			"%d of %d watched nodes are lost or were just put out, more than a third: this controller may "+
-				"be what is cut off",
+			"%d of %d watched nodes are lost or were just made out, more than a third: this controller itself may "+
+				"be cut off",
 			lost,
 			all,
 		)
 	}
 	for _, site := range slices.Sorted(maps.Keys(sites)) {
 		if c := sites[site]; c[0] == c[1] && nodes[site] > 1 {
-			return fmt.Sprintf("all of %s is lost (%d nodes): this controller may be what is cut off from it", site,
+			return fmt.Sprintf("all nodes of %s are lost (%d): this controller itself may be cut off from it", site,
 				c[0])
 		}
 	}

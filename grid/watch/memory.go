@@ -52,12 +52,12 @@ func (s *Store) memory() (*memory, error) {
 	m := &memory{}
 	text, err := os.ReadFile(s.memoryFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read what the watch remembers: %w", err)
+		return nil, fmt.Errorf("read the memory of the watch: %w", err)
 	}
 	if err == nil {
 		if err := json.Unmarshal(text, m); err != nil {
 			return nil, croft.Errorf(croft.Invalid,
-				"%s is not what the watch wrote: %w; remove it, and the watch begins anew",
+				"%s is damaged: %w; remove it, and the watch starts from scratch",
 				s.memoryFile(), err)
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Store) memory() (*memory, error) {
 func (s *Store) place() (string, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(s.dir, &stat); err != nil {
-		return "", fmt.Errorf("read what the watch remembers: %s: %w", s.dir, err)
+		return "", fmt.Errorf("read the memory of the watch: %s: %w", s.dir, err)
 	}
 	return fmt.Sprintf("%d:%d", stat.Dev, stat.Ino), nil
 }

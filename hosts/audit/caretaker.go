@@ -58,14 +58,14 @@ func (c *Caretaker) metrics() *careCounts {
 		m.expired = m.Counter("croft_caretaker_expired_total",
 			"Instances that were destroyed because they had expired.")
 		m.lapsed = m.Counter("croft_caretaker_holds_ended_total",
-			"Held claims that were released because nobody had used them in time.")
+			"Held claims that were released because they were not used in time.")
 		m.announced = m.Counters("croft_caretaker_announcements_total",
 			"Instances whose coming end expiry.hook was run for, by how that ended.", "result")
 		m.differences = m.Gauges("croft_caretaker_differences",
-			"Differences in the shared records, found twice in this caretaker's last turn.", "kind")
+			"Differences in the shared records that this caretaker's last turn found in two comparisons.", "kind")
 		m.clocks = m.Gauge("croft_caretaker_clock_difference_seconds",
-			"Largest difference of a living host's clock to that of this caretaker's machine in its last turn; 0 for less than a minute, "+
-				"negative if the host's is behind.")
+			"Largest difference between a living host's clock and the clock of this caretaker's machine in its last "+
+				"turn; 0 for less than a minute, negative if the host's clock is behind.")
 		CountKinds(m.differences, nil)
 		for _, kind := range Kinds {
 			m.mended.WithLabelValues(string(kind)) // so that the first difference counts as an increase
@@ -183,7 +183,7 @@ func (c *Caretaker) expire(ctx context.Context, e Evidence) error {
 		}
 	}
 	if kept > 0 {
-		c.Log.Warn("instances and holds whose time may be over are kept", "count", kept, "err", e.Clocks)
+		c.Log.Warn("instances and holds are kept, even if they have expired", "count", kept, "err", e.Clocks)
 	}
 	c.announce(ctx, soon)
 	return nil
@@ -314,6 +314,7 @@ func (c *Caretaker) report(d Difference) {
 		c.reported = map[finding]bool{}
 	}
 	c.reported[found] = true
-	c.Log.Warn("the records differ from what the hosts or Placement have; `croft audit` shows more", "op", string(d.Kind), "instance", d.Instance,
+	c.Log.Warn("the records differ from the state of the hosts or of Placement; `croft audit` shows "+
+		"more", "op", string(d.Kind), "instance", d.Instance,
 		"host", d.Host, "reason", d.Cause)
 }

@@ -93,7 +93,7 @@ func (c *comparison) checkNames() map[Name]bool {
 		}
 		c.add(Difference{Kind: LostName, Instance: n.Instance, Project: n.Project, Name: n.Name, Mendable: true,
 			Revision: n.Revision,
-			Cause:    "the name is taken by an instance that no longer exists, so that nobody can have it"})
+			Cause:    "the name belongs to an instance that no longer exists, so no other instance can have it"})
 	}
 	return found
 }
@@ -121,7 +121,8 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 	}
 	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host releases the claim, on any host
 		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true,
-			Cause: fmt.Sprintf("whoever was moving it to host %s died, or was interrupted", c.name(inst.Moving))})
+			Cause: fmt.Sprintf("the program that was moving it to host %s died or was "+
+				"interrupted", c.name(inst.Moving))})
 		return
 	}
 	if _, known := c.Hosts[inst.Host]; !known && c.Hosts != nil {
@@ -170,7 +171,7 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 	}
 	claim, has := claims[inst.ID]
 	if !has {
-		cause := "somebody removed its allocations, or Placement was restored from an older copy"
+		cause := "its allocations were removed outside croft, or Placement was restored from an older copy"
 		if elsewhere := c.claimedElsewhere(inst); elsewhere != "" {
 			cause = "its claim is on host " + c.name(elsewhere)
 		}
@@ -191,7 +192,8 @@ func (c *comparison) checkClaim(inst croft.Instance) {
 	if !sameAmounts(all, inst.Spec.Resources) {
 		c.report(inst,
 			Difference{Kind: WrongClaim,
-				Cause: fmt.Sprintf("it claims %s and was made with %s: somebody changed its allocations", all,
+				Cause: fmt.Sprintf("it claims %s and was created with %s: its allocations were changed outside "+
+					"croft", all,
 					inst.Spec.Resources),
 				Advice: "give the consumer the allocations that it was made with, through the Placement API"})
 	}
@@ -233,7 +235,7 @@ func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 			(o.State == croft.StateRunning || o.State == croft.StateStopped) {
 			c.report(inst,
 				Difference{Kind: MissingGuest,
-					Cause: fmt.Sprintf("its domain was seen %s and is not there: somebody removed it past croft",
+					Cause: fmt.Sprintf("its domain was seen %s and no longer exists: it was removed outside croft",
 						o.State),
 					Advice: "its host recreates it from the image within a minute; the data on its old disk is not recovered"})
 		}
@@ -256,7 +258,8 @@ func (c *comparison) checkOrder(o croft.Order) {
 				fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent",
 					c.name(inst.Host))
 			d.Advice = fmt.Sprintf(
-				"bring the host back; where it is gone for good, with its guests, `croft host forget --force %s` ends the wait", c.name(o.Host))
+				"bring the host back; if it is permanently lost with its guests, `croft host forget --force %s` "+
+					"ends the wait", c.name(o.Host))
 			c.add(d)
 		}
 	case !exists:
@@ -264,7 +267,8 @@ func (c *comparison) checkOrder(o croft.Order) {
 			"an order is left of an instance that no longer exists: its record was removed past croft, or etcd was restored from an older copy"
 		if d.Mendable = !asked || contents.Guest(o.Instance) == nil; !d.Mendable {
 			d.Cause += "; its guest is there"
-			d.Advice = "nothing is removed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
+			d.Advice = "croft removes no running guest: look at it on its host with virsh, and undefine it there if " +
+				"it is not needed"
 		}
 		c.add(d)
 	case inst.Host != o.Host && inst.State != croft.StateScheduling:
@@ -301,7 +305,8 @@ func (c *comparison) checkClaims(host croft.HostID) {
 				Cause: "a claim is left of an instance that no longer exists, and keeps its room from others: its scheduler died, or it was removed past croft"}
 			if !d.Mendable {
 				d.Cause = "a guest that is not on record has a claim"
-				d.Advice = "nothing is freed that runs: look at the guest on its host with virsh, and undefine it there if nobody misses it"
+				d.Advice = "croft frees no claim of a running guest: look at it on its host with virsh, and " +
+					"undefine it there if it is not needed"
 			}
 			c.add(d)
 		}
@@ -321,8 +326,9 @@ func (c *comparison) checkContents(host croft.HostID) {
 		if _, ordered := c.orders[croft.OrderID{Host: host, Instance: g.Instance}]; ordered {
 			continue
 		}
-		d := Difference{Kind: StrayGuest, Host: host, Instance: g.Instance, Cause: "a guest that nobody has on record",
-			Advice: "nothing is removed without a tombstone: look at it with virsh, and undefine it there if nobody misses it"}
+		d := Difference{Kind: StrayGuest, Host: host, Instance: g.Instance, Cause: "a guest without a record",
+			Advice: "croft removes no guest without a tombstone: look at it with virsh, and undefine it there if it " +
+				"is not needed"}
 		inst, exists := c.Instances[g.Instance]
 		if exists && inst.Host == host {
 			continue // the order is missing
@@ -334,7 +340,7 @@ func (c *comparison) checkContents(host croft.HostID) {
 		case exists && inst.State == croft.StateLost:
 			d.Project, d.Name = inst.Project, inst.Name
 			d.Cause = "a guest of an instance that belongs to " + c.home(inst) + ", and the guest still runs here"
-			d.Advice = fmt.Sprintf("keep what its disk holds, undefine the guest here with virsh, and then "+
+			d.Advice = fmt.Sprintf("save the data of its disk, undefine the guest here with virsh, and then "+
 				"`schedule recreate %s` or `schedule destroy %[1]s`", inst.ID)
 		case exists:
 			d.Project, d.Name = inst.Project, inst.Name
@@ -400,7 +406,7 @@ func (c *comparison) checkMembers() {
 		if err := m.Affinity.Admit(m.Host, groups[key]); err != nil {
 			c.report(inst, Difference{Kind: BrokenRule, Affinity: &m.Affinity,
 				Cause:  fmt.Sprintf("it is where the rule %s does not allow: its host %s", m.Affinity, err),
-				Advice: "destroy it and request it again, or destroy the other: somebody changed the groups past croft"})
+				Advice: "destroy it and request it again, or destroy the other: the groups were changed outside croft"})
 		}
 		groups[key] = append(groups[key], m.Member)
 	}

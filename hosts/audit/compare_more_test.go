@@ -269,8 +269,8 @@ func TestDifferencesAreToldAlike(t *testing.T) {
 	}
 	delete(e.Claims[h2], web)
 	for _, d := range audit.Compare(*e) {
-		if d.Kind == audit.MissingClaim && d.Cause != "it claims nothing on its host, whose room can be given to others: "+
-			"somebody removed its allocations, or Placement was restored from an older copy" {
+		if d.Kind == audit.MissingClaim && d.Cause != "it claims nothing on its host, whose room can be given to "+
+			"others: its allocations were removed outside croft, or Placement was restored from an older copy" {
 			t.Errorf("the cause of a missing claim is %q", d.Cause)
 		}
 	}

@@ -177,7 +177,7 @@ func TestCompare(t *testing.T) {
 			}), []string{"broken rule"}},
 		{"a claim of nobody leaks", func(b *audit.Evidence) { b.Claims[h2]["ghost"] = size },
 			[]string{"leaked claim+"}},
-		{"a claim of a guest that nobody has on record stays", func(b *audit.Evidence) {
+		{"a claim of a guest without a record stays", func(b *audit.Evidence) {
 			b.Claims[h2]["ghost"] = size
 			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}}}
 		}, []string{"leaked claim", "stray guest"}},

@@ -404,7 +404,7 @@ func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 				t.Errorf("%v unknown hosts", n)
 			}
 		}
-		if n := strings.Count(r.log.String(), "the records differ from what the hosts or Placement have"); n != 1 {
+		if n := strings.Count(r.log.String(), "the records differ from the state of the hosts"); n != 1 {
 			t.Errorf("told %d times:\n%s", n, &r.log)
 		}
 		r.looks = []func() (audit.Evidence, error){func() (audit.Evidence, error) {
@@ -436,7 +436,7 @@ func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 		r.fails = map[string]error{"discard": croft.Errorf(croft.Conflict, "planned")}
 		r.looks = []func() (audit.Evidence, error){reads(abandoned)}
 		if err := keeper.Sweep(t.Context()); err != nil {
-			t.Errorf("somebody else was faster: %v", err)
+			t.Errorf("another request was faster: %v", err)
 		}
 	})
 }
@@ -445,7 +445,7 @@ func TestMendLeavesAloneWhatMightHarm(t *testing.T) {
 	r := &rounds{}
 	err := r.caretaker().Mend(t.Context(), []audit.Difference{{Kind: audit.LeakedClaim, Instance: "web", Host: "h"},
 		{Kind: audit.LostOrder, Instance: "web", Host: "h"}, {Kind: audit.StrayFiles, Instance: "web", Mendable: true}})
-	if n := strings.Count(r.log.String(), "the records differ from what the hosts or Placement have"); err != nil ||
+	if n := strings.Count(r.log.String(), "the records differ from the state of the hosts"); err != nil ||
 		len(r.steps) != 0 || n != 3 {
 		t.Errorf("done %q, %v; logged\n%s", r.steps, err, &r.log)
 	}

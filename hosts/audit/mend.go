@@ -62,7 +62,7 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 	case MissingClaim, StrayClaim:
 		return a.Fleet.Reclaim(ctx, inst)
 	}
-	return fmt.Errorf("there is no way to mend %q", d.Kind)
+	return fmt.Errorf("there is no repair for %q", d.Kind)
 }
 
 // undo ends a request whose scheduler died. The fence comes first, since a suspended scheduler may resume;
@@ -98,7 +98,7 @@ func releaseAbandoned(ctx context.Context, claims Releaser, records interface {
 // Reasons for not releasing a claim.
 var (
 	errInTime = croft.Errorf(croft.Conflict, "its scheduler was in time")
-	errReused = croft.Errorf(croft.Conflict, "somebody has an instance of this UUID now")
+	errReused = croft.Errorf(croft.Conflict, "an instance with this UUID exists again")
 )
 
 // wanted returns the wanted state that matches the last known state of an instance without an order.

@@ -28,7 +28,7 @@ func (c *comparison) checkSeats() {
 					Cause: fmt.Sprintf(
 						"group %s does not count it in %s, so that others may come where its rule forbids that", s.Group,
 						s.Location),
-					Advice: "destroy it and request it again: somebody changed the groups past croft"})
+					Advice: "destroy it and request it again: the groups were changed outside croft"})
 			}
 		}
 	}

@@ -112,7 +112,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	}
 	if s.Hypervisor != configured {
 		all = append([]checks.Check{{Name: "hypervisor", Look: func(context.Context) checks.Result {
-			return checks.Good(fmt.Sprintf("%s: process %d runs so with this state directory, whatever the settings here say",
+			return checks.Good(fmt.Sprintf("%s: process %d runs with these settings of this state directory, which "+
+				"may differ from the settings here",
 				s.Hypervisor, running.PID))
 		}}}, all...)
 	}
@@ -158,7 +159,8 @@ func Certificates(stateDir string) checks.Result {
 	}
 	if err != nil {
 		return checks.Result{Level: checks.Fail, Found: err.Error(),
-			Do: "do what that says; croft up makes certificates that are gone, and a token lets a host that joined do so again"}
+			Do: "follow that message; croft up creates missing certificates, and a host that joined can join again " +
+				"with a token"}
 	}
 	if len(all) == 0 {
 		return checks.Result{Level: checks.OK, Found: "none, and none are needed on this machine alone"}
@@ -169,7 +171,8 @@ func Certificates(stateDir string) checks.Result {
 		case trust.Expired, trust.NotYetValid:
 			return checks.Result{Level: checks.Fail, Found: fmt.Sprintf("%s: the certificate of %s %s, %s", c.File,
 				c.Of, c.State, trust.Expiry(c.Until)),
-				Do: "look at the clock, and start croft up; where it says that a host has to join again: croft token create --host NAME"}
+				Do: "check the clock, and start croft up; if it says that a host has to join again: croft token " +
+					"create --host NAME"}
 		case trust.Overdue:
 			return checks.Result{Level: checks.Warn, Found: fmt.Sprintf(
 				"%s: the certificate of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),

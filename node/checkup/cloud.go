@@ -89,13 +89,13 @@ func servesCloud(ctx context.Context, stateDir string, r settings.Reach, served 
 func lookEtcd(s direct.EtcdSettings) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {
 		if !anybodyAt(ctx, s.Endpoints) {
-			return checks.Result{Level: checks.OK, Found: "nobody is at " + strings.Join(s.Endpoints, ", ") +
+			return checks.Result{Level: checks.OK, Found: "nothing answers at " + strings.Join(s.Endpoints, ", ") +
 				" yet; croft up starts one"}
 		}
 		store, err := s.Open(ctx, false)
 		switch {
 		case croft.KindOf(err) == croft.NotFound:
-			return checks.Result{Level: checks.OK, Found: "it answers, and holds no cloud yet"}
+			return checks.Result{Level: checks.OK, Found: "it answers, and has no cloud yet"}
 		case err != nil:
 			return checks.Result{Level: checks.Fail, Found: err.Error()}
 		}

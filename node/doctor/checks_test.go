@@ -253,10 +253,10 @@ func TestChecks(t *testing.T) {
 		{"much memory is fine", nil, "memory", checks.OK, "16.0 GiB available of 24.0 GiB", ""},
 		{"little memory is a warning", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 2) },
 			"memory", checks.Warn,
-			"0.5 GiB", "end what uses it"},
+			"0.5 GiB", "end the programs that use it"},
 		{"no memory fails", func(_ *Config, p *Probes) { p.Memory = memoryIs(gib / 8) },
 			"memory", checks.Fail, "0.1 GiB",
-			"end what uses it"},
+			"end the programs that use it"},
 
 		{"a free port is fine", nil, "port etcd", checks.OK, "127.0.0.1:2379 is free", ""},
 		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) },

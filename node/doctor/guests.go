@@ -91,7 +91,7 @@ func (c Config) lookGuests(p Probes) look {
 	return func(ctx context.Context) checks.Result {
 		guests, err := p.Guests(ctx)
 		if err != nil {
-			return checks.Failure("list the guests: "+err.Error(), "mend what the line about libvirt says first")
+			return checks.Failure("list the guests: "+err.Error(), "first fix the fault in the line about libvirt")
 		}
 		var strange []string
 		for _, id := range guests {
@@ -115,7 +115,7 @@ func (c Config) lookGuests(p Probes) look {
 		if err != nil {
 			return checks.Failure(
 				"look for guests without a network: "+err.Error(),
-				"mend what the line about libvirt says first",
+				"first fix the fault in the line about libvirt",
 			)
 		}
 		if len(cut) > 0 {
@@ -146,7 +146,7 @@ func lookNetwork(p Probes, name string) look {
 		switch {
 		case err != nil:
 			return checks.Failure(fmt.Sprintf("libvirt's network %s: %v", name, err),
-				"mend what the line about libvirt says first")
+				"first fix the fault in the line about libvirt")
 		case n.Active:
 			return checks.Good(fmt.Sprintf("%s on bridge %s, %s", name, n.Bridge, n.Subnet))
 		case n.Defined:
@@ -195,7 +195,8 @@ func (c Config) lookMachine(context.Context) checks.Result {
 			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported",
 			c.Arch,
 		),
-			"use an x86_64 machine for guests; with hypervisor: none this one can run what all hosts share")
+			"use an x86_64 machine for guests; with hypervisor: none this one can run the services that all hosts "+
+				"share")
 	}
 	return checks.Good("x86_64")
 }

@@ -106,7 +106,8 @@ func lookMemory(p Probes) look {
 			return checks.Failure("memory: "+err.Error(), "mount /proc")
 		}
 		return measure(available, leastMemory, littleMemory,
-			fmt.Sprintf("available of %s", size(total)), "end what uses it, or offer less with memory.reserved")
+			fmt.Sprintf("available of %s", size(total)), "end the programs that use it, or offer less with "+
+				"memory.reserved")
 	}
 }
 
@@ -135,7 +136,7 @@ func CompareClocks(ahead map[string]time.Duration) checks.Result {
 		}
 	}
 	if len(far) == 0 {
-		return checks.Good("those of all living hosts agree with this one, to a minute or two")
+		return checks.Good("the clocks of all living hosts agree with this one, to a minute or two")
 	}
 	slices.Sort(far)
 	const shown = 5

@@ -196,7 +196,8 @@ const NoHypervisor = "none"
 func (s *Settings) NeedsHypervisor() error {
 	if s.Hypervisor == NoHypervisor {
 		return croft.Errorf(croft.Invalid,
-			"hypervisor is none, which is for croft up where it runs the cloud's etcd: an agent needs libvirt, or sim")
+			"hypervisor is none, which is only for a croft up that runs the cloud's etcd: an agent needs libvirt, "+
+				"or sim")
 	}
 	return nil
 }

@@ -273,7 +273,7 @@ func (s *Settings) Validate() error {
 	case s.Resync <= 0 || s.Sweep <= 0:
 		return invalid("resync and sweep must be longer than 0")
 	case s.Resync > longestRound || s.Sweep > longestRound:
-		return invalid("resync is %s and sweep %s: use no more than %s, or what goes wrong is not noticed",
+		return invalid("resync is %s and sweep %s: use at most %s, so that faults are noticed in time",
 			wording.Duration(s.Resync),
 			wording.Duration(s.Sweep), wording.Duration(longestRound))
 	case actions.CheckTarget(s.CloudAPI.ActionsTo) != nil:

@@ -184,7 +184,7 @@ func (r *restore) commit(ctx context.Context, batch map[Key]Write) error {
 		return fmt.Errorf("import: %w; what is missing comes when it is run again", err)
 	case !out.Done:
 		return croft.Errorf(croft.Conflict,
-			"import: somebody changed the same things meanwhile; stop what does and run it again")
+			"import: another program changed the same records meanwhile; stop that program and run the import again")
 	}
 	for key, w := range batch {
 		if r.archive.modified[key] = out.Revision; w.Delete {

@@ -61,7 +61,7 @@ func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err erro
 	}
 	if custom >= maxCustom {
 		what := map[Kind]string{KindClass: "resource classes", KindTrait: "traits"}[t.kind]
-		e := invalid("There are %d custom %s already, and no more are taken: delete those that nobody needs.", custom,
+		e := invalid("There are %d custom %s already, which is the limit: delete unused ones.", custom,
 			what)
 		e.Cause = ErrFull
 		return nil, false, e

@@ -38,7 +38,7 @@ func newMetrics(m *pool.Manager, live func() int) *metrics {
 			Name: "croft_pool_request_seconds", Help: "Time to answer a request.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .5, 1, 5, 30, 120},
 		}, []string{"route"}),
-		acting:    desc("acting", "1 where this server acts, 0 where it stands by."),
+		acting:    desc("acting", "1 if this server acts, 0 if it stands by."),
 		fault:     desc("config_fault", "1 while pools.yaml has a fault and the last good one is in force."),
 		streams:   desc("live_pages", "Pages that are live."),
 		resources: desc("resources", "Resources that have not ended; UP ones are ready or taken.", "pool", "state"),

@@ -95,7 +95,7 @@ func (d decision) apply(old Object) (Object, error) {
 	seen := d.under.visible(d.caller, old)
 	if g := d.change.Generation; g != nil && *g != seen.Generation {
 		return old, croft.Errorf(croft.Conflict,
-			"%s was changed by somebody else: it has generation %d, not %d; read it again", old.Ref, seen.Generation,
+			"%s was changed by another request: it has generation %d, not %d; read it again", old.Ref, seen.Generation,
 			*g)
 	}
 	if err := d.present(seen); err != nil {

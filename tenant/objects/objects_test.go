@@ -358,7 +358,7 @@ func TestAChangeMayNameTheGenerationThatItBuildsOn(t *testing.T) {
 	first.Generation = &none
 	o := w.mustChange(operator, ref, first)
 	_, err := w.change(operator, ref, first)
-	w.wantError(err, croft.Conflict, "was changed by somebody else")
+	w.wantError(err, croft.Conflict, "was changed by another request")
 	second := set(`{"k": 2}`)
 	second.Generation = &o.Generation
 	w.mustChange(operator, ref, second)

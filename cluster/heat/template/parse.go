@@ -37,7 +37,7 @@ func parseYAML(text string) (*yaml.Node, error) {
 	}
 	switch err := d.Decode(&more); {
 	case err == nil:
-		return nil, wrong(&more, "a second document begins; a template is one")
+		return nil, wrong(&more, "a second YAML document starts; a template is one document")
 	case !errors.Is(err, io.EOF):
 		return nil, unreadable(err)
 	}
@@ -186,7 +186,7 @@ func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	token, err := r.decoder.Token()
 	line := r.here()
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "line %d: the template begins with { and is not JSON: %s", line,
+		return nil, croft.Errorf(croft.Invalid, "line %d: the template starts with { but is not JSON: %s", line,
 			plain.Cut(err.Error(), 300))
 	}
 	if depth > mostDepth {

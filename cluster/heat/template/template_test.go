@@ -96,7 +96,7 @@ func TestTemplates(t *testing.T) {
 		{"a word", "hello", "line 1: a template is a mapping"},
 		{"no YAML", "a: [\n", "not YAML"},
 		{"a tab", "resources:\n\ta: b\n", "not YAML"},
-		{"two documents", least + "---\n" + least, "line 6: a second document"},
+		{"two documents", least + "---\n" + least, "line 6: a second YAML document"},
 		{"an anchor", strings.Replace(least, "{value: {get_attr", "{value: &a {get_attr", 1), "line 5: anchors"},
 		{"an alias", "a: &x [1]\nb: *x\n", "anchors and aliases"},
 		{"a bomb of aliases", "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\n", "line 1: anchors and aliases"},
@@ -142,7 +142,7 @@ func TestTemplates(t *testing.T) {
 			"line 3: get_file"},
 		{"a key twice in JSON", "{\"a\": 1,\n\"a\": 2}", "line 2: \"a\" is there twice"},
 		{"text after JSON", "{}\n{}", "line 2: text follows"},
-		{"broken JSON", "{\"a\": 1,\n b: 2}", "line 2: the template begins with { and is not JSON"},
+		{"broken JSON", "{\"a\": 1,\n b: 2}", "line 2: the template starts with { but is not JSON"},
 		{"JSON that ends", "{\"a\": [1", "middle of its JSON"},
 		{"JSON nested too deep", `{"a": ` + nested + "}", "nested deeper"},
 	} {

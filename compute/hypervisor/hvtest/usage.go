@@ -13,7 +13,7 @@ func (s Suite) usages(t *testing.T) {
 	b := s.bench(t)
 	meters, ok := b.hv.(compute.Meters)
 	if !ok {
-		t.Fatal("this hypervisor does not tell what its guests use")
+		t.Fatal("this hypervisor cannot measure the usage of its guests")
 	}
 	m := s.machine(b)
 	b.must(b.hv.Define(b.ctx, m))

@@ -228,7 +228,7 @@ type metrics struct {
 func newMetrics(slots chan struct{}) *metrics {
 	m := &metrics{}
 	m.calls = m.Seconds("croft_libvirt_call_seconds",
-		"Calls of libvirt, by what was attempted and how it ended; the wait for a free call is part of it.", meter.Work,
+		"Calls of libvirt, by call and outcome, including the wait for a free call.", meter.Work,
 		"call", "result")
 	m.opened = m.Counter("croft_libvirt_connections_opened_total",
 		"Connections to libvirt. More than one of a process were lost.")

@@ -38,7 +38,7 @@ func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadW
 		return nil, err
 	}
 	if _, taken := d.attached.LoadOrStore(id, true); taken {
-		return nil, croft.Errorf(croft.Conflict, "somebody else is attached to the console of instance %s", id)
+		return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
 	}
 	leave := sync.OnceFunc(func() { d.attached.Delete(id) })
 	tty, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)

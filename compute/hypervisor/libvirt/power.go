@@ -234,7 +234,8 @@ func (d *Driver) Remove(ctx context.Context, id croft.InstanceID) error {
 		if err == nil && partition != "" {
 			if err := d.network.filter.update(c, partition, false); err != nil {
 				// The stale entry affects only the port of a guest that no longer exists.
-				d.log.Warn("the packet filter has a guest that is gone", "instance", id, "op", "remove", "err", err)
+				d.log.Warn("the packet filter has rules for a guest that no longer "+
+					"exists", "instance", id, "op", "remove", "err", err)
 			}
 		}
 		return err

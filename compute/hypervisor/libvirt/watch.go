@@ -176,7 +176,7 @@ func followDir(ctx context.Context, dir string, signal func()) error {
 			return nil
 		case e, ok := <-w.Events:
 			if !ok || e.Name == dir && e.Has(fsnotify.Remove|fsnotify.Rename) {
-				return errors.New("the directory of leases is gone")
+				return errors.New("the directory of leases was removed")
 			}
 			signal()
 		case err := <-w.Errors:

@@ -24,7 +24,7 @@ func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.Rea
 	case g.Power == compute.PowerOff:
 		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its console takes no input", id)
 	case g.console != nil:
-		return nil, croft.Errorf(croft.Conflict, "somebody else is attached to the console of instance %s", id)
+		return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
 	}
 	c := &console{h: h, guest: g}
 	c.changed.L = &c.mu

@@ -232,7 +232,7 @@ func (h *Qcow2) Acceptable() error {
 	switch {
 	case h.Backing != "":
 		return croft.Errorf(croft.Invalid,
-			"it stands on another file (backing file %q), which is not allowed: join the two with qemu-img convert -O qcow2", h.Backing)
+			"it has the backing file %q, which is not allowed: join the two with qemu-img convert -O qcow2", h.Backing)
 	case h.incompat&incompatDataFile != 0 || h.dataFile:
 		return croft.Errorf(croft.Invalid,
 			"it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
@@ -243,7 +243,7 @@ func (h *Qcow2) Acceptable() error {
 		return croft.Errorf(croft.Invalid,
 			"it is marked as corrupt: repair it with qemu-img check -r all, or fetch it again")
 	case h.Virtual == 0:
-		return croft.Errorf(croft.Invalid, "its disk has no size: it holds nothing to boot")
+		return croft.Errorf(croft.Invalid, "its disk has no size, so a guest cannot boot from it")
 	case h.Virtual%sector != 0: // QEMU drops the remainder
 		return damaged("a disk of %d bytes, which is not a multiple of the sector size", h.Virtual)
 	case h.Virtual > MaxVirtual:

@@ -81,8 +81,8 @@ func (c *Conn) CompareClocks(ctx context.Context, now time.Time) (largest time.D
 			largest = d
 		}
 		if now.Sub(at).Abs() > clockTolerance {
-			differ = croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clock of this machine and "+
-				"that of host %s differ by %s; set both, for example with chrony", host,
+			differ = croft.Errorf(croft.Unavailable, "nothing is removed because of its age: the clocks of this "+
+				"machine and of host %s differ by %s; set both, for example with chrony", host,
 				wording.Duration(now.Sub(at).Abs().Round(time.Second)))
 		}
 	}

@@ -136,7 +136,7 @@ func (t *Tail) look(ctx context.Context) error {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return croft.Errorf(croft.Unavailable, "what this server knows of %s is behind what is stored: try again", t.what)
+			return croft.Errorf(croft.Unavailable, "this server's copy of %s is older than etcd's: try again", t.what)
 		}
 	}
 }

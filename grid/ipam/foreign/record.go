@@ -80,7 +80,7 @@ func (r *Record) add(name, value string) error {
 func (r *Record) tag(text string) error {
 	t := key(text)
 	if !setexpr.NameForm.MatchString(t) {
-		return croft.Errorf(croft.Invalid, "%s: %q cannot be a tag: a tag begins with a letter or digit", r.At, text)
+		return croft.Errorf(croft.Invalid, "%s: %q cannot be a tag: a tag starts with a letter or digit", r.At, text)
 	}
 	if !slices.Contains(r.Tags, t) {
 		r.Tags = append(r.Tags, t)

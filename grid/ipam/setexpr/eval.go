@@ -141,7 +141,7 @@ func (e *Evaluator) circle(open []*Expr, last *Expr) error {
 	for _, mention := range append(open[1:len(open):len(open)], last) {
 		chain = append(chain, fmt.Sprintf("%s says %s", mention.at, mention.word))
 	}
-	return croft.Errorf(croft.Invalid, "the set @%s leads back to itself: %s", last.name, strings.Join(chain, ", "))
+	return croft.Errorf(croft.Invalid, "the set @%s refers to itself: %s", last.name, strings.Join(chain, ", "))
 }
 
 // An Explanation explains whether and why an address is in an expression.

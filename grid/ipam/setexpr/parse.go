@@ -235,7 +235,7 @@ func (p *parser) addresses(word string) (netipx.IPRange, error) {
 	}
 	r := netipx.IPRangeFrom(from, to)
 	if !r.IsValid() {
-		return none, p.wrong("the range %s ends before it begins, or is of two families", word)
+		return none, p.wrong("the range %s ends before it starts, or mixes IPv4 and IPv6", word)
 	}
 	return r, nil
 }

@@ -43,8 +43,8 @@ func (g *Git) Leader(ctx context.Context) (watch.LeaderRecord, error) {
 	if err := json.Unmarshal([]byte(text), &m.Term); err != nil || len(text) > maxMessage || m.Seconds < 1 ||
 		m.Seconds > maxTerm || m.Key == "" {
 		return watch.LeaderRecord{}, croft.Errorf(croft.Invalid,
-			"%s of the upstream (%s) is no record of a watch: %q; if nobody "+
-				"watches, remove it with git push --delete", leaderRef, hash, plain.Cut(text, 80))
+			"%s of the upstream (%s) is no record of a watch: %q; if no watch runs, remove it with git push "+
+				"--delete", leaderRef, hash, plain.Cut(text, 80))
 	}
 	m.Leader = plain.Cut(m.Leader, 63)
 	return m, nil

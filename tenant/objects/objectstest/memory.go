@@ -91,7 +91,7 @@ func (m *Memory) Write(_ context.Context, s objects.Snapshot, next objects.Objec
 		return a.Place == b.Place && a.Generation == b.Generation
 	})
 	if !same || m.records[ref] != s.Record || m.objects[ref].Generation != s.Object.Generation {
-		return next, croft.Errorf(croft.Conflict, "%s was changed by somebody else", ref)
+		return next, croft.Errorf(croft.Conflict, "%s was changed by another request", ref)
 	}
 	m.revision++
 	next.Ref, next.Generation = ref, m.revision
@@ -137,7 +137,7 @@ func (m *Memory) PutDefinition(_ context.Context, d objects.Definition) (objects
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.definitions[d.Place].Generation != d.Generation {
-		return d, croft.Errorf(croft.Conflict, "the definition was changed by somebody else")
+		return d, croft.Errorf(croft.Conflict, "the definition was changed by another request")
 	}
 	if m.definitions == nil {
 		m.definitions = map[objects.Place]objects.Definition{}
@@ -153,7 +153,7 @@ func (m *Memory) RemoveDefinition(_ context.Context, d objects.Definition) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now, set := m.definitions[d.Place]; !set || now.Generation != d.Generation {
-		return croft.Errorf(croft.Conflict, "the definition was changed by somebody else")
+		return croft.Errorf(croft.Conflict, "the definition was changed by another request")
 	}
 	delete(m.definitions, d.Place)
 	return nil
