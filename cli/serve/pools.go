@@ -42,7 +42,7 @@ in that cloud's; else in an etcd of its own below the state directory. Any numbe
 managers may run on one etcd: one acts, the others hand requests on to it, and when it
 ends another takes its place.
 
-It serves a page for people, a JSON API (docs/pools-api.md), the XML-RPC of resalloc's
+It serves a page for people, a JSON API (docs/users/pools-api.md), the XML-RPC of resalloc's
 clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
 		Args: command.Count(0, 0),
 	}
