@@ -279,9 +279,9 @@ type Instance struct {
 	// by DistancesKey; 0: none of this name exists. The transaction of the first order, and of a move, compares them.
 	// Never stored.
 	BasedOn map[string]int64 `json:"-"`
-	// Noted is the generation of the host's properties, if filters use them; 0: the host has no properties. Compared
-	// like BasedOn. Never stored.
-	Noted *int64 `json:"-"`
+	// PropertiesGeneration is the generation of the host's properties, if filters use them; 0: the host has no
+	// properties. Compared like BasedOn. Never stored.
+	PropertiesGeneration *int64 `json:"-"`
 
 	// Revision is the version of the stored record. A write compares it: Conflict if the record changed in the
 	// meantime. Never stored.

@@ -66,8 +66,8 @@ func ParseAffinity(rule AffinityRule, text string) (Affinity, error) {
 	return Affinity{group, rule}, nil
 }
 
-// Member is an instance in a group, on its host.
-type Member struct {
+// GroupMember is an instance in a group, on its host.
+type GroupMember struct {
 	Affinity
 	Instance InstanceID `json:"instance"`
 	Name     string     `json:"name"`
@@ -76,7 +76,7 @@ type Member struct {
 
 // Admit checks whether one more instance may join the group on a host, given the group's members. Conflict:
 // they have another rule. NoCapacity: the rule excludes the host. Clauses are checked by AdmitSeats.
-func (a Affinity) Admit(host HostID, members []Member) error {
+func (a Affinity) Admit(host HostID, members []GroupMember) error {
 	for _, m := range members {
 		switch {
 		case m.Group != a.Group:

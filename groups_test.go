@@ -37,25 +37,26 @@ func TestParseAffinity(t *testing.T) {
 }
 
 func TestAdmit(t *testing.T) {
-	member := func(rule croft.AffinityRule, host croft.HostID) croft.Member {
-		return croft.Member{Affinity: croft.Affinity{Group: "web", Rule: rule}, Name: "web1", Host: host}
+	member := func(rule croft.AffinityRule, host croft.HostID) croft.GroupMember {
+		return croft.GroupMember{Affinity: croft.Affinity{Group: "web", Rule: rule}, Name: "web1", Host: host}
 	}
 	for _, c := range []struct {
 		name    string
 		rule    croft.AffinityRule
-		members []croft.Member
+		members []croft.GroupMember
 		want    croft.Kind
 	}{
 		{"an empty group admits anywhere", croft.Apart, nil, ""},
-		{"apart, nobody is on the host", croft.Apart, []croft.Member{member(croft.Apart, "b")}, ""},
-		{"apart, somebody is on the host", croft.Apart, []croft.Member{member(croft.Apart, "b"),
+		{"apart, nobody is on the host", croft.Apart, []croft.GroupMember{member(croft.Apart, "b")}, ""},
+		{"apart, somebody is on the host", croft.Apart, []croft.GroupMember{member(croft.Apart, "b"),
 			member(croft.Apart, "a")}, croft.NoCapacity},
-		{"together, all are on the host", croft.Together, []croft.Member{member(croft.Together, "a")}, ""},
-		{"together, they are elsewhere", croft.Together, []croft.Member{member(croft.Together, "b")}, croft.NoCapacity},
-		{"softly apart", croft.ApartSoft, []croft.Member{member(croft.ApartSoft, "a")}, ""},
-		{"softly together", croft.TogetherSoft, []croft.Member{member(croft.TogetherSoft, "b")}, ""},
-		{"another rule", croft.Apart, []croft.Member{member(croft.ApartSoft, "b")}, croft.Conflict},
-		{"another group", croft.Apart, []croft.Member{{Affinity: croft.Affinity{Group: "db", Rule: croft.Together},
+		{"together, all are on the host", croft.Together, []croft.GroupMember{member(croft.Together, "a")}, ""},
+		{"together, they are elsewhere", croft.Together, []croft.GroupMember{member(croft.Together, "b")},
+			croft.NoCapacity},
+		{"softly apart", croft.ApartSoft, []croft.GroupMember{member(croft.ApartSoft, "a")}, ""},
+		{"softly together", croft.TogetherSoft, []croft.GroupMember{member(croft.TogetherSoft, "b")}, ""},
+		{"another rule", croft.Apart, []croft.GroupMember{member(croft.ApartSoft, "b")}, croft.Conflict},
+		{"another group", croft.Apart, []croft.GroupMember{{Affinity: croft.Affinity{Group: "db", Rule: croft.Together},
 			Host: "a"}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

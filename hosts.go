@@ -254,18 +254,18 @@ type Refusal struct {
 // MaxRefusals is the maximum number of refusals in a record, which keeps the first ones.
 const MaxRefusals = 16
 
-// Noted holds the results of a request's filters of host properties and tags.
-type Noted struct {
+// FilteredHosts holds the results of a request's filters of host properties and tags.
+type FilteredHosts struct {
 	Wanted      map[HostID]bool  // hosts that match at least one filter of Where
 	Barred      map[HostID]bool  // hosts that match a filter of WhereNot
 	Generations map[HostID]int64 // of the properties of each host that has any
 }
 
-// ByNotes reports whether an instance has filters of host properties and tags.
-func (s Spec) ByNotes() bool { return len(s.Where)+len(s.WhereNot) > 0 }
+// HasPropertyFilters reports whether an instance has filters of host properties and tags.
+func (s Spec) HasPropertyFilters() bool { return len(s.Where)+len(s.WhereNot) > 0 }
 
 // Admit checks whether the filters of an instance admit a host. NoCapacity: they do not.
-func (n Noted) Admit(s Spec, host HostID) error {
+func (n FilteredHosts) Admit(s Spec, host HostID) error {
 	switch {
 	case len(s.Where) > 0 && !n.Wanted[host]:
 		return Errorf(NoCapacity, "has not the properties that are wanted")
@@ -276,8 +276,8 @@ func (n Noted) Admit(s Spec, host HostID) error {
 }
 
 // Generation returns the generation of a host's properties; nil: the instance has no filters.
-func (n Noted) Generation(s Spec, host HostID) *int64 {
-	if !s.ByNotes() {
+func (n FilteredHosts) Generation(s Spec, host HostID) *int64 {
+	if !s.HasPropertyFilters() {
 		return nil
 	}
 	generation := n.Generations[host]

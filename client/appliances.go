@@ -117,14 +117,14 @@ func siteImagePath(project croft.Project, name string, below ...string) (string,
 }
 
 // List implements cloud.SiteImages.
-func (s siteImages) List(ctx context.Context) ([]cluster.Image, error) {
+func (s siteImages) List(ctx context.Context) ([]cluster.SiteImage, error) {
 	var catalog cloud.Catalog
 	err := s.ask(ctx, http.MethodGet, "/v1/images", nil, &catalog)
 	return catalog.SiteImages, err
 }
 
 // Find implements cloud.SiteImages.
-func (s siteImages) Find(ctx context.Context, name string) (found cluster.Image, err error) {
+func (s siteImages) Find(ctx context.Context, name string) (found cluster.SiteImage, err error) {
 	at, err := siteImagePath("", name)
 	if err != nil {
 		return found, err
@@ -133,7 +133,7 @@ func (s siteImages) Find(ctx context.Context, name string) (found cluster.Image,
 }
 
 // Create implements cloud.SiteImages.
-func (s siteImages) Create(ctx context.Context, i cluster.Image) (made cluster.Image, err error) {
+func (s siteImages) Create(ctx context.Context, i cluster.SiteImage) (made cluster.SiteImage, err error) {
 	return made, s.ask(ctx, http.MethodPost, "/v1/images", api.NewSiteImage{Name: i.Name, URL: i.URL, SHA256: i.SHA256,
 		Format: i.Format, MinDiskGB: i.MinDiskGB, MinRAMMB: i.MinRAMMB}, &made)
 }
@@ -149,7 +149,7 @@ func (s siteImages) Remove(ctx context.Context, name string) error {
 
 // Bring implements cloud.SiteImages.
 func (s siteImages) Bring(ctx context.Context, name, site, ref string, project croft.Project, _ string) (
-	now cluster.Image, err error) {
+	now cluster.SiteImage, err error) {
 	at, err := siteImagePath(project, name, "sites", site)
 	if err != nil {
 		return now, err

@@ -15,28 +15,28 @@ type Driver interface {
 	// Check parses an implementation before it is stored. Invalid, with the line in the template.
 	Check(ctx context.Context, i Implementation) (Contract, error)
 	// Probe reads the state of a site; with a credential, also whether the site accepts it.
-	Probe(ctx context.Context, at Access) (Probe, error)
+	Probe(ctx context.Context, at SiteAccess) (Probe, error)
 	// Room says whether a cluster fits now; for a build with Growth, whether the slaves of Indexes fit in addition to
 	// the existing ones. It changes nothing.
-	Room(ctx context.Context, at Access, b Build) (Room, error)
+	Room(ctx context.Context, at SiteAccess, b Build) (Room, error)
 	// Bring starts or continues the copy of an image to the site, for a bounded time, and returns its progress.
-	Bring(ctx context.Context, at Access, i Image) (Placed, error)
+	Bring(ctx context.Context, at SiteAccess, i SiteImage) (Placed, error)
 	// Launch asks the site to build a cluster under the name Remote.Name. It returns once the site has accepted the
 	// request, and adopts the result of an earlier call. NoCapacity: the site has no room. Invalid: the site refuses
 	// the template or a parameter. Conflict: something that does not belong to this cloud has the name.
-	Launch(ctx context.Context, at Access, b Build) (Remote, error)
+	Launch(ctx context.Context, at SiteAccess, b Build) (Remote, error)
 	// Resize asks the site to give a cluster the slaves of the build, also after a failed resize. Once Resize has
 	// returned, Observe reports this resize and no earlier one. Conflict: another operation is in progress there.
-	Resize(ctx context.Context, at Access, b Build) error
+	Resize(ctx context.Context, at SiteAccess, b Build) error
 	// Destroy asks the site to remove a cluster, found by Remote.ID or only by Remote.Name, and does not touch foreign
 	// objects. It returns once the site has accepted the request; Observe then reports Removing, Stuck or Absent. A
 	// cluster that does not exist is no error.
-	Destroy(ctx context.Context, at Access, b Build) error
+	Destroy(ctx context.Context, at SiteAccess, b Build) error
 	// Observe looks at clusters that share site and credential, with as few requests as possible. The result has no
 	// entry for a cluster whose state could not be read.
-	Observe(ctx context.Context, at Access, all []Build) (map[croft.ClusterID]Seen, error)
+	Observe(ctx context.Context, at SiteAccess, all []Build) (map[croft.ClusterID]Seen, error)
 	// List returns the clusters of this partition on the site, for the sweep.
-	List(ctx context.Context, at Access) ([]Found, error)
+	List(ctx context.Context, at SiteAccess) ([]Found, error)
 }
 
 // Contract is the parameters that a template declares and the operations that it supports.

@@ -88,9 +88,9 @@ func Plan(c Cluster, l Learned, now time.Time) Next {
 	case Building:
 		p.building()
 	case Ready, Degraded:
-		sizing{p}.standing()
+		resizePlan{p}.standing()
 	case Resizing:
-		sizing{p}.resizing()
+		resizePlan{p}.resizing()
 	case Failed:
 		removal{p}.failed()
 	case Deleting:
@@ -110,8 +110,8 @@ type plan struct {
 	next    Next
 }
 
-// sizing decides about a cluster that is built.
-type sizing struct{ *plan }
+// resizePlan decides about a cluster that is built.
+type resizePlan struct{ *plan }
 
 // removal decides about a cluster that is to be removed from its site.
 type removal struct{ *plan }

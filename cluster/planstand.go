@@ -12,7 +12,7 @@ import (
 )
 
 // standing handles a cluster that is READY or DEGRADED.
-func (p sizing) standing() {
+func (p resizePlan) standing() {
 	switch {
 	case p.resizeWanted():
 		p.c.State, p.c.Step = Resizing, "it is about to be resized"
@@ -56,7 +56,7 @@ func (p *plan) resizeWanted() bool {
 
 // resizeSent counts a request before it is sent. The new request settles the requests that were sent at least
 // settleAfter ago.
-func (p sizing) resizeSent() {
+func (p resizePlan) resizeSent() {
 	s := &p.c.Sizing
 	if !p.now.Before(s.Sent.Add(settleAfter)) {
 		s.Open = 0
@@ -64,10 +64,10 @@ func (p sizing) resizeSent() {
 	s.Open, s.Sent = s.Open+1, p.now
 }
 
-func (p sizing) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
+func (p resizePlan) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
 
 // settled derives the state of a cluster from its members.
-func (p sizing) settled(seen Seen) {
+func (p resizePlan) settled(seen Seen) {
 	p.remote(seen)
 	p.c.Step = ""
 	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
@@ -117,7 +117,7 @@ const unwantedAgain = time.Hour
 
 // unwanted makes the manager send the size again if the site has unwanted slaves. Such slaves remain when an older
 // resize takes effect after newer ones.
-func (p sizing) unwanted(seen Seen) {
+func (p resizePlan) unwanted(seen Seen) {
 	var extra []int
 	for _, m := range seen.Members {
 		if m.Role == Slave && m.State != MemberGone && !slices.Contains(p.c.Indexes, m.Index) {
@@ -137,7 +137,7 @@ func (p sizing) unwanted(seen Seen) {
 	}
 }
 
-func (p sizing) resizing() {
+func (p resizePlan) resizing() {
 	switch {
 	case p.l.Did != "" && p.silent() && !p.late() && !p.faulty():
 	case p.l.Did == ActResize && p.l.Err == nil:
@@ -165,7 +165,7 @@ func (p sizing) resizing() {
 }
 
 // resized handles the observed state of a resize, and returns false while the resize goes on.
-func (p sizing) resized() bool {
+func (p resizePlan) resized() bool {
 	seen := *p.l.Seen
 	if p.lost() {
 		return true
@@ -220,7 +220,7 @@ func (p sizing) resized() bool {
 
 // unsized undoes a failed resize, once. Slaves that were to be added are given up; a removal of slaves is asked for
 // once more.
-func (p sizing) unsized(message string) {
+func (p resizePlan) unsized(message string) {
 	p.blame(FailedResize, message)
 	p.noteMembers()
 	if p.c.Sizing.Back {

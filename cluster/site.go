@@ -94,8 +94,8 @@ const (
 	Token    CredentialKind = "token" // of another croft cloud
 )
 
-// Access is the data that a driver needs to call a site for a user.
-type Access struct {
+// SiteAccess is the data that a driver needs to call a site for a user.
+type SiteAccess struct {
 	Partition  croft.PartitionID // of this server: List returns only the clusters of this partition
 	Site       Site
 	Credential Credential // the zero value at a local site
@@ -104,7 +104,7 @@ type Access struct {
 
 // Appliance is a kind of cluster, such as slurm.
 type Appliance struct {
-	Name        string        `json:"name"`              // unique in its project; in a Catalogue, unique in the cloud
+	Name        string        `json:"name"`              // unique in its project; unique in the cloud in the store
 	Project     croft.Project `json:"project,omitempty"` // of its owner; empty: operators
 	Owner       string        `json:"owner"`
 	Description string        `json:"description,omitempty"`
@@ -143,8 +143,8 @@ type Implementation struct {
 // MaxTemplate bounds a template, in bytes.
 const MaxTemplate = 512 << 10
 
-// Image is a disk image with a verified source, which can be copied to sites.
-type Image struct {
+// SiteImage is a disk image with a verified source, which can be copied to sites.
+type SiteImage struct {
 	Name       string            `json:"name"`
 	URL        string            `json:"url,omitempty"`
 	SHA256     string            `json:"sha256,omitempty"`
@@ -168,7 +168,7 @@ type Placed struct {
 
 // LeaveSite removes the copies of an image at a site, and reports whether there were any. A later site of the same name
 // may be another cloud, where the reference names nothing or another image.
-func (i *Image) LeaveSite(site string) bool {
+func (i *SiteImage) LeaveSite(site string) bool {
 	before := len(i.On)
 	maps.DeleteFunc(i.On, func(place string, _ Placed) bool {
 		return place == site || strings.HasPrefix(place, site+"/")

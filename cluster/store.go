@@ -84,9 +84,9 @@ func (e *TakenError) Error() string { return e.Text }
 // Unwrap returns its kind.
 func (e *TakenError) Unwrap() error { return croft.Conflict }
 
-// Catalogue stores the records that clusters are built from. A write compares the generation of the record that it
+// ApplianceStore stores the records that clusters are built from. A write compares the generation of the record that it
 // replaces; 0 means that the record must not exist. Conflict: the generation differs, or a name is taken. NotFound.
-type Catalogue interface {
+type ApplianceStore interface {
 	Sites(ctx context.Context) ([]Site, error)
 	PutSite(ctx context.Context, s Site) (Site, error)
 	// RemoveSite removes an unused site. Conflict: it is used; the error counts the uses.
@@ -101,7 +101,7 @@ type Catalogue interface {
 	RemoveCredential(ctx context.Context, id CredentialID) error
 
 	// Appliances lists the appliances of a project and those without a project in their unique names; an empty project
-	// means all. It reads no others. In a Catalogue, appliances have their unique names.
+	// means all. It reads no others. In an ApplianceStore, appliances have their unique names.
 	Appliances(ctx context.Context, project croft.Project) ([]Appliance, error)
 	// Appliance returns the appliance with a unique name. If @shop:slurm does not exist, that is slurm, unless slurm is
 	// private to a project other than shop. NotFound.
@@ -123,8 +123,8 @@ type Catalogue interface {
 	// RemoveImplementation removes an implementation that no cluster was built from. Conflict: one was.
 	RemoveImplementation(ctx context.Context, id ImplementationID) error
 
-	Images(ctx context.Context) ([]Image, error)
-	PutImage(ctx context.Context, i Image) (Image, error)
+	Images(ctx context.Context) ([]SiteImage, error)
+	PutImage(ctx context.Context, i SiteImage) (SiteImage, error)
 	RemoveImage(ctx context.Context, name string) error
 }
 

@@ -40,7 +40,7 @@ type Config struct {
 	Shared     audit.Shared // records that belong to no host; nil: another process audits them
 	Inventory  Inventory
 	Hypervisor Hypervisor
-	Images     Images
+	Images     ImageStore
 	Seeds      Seeds // nil: guests read metadata only from the server
 
 	MaxBuilds   int           // concurrent builds; 4 by default

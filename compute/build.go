@@ -87,7 +87,7 @@ func (p *pass) queue(ctx context.Context) error {
 }
 
 // fetch makes the image available in the host's cache.
-func (p *pass) fetch(ctx context.Context) (img Image, err error) {
+func (p *pass) fetch(ctx context.Context) (img CachedImage, err error) {
 	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
 	fetch := p.agent.Images.Fetch
 	if p.want.Spec.ImagePublic {

@@ -340,16 +340,16 @@ func (l logHypervisor) Remove(context.Context, croft.InstanceID) error {
 	return nil
 }
 
-func (l logImages) Fetch(_ context.Context, _ string, progress func(croft.Progress)) (Image, error) {
+func (l logImages) Fetch(_ context.Context, _ string, progress func(croft.Progress)) (CachedImage, error) {
 	progress(croft.Progress{Done: 1, Total: 2})
-	return Image{Path: "/image"}, l.step("fetch")
+	return CachedImage{Path: "/image"}, l.step("fetch")
 }
 
-func (l logImages) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error) {
+func (l logImages) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (CachedImage, error) {
 	return l.Fetch(ctx, ref, progress)
 }
 
-func (l logImages) Disk(_ context.Context, img Image, dir string, sizeGB int64) ([]Layer, error) {
+func (l logImages) Disk(_ context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error) {
 	if err := l.step("disk", sizeGB); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ type tracedOrder struct {
 // note adds an event that happened now. A repeated event clears the list first, because the guest is being started
 // again.
 func (m *memory) note(name croft.EventName) {
-	if m.noted(name) {
+	if m.hasEvent(name) {
 		m.begin()
 	}
 	m.mu.Lock()
@@ -69,7 +69,7 @@ func (m *memory) begin() {
 	m.events = nil
 }
 
-func (m *memory) noted(name croft.EventName) bool {
+func (m *memory) hasEvent(name croft.EventName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.events, func(e croft.Event) bool { return e.Name == name })

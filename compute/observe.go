@@ -60,7 +60,7 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	case croft.StateBooting:
 		seen.Addresses = domain.Reserved
 	case croft.StateRunning:
-		if !p.memory.noted(croft.EventAddress) {
+		if !p.memory.hasEvent(croft.EventAddress) {
 			p.memory.note(croft.EventAddress)
 			p.measureArrival()
 		}
@@ -97,7 +97,7 @@ func isFinal(err error) bool {
 
 // unbuild removes a domain that has never run, and its files.
 func (p *pass) unbuild(ctx context.Context) error {
-	if p.memory.noted(croft.EventRunning) {
+	if p.memory.hasEvent(croft.EventRunning) {
 		return nil // its disk may hold the only copy of its data
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
@@ -213,7 +213,7 @@ func (p *pass) recall(ctx context.Context) error {
 // measureArrival measures how long a guest that was built for its first order took; later orders do not start with a
 // claim.
 func (p *pass) measureArrival() {
-	if p.memory.noted(croft.EventClaimed) && p.memory.noted(croft.EventDefined) {
+	if p.memory.hasEvent(croft.EventClaimed) && p.memory.hasEvent(croft.EventDefined) {
 		p.agent.metrics.arrival.Observe(max(0, time.Since(p.want.Issued).Seconds()))
 	}
 }

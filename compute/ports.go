@@ -102,18 +102,18 @@ type Consoles interface {
 	OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error)
 }
 
-// Images fetches images and makes disks from them.
-type Images interface {
+// ImageStore fetches images and makes disks from them.
+type ImageStore interface {
 	// Fetch returns the image from the cache, after fetching, verifying and inspecting it if needed. Invalid: the
 	// reference, the checksum or the file is bad. NotFound: the address has no image. Unavailable: it may answer later.
-	Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error)
+	Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (CachedImage, error)
 	// FetchPublic is like Fetch, for a reference that a tenant chose: it connects only to public addresses, and checks
 	// where the reference leads before it returns an image from the cache. Invalid: the reference leads to another
 	// address.
-	FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (Image, error)
+	FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (CachedImage, error)
 	// Disk makes an overlay of sizeGB GiB over the image in dir, or keeps the existing one. Invalid: the
 	// image's virtual size is greater.
-	Disk(ctx context.Context, img Image, dir string, sizeGB int64) ([]Layer, error)
+	Disk(ctx context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error)
 }
 
 // Seeds makes metadata disks for guests that read their metadata from a disk. nil: the metadata server is the only
@@ -126,8 +126,8 @@ type Seeds interface {
 	WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error
 }
 
-// Image is a verified file in the cache.
-type Image struct {
+// CachedImage is a verified file in the cache.
+type CachedImage struct {
 	Path        string // absolute
 	Format      string // qcow2 or raw, from the file's own header
 	VirtualSize int64  // bytes

@@ -16,24 +16,24 @@ import (
 
 // slowImages reports half of the progress, then ends with err or when its caller does.
 type slowImages struct {
-	compute.Images
+	compute.ImageStore
 	err  error
 	wait bool
 	left chan struct{} // closed when the caller of a waiting fetch is gone
 }
 
-func (s slowImages) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (s slowImages) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.CachedImage, error) {
 	progress(croft.Progress{Done: 5, Total: 10})
 	if s.wait {
 		<-ctx.Done()
 		close(s.left)
-		return compute.Image{}, ctx.Err()
+		return compute.CachedImage{}, ctx.Err()
 	}
-	return compute.Image{Path: "/secret", Format: "qcow2", VirtualSize: 10, Digest: "d" + ref}, s.err
+	return compute.CachedImage{Path: "/secret", Format: "qcow2", VirtualSize: 10, Digest: "d" + ref}, s.err
 }
 
 // pullFrom posts to an API with these images.
-func pullFrom(t *testing.T, images compute.Images, token, body string) *http.Response {
+func pullFrom(t *testing.T, images compute.ImageStore, token, body string) *http.Response {
 	t.Helper()
 	api := &compute.API{Agent: &compute.Agent{Config: compute.Config{Images: images}}, Token: "secret"}
 	server := httptest.NewServer(api.Handler())

@@ -54,7 +54,7 @@ func withoutForeignPages(next http.Handler) http.Handler {
 
 // serve answers a request for an operation.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, o *Operation) {
-	noted := httpapi.Note(w)
+	noted := httpapi.RecordStatus(w)
 	c := &call{Server: s, operation: o, r: r}
 	c.w = &recording{noted, c}
 	if err := perform(c); err != nil {

@@ -102,7 +102,7 @@ func (c *call) getSiteHealth() error {
 
 // siteImage returns an image as a caller may see it: its source may contain a password, and a private copy at a site is
 // only for its user.
-func siteImage(caller access.Caller, i cluster.Image) cluster.Image {
+func siteImage(caller access.Caller, i cluster.SiteImage) cluster.SiteImage {
 	if caller.Operator() {
 		return i
 	}
@@ -125,7 +125,8 @@ func addImage(c *call) error {
 	c.regarding("", actions.Image, "", given.Name)
 	ctx, cancel := c.brief()
 	defer cancel()
-	made, err := c.Cloud.SiteImages.Create(ctx, cluster.Image{Name: given.Name, URL: given.URL, SHA256: given.SHA256,
+	made, err := c.Cloud.SiteImages.Create(ctx, cluster.SiteImage{Name: given.Name, URL: given.URL,
+		SHA256: given.SHA256,
 		Format: given.Format, MinDiskGB: given.MinDiskGB, MinRAMMB: given.MinRAMMB})
 	if err != nil {
 		return taken(err)

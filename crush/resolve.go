@@ -7,7 +7,7 @@ import (
 )
 
 // resolve assigns IDs to the buckets without one, and replaces names by IDs.
-func (t *reading) resolve() error {
+func (t *parser) resolve() error {
 	t.free = -1
 	for i := range t.m.Buckets {
 		if b := &t.m.Buckets[i]; b.ID == 0 {
@@ -44,7 +44,7 @@ func (t *reading) resolve() error {
 	return nil
 }
 
-func (t *reading) resolveItems(i int, of map[ID]int) error {
+func (t *parser) resolveItems(i int, of map[ID]int) error {
 	b, next := &t.m.Buckets[i], 0
 	placed := map[int]Item{}
 	for _, it := range t.items[i] {
@@ -85,7 +85,7 @@ func (t *reading) resolveItems(i int, of map[ID]int) error {
 }
 
 // shade assigns IDs to a bucket, and to all buckets below it, for their devices of a class.
-func (t *reading) shade(i int, class string, of map[ID]int) {
+func (t *parser) shade(i int, class string, of map[ID]int) {
 	b := &t.m.Buckets[i]
 	if !slices.ContainsFunc(b.Shadows, func(s Shadow) bool { return s.Class == class }) {
 		b.Shadows = append(b.Shadows, Shadow{class, t.freeID()})
@@ -97,7 +97,7 @@ func (t *reading) shade(i int, class string, of map[ID]int) {
 	}
 }
 
-func (t *reading) freeID() ID {
+func (t *parser) freeID() ID {
 	for t.used[t.free] {
 		t.free--
 	}

@@ -22,7 +22,7 @@ func ReadText(r io.Reader) (*Map, error) {
 	if len(data) > maxText {
 		return nil, fmt.Errorf("the map is longer than %d MiB", maxText>>20)
 	}
-	t := &reading{words: wordsOf(string(data)), m: &Map{Tunables: legacy}, ids: map[string]ID{},
+	t := &parser{words: wordsOf(string(data)), m: &Map{Tunables: legacy}, ids: map[string]ID{},
 		types: map[string]Type{}, used: map[ID]bool{}}
 	if err := t.all(); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func wordsOf(text string) (all []word) {
 	return all
 }
 
-// reading is the state of the parser. It resolves names of items at the end.
-type reading struct {
+// parser is the state of the parser. It resolves names of items at the end.
+type parser struct {
 	words []word
 	line  int
 	m     *Map
@@ -81,12 +81,12 @@ type namedTake struct {
 	line        int
 }
 
-func (t *reading) wrong(format string, args ...any) error {
+func (t *parser) wrong(format string, args ...any) error {
 	return fmt.Errorf("line %d: %s", t.line, fmt.Sprintf(format, args...))
 }
 
 // next returns the next word, or an error that names the expected element.
-func (t *reading) next(what string) (string, error) {
+func (t *parser) next(what string) (string, error) {
 	if len(t.words) == 0 {
 		return "", t.wrong("the map ends where %s should be", what)
 	}
@@ -95,7 +95,7 @@ func (t *reading) next(what string) (string, error) {
 	return w.text, nil
 }
 
-func (t *reading) number(what string) (int, error) {
+func (t *parser) number(what string) (int, error) {
 	w, err := t.next(what)
 	if err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (t *reading) number(what string) (int, error) {
 }
 
 // accept consumes the next word if it equals text.
-func (t *reading) accept(text string) bool {
+func (t *parser) accept(text string) bool {
 	if len(t.words) == 0 || t.words[0].text != text {
 		return false
 	}
@@ -116,7 +116,7 @@ func (t *reading) accept(text string) bool {
 	return true
 }
 
-func (t *reading) expect(text string) error {
+func (t *parser) expect(text string) error {
 	w, err := t.next(strconv.Quote(text))
 	if err == nil && w != text {
 		err = t.wrong("%q is where %q should be", w, text)
@@ -124,7 +124,7 @@ func (t *reading) expect(text string) error {
 	return err
 }
 
-func (t *reading) all() error {
+func (t *parser) all() error {
 	for len(t.words) > 0 {
 		w, err := t.next("")
 		if err != nil {
@@ -155,7 +155,7 @@ func (t *reading) all() error {
 	return nil
 }
 
-func (t *reading) tunable() error {
+func (t *parser) tunable() error {
 	name, err := t.next("the name of a tunable")
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (t *reading) tunable() error {
 var tunableNames = []string{"choose_local_tries", "choose_local_fallback_tries", "choose_total_tries",
 	"chooseleaf_descend_once", "chooseleaf_vary_r", "chooseleaf_stable", "straw_calc_version", "allowed_bucket_algs"}
 
-func (t *reading) define(what, name string, id ID) error {
+func (t *parser) define(what, name string, id ID) error {
 	if _, taken := t.ids[name]; taken {
 		return t.wrong("%s %q: the name is given twice", what, name)
 	}
@@ -195,7 +195,7 @@ func (t *reading) define(what, name string, id ID) error {
 	return nil
 }
 
-func (t *reading) device() error {
+func (t *parser) device() error {
 	id, err := t.number("the ID of a device")
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (t *reading) device() error {
 	return t.define("device", name, d.ID)
 }
 
-func (t *reading) typeName() error {
+func (t *parser) typeName() error {
 	n, err := t.number("the number of a type")
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (t *reading) typeName() error {
 	return nil
 }
 
-func (t *reading) bucket(kind Type) error {
+func (t *parser) bucket(kind Type) error {
 	name, err := t.next("the name of a bucket")
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (t *reading) bucket(kind Type) error {
 }
 
 // only accepts only one of the keywords that Ceph allows at this place.
-func (t *reading) only(text, what, also string) error {
+func (t *parser) only(text, what, also string) error {
 	w, err := t.next(text)
 	if err == nil && w != text && (also == "" || w != also) {
 		err = t.wrong("%s of the kind %s are not supported, only %s", what, w, text)
@@ -275,7 +275,7 @@ func (t *reading) only(text, what, also string) error {
 	return err
 }
 
-func (t *reading) bucketID(b *Bucket) error {
+func (t *parser) bucketID(b *Bucket) error {
 	n, err := t.number("the ID of a bucket")
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (t *reading) bucketID(b *Bucket) error {
 	return err
 }
 
-func (t *reading) item() (it namedItem, err error) {
+func (t *parser) item() (it namedItem, err error) {
 	if it.name, err = t.next("the name of an item"); err != nil {
 		return it, err
 	}
@@ -311,7 +311,7 @@ func (t *reading) item() (it namedItem, err error) {
 	return it, err
 }
 
-func (t *reading) rule() error {
+func (t *parser) rule() error {
 	name, err := t.next("the name of a rule")
 	if err != nil {
 		return err
@@ -350,7 +350,7 @@ func (t *reading) rule() error {
 	return nil
 }
 
-func (t *reading) step(r *Rule) error {
+func (t *parser) step(r *Rule) error {
 	w, err := t.next("a step")
 	if err != nil {
 		return err
@@ -386,7 +386,7 @@ func (t *reading) step(r *Rule) error {
 	return err
 }
 
-func (t *reading) choose(s *Step, leaf bool) error {
+func (t *parser) choose(s *Step, leaf bool) error {
 	way, err := t.next("firstn or indep")
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // read the same map back, unless a weight above 256 has more than 24 significant bits: both read weights in single
 // precision.
 func (m *Map) WriteText(to io.Writer) error {
-	w := &writing{m: m, to: bufio.NewWriter(to), names: map[ID]string{}, kinds: map[Type]string{}}
+	w := &encoder{m: m, to: bufio.NewWriter(to), names: map[ID]string{}, kinds: map[Type]string{}}
 	for _, d := range m.Devices {
 		w.names[d.ID] = d.Name
 	}
@@ -36,15 +36,15 @@ func (m *Map) WriteText(to io.Writer) error {
 	return w.to.Flush()
 }
 
-// writing writes a map. The final Flush reports its errors.
-type writing struct {
+// encoder writes a map. The final Flush reports its errors.
+type encoder struct {
 	m     *Map
 	to    *bufio.Writer
 	names map[ID]string
 	kinds map[Type]string
 }
 
-func (w *writing) line(format string, args ...any) { fmt.Fprintf(w.to, format+"\n", args...) }
+func (w *encoder) line(format string, args ...any) { fmt.Fprintf(w.to, format+"\n", args...) }
 
 func bit(b bool) int {
 	if b {
@@ -53,7 +53,7 @@ func bit(b bool) int {
 	return 0
 }
 
-func (w *writing) tunables() {
+func (w *encoder) tunables() {
 	t := w.m.Tunables
 	w.line("# begin crush map")
 	w.line("tunable choose_local_tries 0")
@@ -66,7 +66,7 @@ func (w *writing) tunables() {
 	w.line("tunable allowed_bucket_algs 54")
 }
 
-func (w *writing) devices() {
+func (w *encoder) devices() {
 	w.line("\n# devices")
 	for _, d := range w.m.Devices {
 		class := ""
@@ -82,7 +82,7 @@ func (w *writing) devices() {
 	w.line("\n# buckets")
 }
 
-func (w *writing) bucket(b Bucket) {
+func (w *encoder) bucket(b Bucket) {
 	w.line("%s %s {", w.kinds[b.Type], b.Name)
 	w.line("\tid %d", b.ID)
 	for _, s := range b.Shadows {
@@ -111,7 +111,7 @@ func parsed(text string) float64 {
 	return f
 }
 
-func (w *writing) rule(r Rule) {
+func (w *encoder) rule(r Rule) {
 	w.line("rule %s {", r.Name)
 	w.line("\tid %d", r.ID)
 	kind := r.Kind
@@ -129,7 +129,7 @@ func (w *writing) rule(r Rule) {
 	w.line("}")
 }
 
-func (w *writing) step(s Step) string {
+func (w *encoder) step(s Step) string {
 	chooses := map[Op]string{ChooseFirstn: "choose firstn", ChooseIndep: "choose indep",
 		ChooseLeafFirstn: "chooseleaf firstn", ChooseLeafIndep: "chooseleaf indep"}
 	switch s.Op {

@@ -29,7 +29,7 @@ type Config struct {
 	Endpoints   []string      // required, such as http://127.0.0.1:2379, or Embedded
 	Embedded    Embedded      // a server in this process, closed after the store
 	DialTimeout time.Duration // for the first answer; 3 s by default, 10 s with a login
-	Access                    // credentials for the endpoints
+	Credentials               // credentials for the endpoints
 	// Mint allows Open to create an installation if etcd holds none. Only long-running processes set it; a command
 	// reports that it found no installation.
 	Mint bool
@@ -41,9 +41,9 @@ type Config struct {
 	under     func(clientv3.KV) clientv3.KV // wraps the client's KV; for tests
 }
 
-// Access holds our credentials for etcd and the authorities that we trust. The zero value suits a server without
+// Credentials holds our credentials for etcd and the authorities that we trust. The zero value suits a server without
 // authentication, or one whose certificate is signed by a system authority.
-type Access struct {
+type Credentials struct {
 	CA    string // file of the servers' CA certificate; system authorities if empty
 	CAPEM string // like CA, as text instead of a file
 	Cert  string // files of our client certificate and its key
@@ -85,7 +85,7 @@ func (c *Config) isSecure() (bool, error) {
 
 // tlsConfig reads the files immediately, so that errors in them are reported before any connection. A renewed
 // certificate is presented from the next connection on.
-func (a Access) tlsConfig() (*tls.Config, error) {
+func (a Credentials) tlsConfig() (*tls.Config, error) {
 	if a.TLS != nil {
 		config := a.TLS.Clone()
 		config.NextProtos = []string{"h2"}
@@ -114,7 +114,7 @@ func (a Access) tlsConfig() (*tls.Config, error) {
 }
 
 // readCA sets the authorities trusted by config.
-func (a Access) readCA(config *tls.Config) error {
+func (a Credentials) readCA(config *tls.Config) error {
 	text, name := []byte(a.CAPEM), "the given text"
 	if a.CA != "" {
 		name = a.CA

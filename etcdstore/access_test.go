@@ -22,7 +22,7 @@ import (
 type secured struct {
 	authority *etcdtest.Authority
 	server    *etcdserver.Server
-	good      etcdstore.Access
+	good      etcdstore.Credentials
 }
 
 func newSecured(t *testing.T) *secured {
@@ -42,8 +42,8 @@ func TestAServerWithTLSCertificatesAndUsersIsAServer(t *testing.T) {
 	t.Parallel()
 	s := newSecured(t)
 	for _, c := range []etcdstore.Config{
-		{Endpoints: []string{s.server.Endpoint()}, Access: s.good, DialTimeout: 20 * time.Second, Mint: true},
-		{Embedded: s.server, Access: s.good, DialTimeout: 20 * time.Second},
+		{Endpoints: []string{s.server.Endpoint()}, Credentials: s.good, DialTimeout: 20 * time.Second, Mint: true},
+		{Embedded: s.server, Credentials: s.good, DialTimeout: 20 * time.Second},
 	} {
 		store, err := etcdstore.Open(t.Context(), c)
 		if err != nil {
@@ -69,33 +69,36 @@ func TestWhatAServerRefusesIsSaidInASentence(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		endpoint string
-		change   func(*etcdstore.Access)
+		change   func(*etcdstore.Credentials)
 		kind     croft.Kind
 		says     string
 	}{
-		{"a password that is wrong", https, func(a *etcdstore.Access) { a.Password = "s3cret-word" }, croft.Invalid,
+		{"a password that is wrong", https, func(a *etcdstore.Credentials) { a.Password = "s3cret-word" },
+			croft.Invalid,
 			"etcd.password_file"},
-		{"no user", https, func(a *etcdstore.Access) { a.User, a.Password = "", "" }, croft.Invalid,
+		{"no user", https, func(a *etcdstore.Credentials) { a.User, a.Password = "", "" }, croft.Invalid,
 			"wants a user and a password"},
-		{"a user without a password", https, func(a *etcdstore.Access) { a.Password = "" }, croft.Invalid,
+		{"a user without a password", https, func(a *etcdstore.Credentials) { a.Password = "" }, croft.Invalid,
 			"there is no password"},
-		{"a user without the right", https, func(a *etcdstore.Access) { a.User, a.Password = "guest", "guest" },
+		{"a user without the right", https, func(a *etcdstore.Credentials) { a.User, a.Password = "guest", "guest" },
 			croft.Invalid, "does not let user guest"},
-		{"an authority that we do not know", https, func(a *etcdstore.Access) { a.CA = other.File }, croft.Invalid,
+		{"an authority that we do not know", https, func(a *etcdstore.Credentials) { a.CA = other.File }, croft.Invalid,
 			"set etcd.ca"},
-		{"an authority that no system knows", https, func(a *etcdstore.Access) { a.CA = "" }, croft.Invalid,
+		{"an authority that no system knows", https, func(a *etcdstore.Credentials) { a.CA = "" }, croft.Invalid,
 			"set etcd.ca"},
-		{"no certificate of ours", https, func(a *etcdstore.Access) { a.Cert, a.Key = "", "" }, croft.Invalid,
+		{"no certificate of ours", https, func(a *etcdstore.Credentials) { a.Cert, a.Key = "", "" }, croft.Invalid,
 			"set etcd.cert and etcd.key"},
-		{"a certificate of ours that it does not know", https, func(a *etcdstore.Access) {
+		{"a certificate of ours that it does not know", https, func(a *etcdstore.Credentials) {
 			a.Cert, a.Key = otherCert, otherKey
 		}, croft.Invalid, "refuses our certificate"},
 		{"an address for which the server's certificate is not", strings.Replace(https, "127.0.0.1", "localhost", 1),
-			func(*etcdstore.Access) {}, croft.Invalid, "certificate for other names"},
-		{"no TLS, and a user", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) {
-			*a = etcdstore.Access{User: "croft", Password: "croft"}
+			func(*etcdstore.Credentials) {}, croft.Invalid, "certificate for other names"},
+		{"no TLS, and a user", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Credentials) {
+			*a = etcdstore.Credentials{User: "croft", Password: "croft"}
 		}, croft.Invalid, "speaks TLS: write https://"},
-		{"no TLS", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Access) { *a = etcdstore.Access{} },
+		{"no TLS", strings.Replace(https, "https", "http", 1), func(a *etcdstore.Credentials) {
+			*a = etcdstore.Credentials{}
+		},
 			croft.Invalid, "speaks TLS: write https://"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,13 +123,14 @@ func TestAServersCertificateThatRanOutIsTold(t *testing.T) {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
 	defer server.Close()
-	wantRefusal(t, []string{server.URL}, etcdstore.Access{CA: a.File}, croft.Unavailable, "not valid now")
+	wantRefusal(t, []string{server.URL}, etcdstore.Credentials{CA: a.File}, croft.Unavailable, "not valid now")
 }
 
 func TestAServerWithoutTLSIsTold(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
-	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Access{}, croft.Invalid,
+	wantRefusal(t, []string{strings.Replace(server.Endpoint(), "http", "https", 1)}, etcdstore.Credentials{},
+		croft.Invalid,
 		"does not speak TLS")
 }
 
@@ -145,34 +149,35 @@ func TestFilesAndSettingsThatDoNotFitAreTold(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		endpoints []string
-		access    etcdstore.Access
+		access    etcdstore.Credentials
 		says      string
 	}{
-		{"an authority that is not there", https, etcdstore.Access{CA: none}, "etcd.ca: there is no file " + none},
-		{"an authority that is none", https, etcdstore.Access{CA: nonsense}, "holds no certificate in PEM"},
-		{"a certificate that is not there", https, etcdstore.Access{Cert: none, Key: key},
+		{"an authority that is not there", https, etcdstore.Credentials{CA: none}, "etcd.ca: there is no file " + none},
+		{"an authority that is none", https, etcdstore.Credentials{CA: nonsense}, "holds no certificate in PEM"},
+		{"a certificate that is not there", https, etcdstore.Credentials{Cert: none, Key: key},
 			"etcd.cert: there is no file"},
-		{"a key that is not there", https, etcdstore.Access{Cert: cert, Key: none}, "etcd.key: there is no file"},
-		{"a key of another certificate", https, etcdstore.Access{Cert: cert, Key: otherKey}, "do not belong together"},
-		{"a key that is none", https, etcdstore.Access{Cert: cert, Key: nonsense}, "do not belong together"},
-		{"a certificate that ran out", https, etcdstore.Access{Cert: old, Key: oldKey}, "ran out on"},
-		{"a certificate alone", https, etcdstore.Access{Cert: cert}, "etcd.key is not"},
-		{"a key alone", https, etcdstore.Access{Key: key}, "etcd.cert is not"},
-		{"an authority for a server without TLS", http, etcdstore.Access{CA: a.File}, "do not use etcd.ca"},
-		{"members with and without TLS", append(https, http...), etcdstore.Access{}, "use one of them for all"},
-		{"no address", []string{"127.0.0.1:2379"}, etcdstore.Access{}, "is no address of a server"},
+		{"a key that is not there", https, etcdstore.Credentials{Cert: cert, Key: none}, "etcd.key: there is no file"},
+		{"a key of another certificate", https, etcdstore.Credentials{Cert: cert, Key: otherKey},
+			"do not belong together"},
+		{"a key that is none", https, etcdstore.Credentials{Cert: cert, Key: nonsense}, "do not belong together"},
+		{"a certificate that ran out", https, etcdstore.Credentials{Cert: old, Key: oldKey}, "ran out on"},
+		{"a certificate alone", https, etcdstore.Credentials{Cert: cert}, "etcd.key is not"},
+		{"a key alone", https, etcdstore.Credentials{Key: key}, "etcd.cert is not"},
+		{"an authority for a server without TLS", http, etcdstore.Credentials{CA: a.File}, "do not use etcd.ca"},
+		{"members with and without TLS", append(https, http...), etcdstore.Credentials{}, "use one of them for all"},
+		{"no address", []string{"127.0.0.1:2379"}, etcdstore.Credentials{}, "is no address of a server"},
 	} {
 		t.Run(c.name, func(t *testing.T) { wantRefusal(t, c.endpoints, c.access, croft.Invalid, c.says) })
 	}
 }
 
 // wantRefusal fails the test unless opening fails with an error of the kind that contains the text.
-func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Access, kind croft.Kind, says string) {
+func wantRefusal(t *testing.T, endpoints []string, access etcdstore.Credentials, kind croft.Kind, says string) {
 	t.Helper()
 	var err error
 	for patience := 2 * time.Second; patience < time.Minute; patience *= 4 { // a busy machine may be slow
 		var store *etcdstore.Store
-		store, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Access: access, Mint: true,
+		store, err = etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: endpoints, Credentials: access, Mint: true,
 			DialTimeout: patience})
 		if err == nil {
 			t.Fatal(errors.Join(errors.New("it was let in"), store.Close()))

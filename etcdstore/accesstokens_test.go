@@ -93,7 +93,7 @@ func TestNothingStoredOfATokenIsItsSecret(t *testing.T) {
 	if err := store.AccessTokens.Create(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, server, etcdstore.Credentials{})
 	all := etcdtest.Must(etcd.Get(t.Context(), "/", clientv3.WithPrefix()))(t)
 	found := false
 	for _, kv := range all.Kvs {

@@ -137,12 +137,12 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 				}
 			}
 			inst := wanted(t, "placed")
-			inst.BasedOn, inst.Noted = c.basedOn, c.noted
+			inst.BasedOn, inst.PropertiesGeneration = c.basedOn, c.noted
 			_, err := p.place(ctx, p.placer, inst)
 			judge("place", err)
 			for _, name := range []string{"assigned", "held"} {
 				inst := etcdtest.Must(p.Instances.Create(ctx, wanted(t, name)))(t)
-				inst.BasedOn, inst.Noted = c.basedOn, c.noted
+				inst.BasedOn, inst.PropertiesGeneration = c.basedOn, c.noted
 				if name == "held" {
 					_, err = p.Instances.Hold(ctx, inst, p.host)
 				} else {
@@ -179,11 +179,11 @@ func TestAMoveNeedsTheAggregatesAsTheyWere(t *testing.T) {
 	}
 	inst.BasedOn = map[string]int64{"ssd": ssd.Generation}
 	old, none := int64(7), int64(0)
-	inst.Noted = &old
+	inst.PropertiesGeneration = &old
 	if _, err := f.Instances.Relocate(ctx, inst, tombstone, order); !errors.Is(err, schedule.ErrStale) {
 		t.Fatalf("got %v", err)
 	}
-	inst.Noted = &none
+	inst.PropertiesGeneration = &none
 	if moved, err := f.Instances.Relocate(ctx, inst, tombstone, order); err != nil || moved.Host != there {
 		t.Fatalf("got %+v, %v", moved, err)
 	}

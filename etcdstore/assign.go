@@ -121,8 +121,8 @@ func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []
 // asChosen compares the data on which the choice of an instance's host is based.
 func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
 	compares := k.aggregates().Unchanged(next.BasedOn)
-	if next.Noted != nil {
-		compares = append(compares, unchanged(k.properties(next.Host), *next.Noted))
+	if next.PropertiesGeneration != nil {
+		compares = append(compares, unchanged(k.properties(next.Host), *next.PropertiesGeneration))
 	}
 	return compares
 }
@@ -130,7 +130,7 @@ func asChosen(k keys, next croft.Instance) []clientv3.Cmp {
 // readChosen reads the keys that asChosen compares.
 func readChosen(k keys, next croft.Instance) []clientv3.Op {
 	reads := k.aggregates().Read(next.BasedOn)
-	if next.Noted != nil {
+	if next.PropertiesGeneration != nil {
 		reads = append(reads, clientv3.OpGet(k.properties(next.Host), clientv3.WithKeysOnly()))
 	}
 	return reads
@@ -139,12 +139,12 @@ func readChosen(k keys, next croft.Instance) []clientv3.Op {
 // stale returns an error if the data on which the choice of the host is based has changed, according to the result of
 // readChosen.
 func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
-	if next.Noted != nil {
+	if next.PropertiesGeneration != nil {
 		now := int64(0)
 		if kvs := read[len(next.BasedOn)].GetResponseRange().Kvs; len(kvs) > 0 {
 			now = kvs[0].ModRevision
 		}
-		if now != *next.Noted {
+		if now != *next.PropertiesGeneration {
 			return croft.Errorf(croft.NoCapacity, "%w: the properties of host %s", schedule.ErrStale, next.Host)
 		}
 	}

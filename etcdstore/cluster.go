@@ -14,18 +14,18 @@ import (
 	"croft"
 )
 
-// Cluster manages the etcd cluster itself: which hosts serve it, and how members join and leave.
-type Cluster struct{ conn *conn }
+// EtcdCluster manages the etcd cluster itself: which hosts serve it, and how members join and leave.
+type EtcdCluster struct{ conn *conn }
 
 // PutEtcdMember stores which shared services a host runs.
-func (s *Cluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
+func (s *EtcdCluster) PutEtcdMember(ctx context.Context, m croft.EtcdMember) error {
 	m.Role = ""
 	_, err := s.conn.etcd.Put(ctx, s.conn.keys.etcdMember(m.Host), encode(m))
 	return s.conn.wrapped(err, "write what this host serves")
 }
 
 // EtcdMembers lists the hosts that serve etcd, by name, each with its role.
-func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
+func (s *EtcdCluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 	served, err := s.Served(ctx)
 	if err != nil || len(served) == 0 {
 		return served, err
@@ -47,7 +47,7 @@ func (s *Cluster) EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error) {
 }
 
 // Served returns the same as EtcdMembers, without the roles.
-func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
+func (s *EtcdCluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 	all, err := readAll[croft.EtcdMember](ctx, s.conn, "read which hosts serve etcd", s.conn.keys.members(), 0)
 	slices.SortFunc(all, func(a, b croft.EtcdMember) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Host, b.Host))
@@ -56,7 +56,7 @@ func (s *Cluster) Served(ctx context.Context) ([]croft.EtcdMember, error) {
 }
 
 // roles asks all members for their roles concurrently.
-func (s *Cluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
+func (s *EtcdCluster) roles(ctx context.Context, all []*etcdserverpb.Member) map[uint64]croft.MemberRole {
 	var endpoints []string
 	for _, m := range all {
 		endpoints = append(endpoints, m.ClientURLs...)
@@ -89,7 +89,7 @@ func roleOf(m *etcdserverpb.Member, statuses map[string]*clientv3.StatusResponse
 }
 
 // WatchEtcdMembers calls changed with the result of Served whenever it may have changed, until ctx ends.
-func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
+func (s *EtcdCluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.EtcdMember)) error {
 	return s.conn.follow(ctx, s.conn.keys.members(), func() {}, func(*mvccpb.KeyValue, bool) {
 		if all, err := s.Served(ctx); err == nil {
 			changed(all)
@@ -98,7 +98,7 @@ func (s *Cluster) WatchEtcdMembers(ctx context.Context, changed func([]croft.Etc
 }
 
 // IsEtcdMember reports whether a host's server is a member of etcd. It needs a majority of the members.
-func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
+func (s *EtcdCluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, error) {
 	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
 		return false, s.conn.wrap(err, "list etcd's members")
@@ -107,7 +107,7 @@ func (s *Cluster) IsEtcdMember(ctx context.Context, m croft.EtcdMember) (bool, e
 }
 
 // SetEndpoints replaces the endpoints of etcd; it has no effect for a server in this process.
-func (s *Cluster) SetEndpoints(endpoints []string) {
+func (s *EtcdCluster) SetEndpoints(endpoints []string) {
 	if len(endpoints) > 0 && s.conn.etcd.ActiveConnection() != nil {
 		s.conn.etcd.SetEndpoints(endpoints...)
 	}
@@ -115,14 +115,14 @@ func (s *Cluster) SetEndpoints(endpoints []string) {
 
 // MayRemoveEtcdMember returns why a host's member cannot be removed from etcd; nil: it can, or the host has none.
 // Conflict: the others would have no majority.
-func (s *Cluster) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+func (s *EtcdCluster) MayRemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	_, err := s.leaving(ctx, host)
 	return err
 }
 
 // RemoveEtcdMember removes a host's member from etcd, and the record of its services. A missing member is no error.
 // Conflict: as for MayRemoveEtcdMember.
-func (s *Cluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
+func (s *EtcdCluster) RemoveEtcdMember(ctx context.Context, host croft.HostID) error {
 	l, err := s.leaving(ctx, host)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ type leaving struct {
 }
 
 // leaving examines a host's member. Conflict: as for MayRemoveEtcdMember.
-func (s *Cluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
+func (s *EtcdCluster) leaving(ctx context.Context, host croft.HostID) (l leaving, err error) {
 	served, err := s.Served(ctx)
 	here := slices.IndexFunc(served, func(m croft.EtcdMember) bool { return m.Host == host })
 	if err != nil || here < 0 {
@@ -201,7 +201,7 @@ func (l *leaving) check() error {
 }
 
 // Advertised lists the client addresses that the members of etcd advertise.
-func (s *Cluster) Advertised(ctx context.Context) ([]string, error) {
+func (s *EtcdCluster) Advertised(ctx context.Context) ([]string, error) {
 	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
 		return nil, s.conn.wrap(err, "list etcd's members")

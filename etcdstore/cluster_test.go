@@ -19,7 +19,7 @@ import (
 )
 
 // leading returns the index of the leader.
-func leading(t *testing.T, c *etcdtest.Cluster, store *etcdstore.Store) int {
+func leading(t *testing.T, c *etcdtest.EtcdCluster, store *etcdstore.Store) int {
 	t.Helper()
 	for _, m := range etcdtest.Must(store.Cluster.EtcdMembers(t.Context()))(t) {
 		if m.Role == croft.MemberLeads {
@@ -78,7 +78,7 @@ func TestLeasesAndWatchesOutliveTheMemberThatLeads(t *testing.T) {
 		t.Errorf("it says %q, want which member is away", said)
 	}
 	other := (lost + 1) % 3
-	etcd := etcdtest.Client(t, c.Servers[other], etcdstore.Access{})
+	etcd := etcdtest.Client(t, c.Servers[other], etcdstore.Credentials{})
 	now := etcdtest.Must(etcd.Get(t.Context(), "/"))(t)
 	if _, err := etcd.Compact(t.Context(), now.Header.Revision); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestOneMemberThatIsFullIsSaidAndMended(t *testing.T) {
 	c := etcdtest.StartCluster(t, 2)
 	c.JoinWith(t, etcdserver.Config{MaxBytes: 2 << 20})
 	store := c.Open(t, 0)
-	etcd := etcdtest.Client(t, c.Servers[0], etcdstore.Access{})
+	etcd := etcdtest.Client(t, c.Servers[0], etcdstore.Credentials{})
 	patient.Until(t, "the third is full", func() bool {
 		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
 		return errors.Is(err, rpctypes.ErrNoSpace)

@@ -22,7 +22,7 @@ type Groups struct{ conn *conn }
 var _ schedule.Groups = (*Groups)(nil)
 
 // Members implements schedule.Groups.
-func (s *Groups) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+func (s *Groups) Members(ctx context.Context, project croft.Project, group string) ([]croft.GroupMember, []croft.Seat,
 	error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(s.conn.keys.groups().getGroup(project, group)...).Commit()
 	if err != nil {
@@ -33,12 +33,12 @@ func (s *Groups) Members(ctx context.Context, project croft.Project, group strin
 
 // membersOf reads members from their keys, which end in group, rule, host and instance; the values are the instances'
 // names.
-func membersOf(kvs []*mvccpb.KeyValue) []croft.Member {
-	members := make([]croft.Member, 0, len(kvs))
+func membersOf(kvs []*mvccpb.KeyValue) []croft.GroupMember {
+	members := make([]croft.GroupMember, 0, len(kvs))
 	for _, kv := range kvs {
 		words := strings.Split(string(kv.Key), "/")
 		words = words[len(words)-4:]
-		members = append(members, croft.Member{
+		members = append(members, croft.GroupMember{
 			Affinity: croft.Affinity{Group: words[0], Rule: croft.AffinityRule(words[1])},
 			Host:     croft.HostID(words[2]), Instance: croft.InstanceID(words[3]),
 			Name: string(kv.Value),
@@ -100,7 +100,7 @@ func (k groupKeys) memberKeys(inst croft.Instance) []string {
 	var all []string
 	for _, a := range inst.Spec.Affinities {
 		if inst.Host != "" {
-			all = append(all, k.member(inst.Project, croft.Member{Affinity: a, Host: inst.Host,
+			all = append(all, k.member(inst.Project, croft.GroupMember{Affinity: a, Host: inst.Host,
 				Instance: inst.ID}))
 		}
 	}

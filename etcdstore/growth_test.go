@@ -63,7 +63,7 @@ func TestRemovalsHaveRoomWhenNothingNewHas(t *testing.T) {
 	if err := s.Clusters.RemoveAppliance(ctx, "big"); err != nil {
 		t.Errorf("a removal is refused: %v", err)
 	}
-	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, server, etcdstore.Credentials{})
 	now := etcdtest.Must(etcd.Get(ctx, "/croft/home"))(t)
 	etcdtest.Must(etcd.Compact(ctx, now.Header.Revision))(t)
 	for begun := time.Now(); ; {

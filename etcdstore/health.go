@@ -73,7 +73,7 @@ func (s *conn) alarms(ctx context.Context) []error {
 
 // Problems returns current and imminent problems of etcd, one sentence each: alarms, or a member that is silent, slow
 // or nearly full.
-func (s *Cluster) Problems(ctx context.Context) []string {
+func (s *EtcdCluster) Problems(ctx context.Context) []string {
 	var found []string
 	look, cancel := context.WithTimeout(ctx, checkTime)
 	for _, err := range s.conn.alarms(look) {
@@ -105,7 +105,7 @@ func (s *Cluster) Problems(ctx context.Context) []string {
 }
 
 // known returns the endpoints of members: the configured ones, and the endpoints of these hosts.
-func (s *Cluster) known(served []croft.EtcdMember) []string {
+func (s *EtcdCluster) known(served []croft.EtcdMember) []string {
 	all := slices.Clone(s.conn.etcd.Endpoints())
 	for _, m := range served {
 		all = append(all, m.Clients...)

@@ -91,7 +91,7 @@ func TestALostSessionIsToldAndReplaced(t *testing.T) {
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
 	etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("before")))(t)
-	revokeAll(t, etcdtest.Client(t, server, etcdstore.Access{}))
+	revokeAll(t, etcdtest.Client(t, server, etcdstore.Credentials{}))
 	if _, err := store.Instances.Create(t.Context(), etcdtest.NewInstance("during")); err != nil {
 		etcdtest.WantKind(t, err, croft.Unavailable)
 		etcdtest.WantSays(t, err.Error(), "lease", "try again")
@@ -103,7 +103,7 @@ func TestALostSessionIsToldAndReplaced(t *testing.T) {
 func TestALostLeaseOfAnAgentIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	etcd := etcdtest.Client(t, f.server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, f.server, etcdstore.Credentials{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	alive := func() bool {

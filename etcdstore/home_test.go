@@ -148,7 +148,7 @@ func TestAHomeIsMintedOverNoOther(t *testing.T) {
 func TestTheSchemaIsRaisedAsItWasReadOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	etcd := etcdtest.Client(t, f.server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, f.server, etcdstore.Credentials{})
 	putHome(t, f.server, f.Partition(), "1.0")
 	read := etcdtest.Must(etcd.Get(t.Context(), "/croft/home"))(t).Kvs[0].ModRevision
 	putHome(t, f.server, f.Partition(), "1.99") // by another program, in between

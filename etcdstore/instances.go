@@ -48,7 +48,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 	byDistance := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool {
 		return n.Far || n.Type != "" || n.Aggregate || n.Distance > croft.MaxDistance
 	})
-	if len(inst.Spec.In) > 0 || inst.Spec.ByNotes() || byDistance {
+	if len(inst.Spec.In) > 0 || inst.Spec.HasPropertyFilters() || byDistance {
 		if err := canBound(s); err != nil {
 			return err
 		}

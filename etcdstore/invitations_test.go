@@ -31,7 +31,7 @@ func TestAnInvitationLastsAsLongAsItsLease(t *testing.T) {
 		_, err := store.Trust.Invitation(ctx, name)
 		etcdtest.WantKind(t, err, croft.NotFound)
 	}
-	etcd := etcdtest.Client(t, server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, server, etcdstore.Credentials{})
 	leases := etcdtest.Must(etcd.Leases(ctx))(t).Leases
 	if ttl := etcdtest.Must(etcd.TimeToLive(ctx, leases[0].ID))(t).GrantedTTL; len(leases) != 1 || ttl != 3600 {
 		t.Errorf("there are %d leases, of %d s", len(leases), ttl)

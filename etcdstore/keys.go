@@ -231,7 +231,7 @@ func (k groupKeys) rule(p croft.Project, a croft.Affinity) string {
 func (k groupKeys) host(p croft.Project, a croft.Affinity, h croft.HostID) string {
 	return k.rule(p, a) + string(h) + "/"
 }
-func (k groupKeys) member(p croft.Project, m croft.Member) string {
+func (k groupKeys) member(p croft.Project, m croft.GroupMember) string {
 	return k.host(p, m.Affinity, m.Host) + string(m.Instance)
 }
 

@@ -22,7 +22,7 @@ const memberRetry = 500 * time.Millisecond
 // promoted, so that a failed join has no effect. It returns the cluster in the form of etcdserver.Config, and may be
 // repeated. A former member of the host, whose data is lost, is removed first. Invalid: the peer addresses of the
 // present members are not reachable from other machines.
-func (s *Cluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
+func (s *EtcdCluster) AddEtcdMember(ctx context.Context, m croft.EtcdMember) (cluster string, err error) {
 	// Store the intent first, so that forgetting the host also cleans up the member.
 	if err := s.PutEtcdMember(ctx, m); err != nil {
 		return "", err
@@ -62,7 +62,7 @@ func soon(ctx context.Context, passes func(error) bool, do func() error) error {
 	}
 }
 
-func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
+func (s *EtcdCluster) addMember(ctx context.Context, m croft.EtcdMember) (string, error) {
 	list, err := s.conn.etcd.MemberList(ctx)
 	if err != nil {
 		return "", s.conn.wrap(err, "list etcd's members")
@@ -90,7 +90,7 @@ func (s *Cluster) addMember(ctx context.Context, m croft.EtcdMember) (string, er
 }
 
 // removeMember removes a member. It is no error if the member was removed already.
-func (s *Cluster) removeMember(ctx context.Context, id uint64) error {
+func (s *EtcdCluster) removeMember(ctx context.Context, id uint64) error {
 	_, err := s.conn.etcd.MemberRemove(ctx, id)
 	if errors.Is(err, rpctypes.ErrMemberNotFound) {
 		return nil

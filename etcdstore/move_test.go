@@ -204,7 +204,7 @@ func TestAMoveTakesTheMembershipsAlong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []croft.Member{{Affinity: a, Host: to, Instance: inst.ID, Name: "member"}}
+	want := []croft.GroupMember{{Affinity: a, Host: to, Instance: inst.ID, Name: "member"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -20,7 +20,7 @@ import (
 // Placer places instances in a cloud whose Placement is croft's own on the same etcd, through a ledger in this process.
 type Placer struct {
 	conn   *conn
-	rounds *placing.Rounds
+	rounds *placing.BatchWriter
 }
 
 var _ schedule.Placer = (*Placer)(nil)

@@ -365,7 +365,7 @@ func TestASessionThatIsGoneIsBegunAgain(t *testing.T) {
 	t.Parallel()
 	p := newPlacing(t)
 	etcdtest.Must(p.place(t.Context(), p.placer, wanted(t, "first")))(t)
-	etcd := etcdtest.Client(t, p.server, etcdstore.Access{})
+	etcd := etcdtest.Client(t, p.server, etcdstore.Credentials{})
 	for session := range etcdtest.Must(p.Records.Evidence(t.Context()))(t).Sessions {
 		etcdtest.Must(etcd.Delete(t.Context(), "/croft/"+string(p.Partition())+"/sessions/"+session))(t)
 	}

@@ -62,7 +62,7 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	groups := got.Responses[10].GetResponseRange().Kvs
 	for i, m := range membersOf(groups) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), k.groups().all()), "/")
-		b.Members = append(b.Members, audit.Member{Member: m, Project: croft.Project(project),
+		b.Members = append(b.Members, audit.GroupMember{GroupMember: m, Project: croft.Project(project),
 			Revision: groups[i].ModRevision})
 	}
 	seats := got.Responses[11].GetResponseRange().Kvs
@@ -189,7 +189,7 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 		if d.Affinity == nil {
 			return croft.Errorf(croft.Invalid, "a membership of no group")
 		}
-		member := croft.Member{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance}
+		member := croft.GroupMember{Affinity: *d.Affinity, Host: d.Host, Instance: d.Instance}
 		key := k.groups().member(d.Project, member)
 		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key),
 			k.groups().endGroup(d.Project, d.Affinity.Group, key)).Commit()

@@ -33,7 +33,7 @@ type Store struct {
 	Actions      *actionlog.Log
 	Aggregates   *aggregates.Aggregates
 	Distances    *aggregates.Distances
-	Cluster      *Cluster
+	Cluster      *EtcdCluster
 	Clusters     *clusters.Store
 	Groups       *Groups
 	Instances    *Instances
@@ -99,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
-		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &Cluster{s},
+		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &EtcdCluster{s},
 		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canCluster(s) }),
 		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{s},

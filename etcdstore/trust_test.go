@@ -104,7 +104,7 @@ func TestJoinServersOfNeighbouringVersions(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Server(t)
 	store := etcdtest.Open(t, server)
-	raw := etcdtest.Client(t, server, etcdstore.Access{})
+	raw := etcdtest.Client(t, server, etcdstore.Credentials{})
 	ctx, host := t.Context(), croft.NewHostID()
 	prefix := "/croft/" + string(store.Partition())
 	joins, former := prefix+"/joins/"+string(host), prefix+"/control/"+string(host)

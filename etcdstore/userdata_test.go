@@ -21,7 +21,7 @@ type bare struct {
 
 func (f *fixture) raw(t *testing.T) bare {
 	t.Helper()
-	return bare{etcdtest.Client(t, f.server, etcdstore.Access{}), "/croft/" + string(f.Partition()) + "/"}
+	return bare{etcdtest.Client(t, f.server, etcdstore.Credentials{}), "/croft/" + string(f.Partition()) + "/"}
 }
 
 // put writes a key and returns its revision.

@@ -339,7 +339,7 @@ func (f *Fleet) RemoveMember(ctx context.Context, h Host) error {
 type Config struct {
 	Partition croft.PartitionID // required: partition of the orders that it writes
 	Hosts     Store             // required, like the following four
-	Members   Members
+	Members   EtcdMembers
 	Instances Instances
 	Orders    Orders
 	Claims    Claims

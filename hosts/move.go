@@ -107,7 +107,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 			rest = rest[1:]
 			continue
 		}
-		inst.Noted = by.noted.Generation(inst.Spec, to.ID)
+		inst.PropertiesGeneration = by.filtered.Generation(inst.Spec, to.ID)
 		inst.Refused = line.before(to.ID, inst, all, candidates)
 		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
 		switch {
@@ -140,16 +140,16 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 
 // grounds is the data by which a host is chosen, as read from the records.
 type grounds struct {
-	noted   croft.Noted
-	measure topology.Measure
+	filtered croft.FilteredHosts
+	measure  topology.Measure
 }
 
 // bound removes the hosts that the bounds, filters and distances of an instance do not admit. It returns the instance
 // with the aggregates and distances that were used, and the other data that was used.
 func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[croft.HostID]croft.Host) (
 	_ croft.Instance, by grounds, err error) {
-	if f.Properties != nil && inst.Spec.ByNotes() {
-		if by.noted, err = f.Properties.Noted(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
+	if f.Properties != nil && inst.Spec.HasPropertyFilters() {
+		if by.filtered, err = f.Properties.FilterHosts(ctx, inst.Spec.Where, inst.Spec.WhereNot, nil); err != nil {
 			return inst, by, err
 		}
 	}
@@ -171,7 +171,7 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
 		_, far := by.measure.Admit(h)
 		return far != nil || topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil ||
-			by.noted.Admit(inst.Spec, h.ID) != nil ||
+			by.filtered.Admit(inst.Spec, h.ID) != nil ||
 			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})
 	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, aggregates))
@@ -182,7 +182,7 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Candidate, error) {
 	limit := candidateLimit
 	hard := slices.ContainsFunc(inst.Spec.Near, func(n croft.Near) bool { return !n.Soft })
-	if hard || inst.Spec.Policy != nil || len(inst.Spec.In) > 0 || inst.Spec.ByNotes() {
+	if hard || inst.Spec.Policy != nil || len(inst.Spec.In) > 0 || inst.Spec.HasPropertyFilters() {
 		limit = boundLimit // few of all hosts may be permitted
 	}
 	return f.Claims.Candidates(ctx, queryOf(inst), limit)

@@ -21,8 +21,8 @@ type Store interface {
 	ForgetHost(ctx context.Context, host croft.HostID) error
 }
 
-// Members is the access to the etcd servers that hosts run.
-type Members interface {
+// EtcdMembers is the access to the etcd servers that hosts run.
+type EtcdMembers interface {
 	// EtcdMembers returns the hosts that serve etcd, each with its role.
 	EtcdMembers(ctx context.Context) ([]croft.EtcdMember, error)
 	// MayRemoveEtcdMember returns why a host's server cannot be removed. Conflict: too few members would
@@ -84,8 +84,8 @@ type Claims interface {
 
 // Properties is read access to the properties and tags of hosts.
 type Properties interface {
-	// Noted evaluates filters for all hosts. Terms about hidden keys never match.
-	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+	// FilterHosts evaluates filters for all hosts. Terms about hidden keys never match.
+	FilterHosts(ctx context.Context, where, whereNot, hidden []string) (croft.FilteredHosts, error)
 }
 
 // Distances is read access to the distances that operators set.

@@ -39,7 +39,7 @@ func newMetrics() *metrics {
 // measured answers a request and records the result.
 func (m *metrics) measured(w http.ResponseWriter, r *http.Request, answer http.HandlerFunc) {
 	begun := time.Now()
-	noted := httpapi.Note(w)
+	noted := httpapi.RecordStatus(w)
 	answer(noted, r)
 	m.seconds.WithLabelValues(routeOf(r.URL.Path), strconv.Itoa(noted.Status)).Observe(time.Since(begun).Seconds())
 }

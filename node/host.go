@@ -145,7 +145,7 @@ func (h *host) closeHypervisor() {
 }
 
 // images returns the source of disks; simulated guests have none.
-func (h *host) images() (compute.Images, error) {
+func (h *host) images() (compute.ImageStore, error) {
 	if h.settings.Hypervisor == "sim" {
 		return sim.Images{Kept: &sim.Kept{}}, nil
 	}

@@ -59,7 +59,7 @@ func Join(ctx context.Context, s settings.Settings, text string, member bool, wo
 
 // enrol gets certificates from a join server and stores them. The membership is written last, so that after a
 // crash the host may retry.
-func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) error {
+func enrol(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.JoinToken) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	id, err := compute.ReadHostID(s.StateDir, false)
@@ -140,7 +140,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 }
 
 // accept exchanges the token for its grant, in a cloud without an authority: the host reads etcd itself.
-func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.Token) (err error) {
+func accept(ctx context.Context, j *trust.Membership, s settings.Settings, token invitation.JoinToken) (err error) {
 	etcd := s.Etcd.EtcdSettings
 	etcd.Endpoints = token.Endpoints
 	if etcd.CA == "" {

@@ -48,17 +48,17 @@ func (m *orderMemory) remove(id croft.InstanceID) {
 	delete(m.last, id)
 }
 
-// noted reads a host's orders and caches them.
-type noted struct {
+// cachedOrders reads a host's orders and caches them.
+type cachedOrders struct {
 	compute.Orders
 	host   croft.HostID
 	memory *orderMemory
 }
 
-func (h *host) orders() noted { return noted{h.store, h.id, &h.memory} }
+func (h *host) orders() cachedOrders { return cachedOrders{h.store, h.id, &h.memory} }
 
 // Order implements compute.Orders.
-func (n noted) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
+func (n cachedOrders) Order(ctx context.Context, of croft.HostID, id croft.InstanceID) (croft.Order, error) {
 	at := time.Now() // before reading, which may take long
 	order, err := n.Orders.Order(ctx, of, id)
 	switch {
@@ -79,7 +79,7 @@ const ordersLast = 250 * time.Millisecond
 const orderPatience = time.Second
 
 // forGuest returns the order of the guest; if the store does not answer, the cached one.
-func (n noted) forGuest(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
+func (n cachedOrders) forGuest(ctx context.Context, id croft.InstanceID) (croft.Order, error) {
 	last, known := n.memory.get(id)
 	if !known {
 		return n.Order(ctx, n.host, id)

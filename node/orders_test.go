@@ -46,7 +46,7 @@ func TestAGuestsOrderIsRememberedWhileNobodyAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := &oracle{}
-				n := noted{o, "host", &orderMemory{}}
+				n := cachedOrders{o, "host", &orderMemory{}}
 				var got croft.Order
 				var err error
 				for _, o.answer = range c.answers {
@@ -64,7 +64,7 @@ func TestAGuestsOrderIsRememberedWhileNobodyAnswers(t *testing.T) {
 func TestAGuestsOrderIsReadOnceInAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &oracle{answer: func(context.Context) (croft.Order, error) { return croft.Order{}, nil }}
-		n := noted{o, "host", &orderMemory{}}
+		n := cachedOrders{o, "host", &orderMemory{}}
 		for range 24 {
 			_, _ = n.forGuest(t.Context(), "instance")
 		}

@@ -49,7 +49,7 @@ func BenchmarkClaimBesideEtcd(b *testing.B) {
 	web := httptest.NewServer(server.Handler())
 	b.Cleanup(web.Close)
 	a := newAPI(b, web.URL)
-	bare := etcdtest.Client(b, etcd, etcdstore.Access{})
+	bare := etcdtest.Client(b, etcd, etcdstore.Credentials{})
 	value := strings.Repeat("x", 300)
 	var claims, transactions time.Duration
 	for n := 0; b.Loop(); n++ {

@@ -30,10 +30,10 @@ const maxRounds = 20
 
 // Read implements transfer.Source. If a round finds no change, everything read was true when the round started.
 func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transfer.State, error) {
-	r := &reading{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
+	r := &archiveReader{client: a.Client, progress: progress, hosts: map[croft.HostID]*hostReading{},
 		consumers: map[croft.InstanceID]transfer.Consumer{}}
 	for range maxRounds {
-		changed, err := r.round(ctx)
+		changed, err := r.pass(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -45,8 +45,8 @@ func (a *Archive) Read(ctx context.Context, progress transfer.Progress) (*transf
 		"from it for that time", a.Client.conn.at())
 }
 
-// reading is one call of Archive.Read.
-type reading struct {
+// archiveReader is one call of Archive.Read.
+type archiveReader struct {
 	client   *Client
 	progress transfer.Progress
 
@@ -90,8 +90,8 @@ func (c *claimsBody) equal(d *claimsBody) bool {
 	return c.Generation == d.Generation && maps.EqualFunc(c.Allocations, d.Allocations, same)
 }
 
-// round reads what changed since the last round, and reports whether anything did.
-func (r *reading) round(ctx context.Context) (bool, error) {
+// pass reads what changed since the last round, and reports whether anything did.
+func (r *archiveReader) pass(ctx context.Context) (bool, error) {
 	changed, err := r.names(ctx)
 	if err != nil {
 		return false, err
@@ -127,7 +127,7 @@ func (r *reading) round(ctx context.Context) (bool, error) {
 }
 
 // names reads the names of classes and traits.
-func (r *reading) names(ctx context.Context) (changed bool, err error) {
+func (r *archiveReader) names(ctx context.Context) (changed bool, err error) {
 	var classes struct {
 		Classes []struct {
 			Name croft.ResourceClass `json:"name"`
@@ -191,7 +191,7 @@ func absent(err error) error {
 
 // readConsumers reads the consumers of the providers that changed since the last round, and reports whether any
 // consumer changed.
-func (r *reading) readConsumers(ctx context.Context) (bool, error) {
+func (r *archiveReader) readConsumers(ctx context.Context) (bool, error) {
 	seen := map[croft.InstanceID]map[croft.HostID]croft.Resources{}
 	generations := map[croft.InstanceID]int64{}
 	for _, h := range r.hosts {
@@ -249,7 +249,7 @@ func (c *Client) readConsumer(ctx context.Context, id croft.InstanceID) (transfe
 const unknownType = "unknown"
 
 // state builds the result.
-func (r *reading) state() *transfer.State {
+func (r *archiveReader) state() *transfer.State {
 	out := &transfer.State{}
 	for _, c := range r.classes {
 		if strings.HasPrefix(string(c), "CUSTOM_") {

@@ -45,20 +45,20 @@ type Auth interface {
 	Advice() string
 }
 
-// Token is an Auth with a fixed token, for a Placement without Keystone.
-type Token string
+// StaticToken is an Auth with a fixed token, for a Placement without Keystone.
+type StaticToken string
 
 // Authenticate implements Auth.
-func (t Token) Authenticate(_ context.Context, provider *gophercloud.ProviderClient) error {
+func (t StaticToken) Authenticate(_ context.Context, provider *gophercloud.ProviderClient) error {
 	provider.SetToken(string(t))
 	return nil
 }
 
 // Endpoint implements Auth: a token gives no URL.
-func (t Token) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
+func (t StaticToken) Endpoint(*gophercloud.ProviderClient) (string, error) { return "", errNowhere("") }
 
 // Advice implements Auth.
-func (t Token) Advice() string { return "see placement.token in the settings" }
+func (t StaticToken) Advice() string { return "see placement.token in the settings" }
 
 func errNowhere(endpoint string) error {
 	return croft.Errorf(croft.Invalid, "placement.endpoint: %q is not a URL such as http://127.0.0.1:8778", endpoint)
@@ -89,9 +89,9 @@ const dialTimeout = 5 * time.Second
 // New creates a client. It sends nothing.
 func New(c Config) (*Client, error) {
 	if c.Auth == nil {
-		c.Auth = Token("admin")
+		c.Auth = StaticToken("admin")
 	}
-	if _, token := c.Auth.(Token); token || c.Endpoint != "" {
+	if _, token := c.Auth.(StaticToken); token || c.Endpoint != "" {
 		for endpoint := range strings.SplitSeq(c.Endpoint, ",") {
 			if !isURL(endpoint) {
 				return nil, errNowhere(endpoint)

@@ -54,7 +54,7 @@ func (a *acting) run(ctx context.Context, stop <-chan struct{}) (err error) {
 	stopped := stop // nil once it was received
 	for stopping := false; ; {
 		idle := a.jobs.running() == 0
-		next, err := a.round(ctx, stopping)
+		next, err := a.step(ctx, stopping)
 		if err != nil || stopping && idle {
 			return err
 		}
@@ -80,9 +80,9 @@ func (a *acting) endAfter(ctx context.Context, stop <-chan struct{}, end func())
 	}
 }
 
-// round collects requests, decides, writes, and only then answers and acts. It returns how long the next round
+// step collects requests, decides, writes, and only then answers and acts. It returns how long the next round
 // may wait.
-func (a *acting) round(ctx context.Context, stopping bool) (time.Duration, error) {
+func (a *acting) step(ctx context.Context, stopping bool) (time.Duration, error) {
 	now := time.Now()
 	requests := a.inbox.take()
 	if !a.Still {

@@ -23,7 +23,7 @@ type kind struct {
 
 // assign gives ready resources to waiting tickets: first those with an on-demand tag, then in turn. Each gets the best
 // resource that has all its tags and was used in its sandbox or nowhere.
-func (r *round) assign() {
+func (r *decider) assign() {
 	if len(r.waiting) == 0 {
 		return
 	}
@@ -72,7 +72,7 @@ func match(lines []*line, held map[croft.Project]int, stock []*kind) (all []serv
 }
 
 // hand makes the assignments.
-func (r *round) hand(all []served) {
+func (r *decider) hand(all []served) {
 	for _, s := range all {
 		r.do(Action{Op: OpAssign, Pool: s.resource.Pool, Resource: s.resource.ID, Ticket: s.ID,
 			Reason: "it is the best resource with " + cmp.Or(strings.Join(s.Tags, ", "), "any tags")})
@@ -80,7 +80,7 @@ func (r *round) hand(all []served) {
 }
 
 // stockUp groups ready resources by their tags.
-func (r *round) stockUp() (stock []*kind) {
+func (r *decider) stockUp() (stock []*kind) {
 	for _, p := range r.pools {
 		if !p.serves() {
 			continue

@@ -18,8 +18,8 @@ const maxChecks = 64
 // pause.
 const leastPeriod = time.Second
 
-// round is one pass over a ledger.
-type round struct {
+// decider is one pass over a ledger.
+type decider struct {
 	*Ledger
 	now     time.Time
 	pools   []*stock // in the order of the file; removed pools last
@@ -31,7 +31,7 @@ type round struct {
 // It depends only on its arguments. Each decision is recorded in the ledger before the next one is made, so later
 // decisions build on it.
 func Decide(l *Ledger, now time.Time) (actions []Action, next time.Time) {
-	r := round{Ledger: l, now: now, pools: l.inOrder()}
+	r := decider{Ledger: l, now: now, pools: l.inOrder()}
 	r.expire()
 	r.takeBack()
 	planned := r.planOnDemand()
@@ -62,21 +62,21 @@ func (l *Ledger) inOrder() []*stock {
 	return all
 }
 
-func (r *round) do(a Action) Action {
+func (r *decider) do(a Action) Action {
 	a = r.apply(a, r.now)
 	r.actions = append(r.actions, a)
 	return a
 }
 
 // later requests another round at t.
-func (r *round) later(t time.Time) {
+func (r *decider) later(t time.Time) {
 	if r.next.IsZero() || t.Before(r.next) {
 		r.next = t
 	}
 }
 
 // due reports whether t has come; if not, it requests a round then.
-func (r *round) due(t time.Time) bool {
+func (r *decider) due(t time.Time) bool {
 	if t.After(r.now) {
 		r.later(t)
 		return false
@@ -85,7 +85,7 @@ func (r *round) due(t time.Time) bool {
 }
 
 // expire closes tickets whose lease has run out.
-func (r *round) expire() {
+func (r *decider) expire() {
 	for _, id := range slices.Sorted(maps.Keys(r.leased)) {
 		if t := r.leased[id]; r.due(t.Expires()) {
 			r.do(Action{Op: OpExpire, Ticket: id,
@@ -96,7 +96,7 @@ func (r *round) expire() {
 }
 
 // takeBack takes resources from ended tickets, and cleans the ones that may be used again.
-func (r *round) takeBack() {
+func (r *decider) takeBack() {
 	for _, p := range r.pools {
 		for _, res := range p.resources {
 			if res.State != Up || res.Ticket == 0 {
@@ -117,7 +117,7 @@ func (r *round) takeBack() {
 }
 
 // condemnFrom requests the deletion of the pool's resources that must be deleted.
-func (r *round) condemnFrom(p *stock) {
+func (r *decider) condemnFrom(p *stock) {
 	spare := r.surplus(p)
 	excess := r.excess(p)
 	for _, res := range p.resources {
@@ -141,7 +141,7 @@ func (r *round) condemnFrom(p *stock) {
 // excess returns the unassigned resources that a pool with the setting renew no longer needs, with the reasons:
 // resources beyond max, resources beyond max_prealloc, and outdated ones as soon as the warm stock is complete without
 // them.
-func (r *round) excess(p *stock) map[ResourceID]string {
+func (r *decider) excess(p *stock) map[ResourceID]string {
 	if !p.Settings.Renew || !p.serves() {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (r *round) excess(p *stock) map[ResourceID]string {
 }
 
 // whyGo returns why an UP resource must be deleted; empty: it may stay.
-func (r *round) whyGo(p *stock, res *Resource) string {
+func (r *decider) whyGo(p *stock, res *Resource) string {
 	set := &p.Settings
 	switch {
 	case p.settingsOf(res).checks() && res.Failures >= set.LivecheckAttempts:
@@ -208,7 +208,7 @@ func (r *round) whyGo(p *stock, res *Resource) string {
 }
 
 // remove deletes condemned resources. An assigned one has its ticket failed first.
-func (r *round) remove(p *stock) {
+func (r *decider) remove(p *stock) {
 	for _, res := range p.resources {
 		if res.State != DeleteRequest {
 			continue
@@ -224,7 +224,7 @@ func (r *round) remove(p *stock) {
 }
 
 // failOwner fails the ticket of a resource that must be deleted.
-func (r *round) failOwner(res *Resource) {
+func (r *decider) failOwner(res *Resource) {
 	if t := r.tickets[res.Ticket]; t != nil && t.State == TicketOpen {
 		r.do(Action{Op: OpFail, Ticket: t.ID, Pool: res.Pool, Resource: res.ID, Reason: res.Reason})
 	}
@@ -232,7 +232,7 @@ func (r *round) failOwner(res *Resource) {
 
 // failCondemned does the part of Decide that needs no command: a ticket fails as soon as its resource is condemned.
 func failCondemned(l *Ledger, now time.Time) []Action {
-	r := round{Ledger: l, now: now}
+	r := decider{Ledger: l, now: now}
 	for _, p := range l.inOrder() {
 		for _, res := range p.resources {
 			if res.State == DeleteRequest {
@@ -244,7 +244,7 @@ func failCondemned(l *Ledger, now time.Time) []Action {
 }
 
 // startFor starts the resources that the pool lacks, for its warm stock or for waiting tickets.
-func (r *round) startFor(p *stock, planned int) {
+func (r *decider) startFor(p *stock, planned int) {
 	if !p.serves() || p.Settings.Prealloc() == 0 && planned == 0 {
 		return
 	}
@@ -269,7 +269,7 @@ func (r *round) startFor(p *stock, planned int) {
 }
 
 // listOrphans periodically searches for resources of the pool that the ledger does not have.
-func (r *round) listOrphans(p *stock) {
+func (r *decider) listOrphans(p *stock) {
 	if p.Settings.Commands.List == "" || p.Removed || r.listing[p.name()] {
 		return
 	}
@@ -284,14 +284,14 @@ func (r *round) listOrphans(p *stock) {
 }
 
 // forgetPool drops a pool that was removed from the file and has no resources left.
-func (r *round) forgetPool(p *stock) {
+func (r *decider) forgetPool(p *stock) {
 	if p.Removed && len(p.resources) == 0 && !r.listing[p.name()] && len(r.orphans[p.name()]) == 0 {
 		r.do(Action{Op: OpForget, Pool: p.name(), Reason: "it is no longer in the file, and nothing is left of it"})
 	}
 }
 
 // livecheck checks the resources whose check is due by their pool's period, the longest overdue first.
-func (r *round) livecheck() {
+func (r *decider) livecheck() {
 	var want []*Resource
 	for _, p := range r.pools {
 		for _, res := range p.resources {
@@ -309,7 +309,7 @@ func (r *round) livecheck() {
 }
 
 // nextCheck is the time of a resource's next livecheck.
-func (r *round) nextCheck(p *stock, res *Resource) time.Time {
+func (r *decider) nextCheck(p *stock, res *Resource) time.Time {
 	last := res.Checked
 	if last.IsZero() && r.pace > 0 {
 		last = r.began

@@ -44,7 +44,7 @@ func (r *run) books() books {
 
 // check checks the invariants of the stored state and the world.
 func (r *run) check() {
-	if r.store.Whole() {
+	if r.store.CommittedAtomically() {
 		b := r.books()
 		r.checkResources(b)
 		r.checkOwners(b)

@@ -158,7 +158,7 @@ func (r *run) end(i int, crash bool) {
 // stir records that another server may lead from now on, or that the store answers again.
 func (r *run) stir() {
 	r.calm = time.Now()
-	r.lost = r.lost || !r.store.Whole()
+	r.lost = r.lost || !r.store.CommittedAtomically()
 }
 
 // fail makes the store fail for two steps: it does not answer, or revokes the lead.

@@ -6,7 +6,7 @@ import (
 )
 
 // onDemandTags are the tags for which pools start resources only on request.
-func (r *round) onDemandTags() map[string]bool {
+func (r *decider) onDemandTags() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range r.pools {
 		if p.Removed {
@@ -35,7 +35,7 @@ type demand struct {
 // planOnDemand returns how many resources each pool is to start for waiting tickets: one for each that no
 // existing or starting resource will serve. The pool with the highest priorities gets the start; a pool that
 // failed lately is passed over until its back-off ends, so that others replace it.
-func (r *round) planOnDemand() map[Name]int {
+func (r *decider) planOnDemand() map[Name]int {
 	names := r.onDemandTags()
 	if len(names) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (r *round) planOnDemand() map[Name]int {
 	return planned
 }
 
-func (r *round) demands() []*demand {
+func (r *decider) demands() []*demand {
 	var all []*demand
 	for _, p := range r.pools {
 		if len(p.Settings.OnDemand) > 0 && p.serves() {
@@ -70,7 +70,7 @@ func (r *round) demands() []*demand {
 }
 
 // demandFor counts the resources that will serve tickets without another start.
-func (r *round) demandFor(p *stock) *demand {
+func (r *decider) demandFor(p *stock) *demand {
 	d := &demand{stock: p, counts: p.count(), used: map[box]int{}}
 	for _, res := range p.resources {
 		switch {
@@ -104,7 +104,7 @@ func absorbed(pools []*demand, t *Ticket) bool {
 }
 
 // choose returns the pool that is to start a resource for a ticket; nil: none now.
-func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
+func (r *decider) choose(pools []*demand, t *Ticket) (best *demand) {
 	most := 0
 	for _, p := range pools {
 		if !fits(&p.Settings, t.Project, t.Tags) || p.planned+p.counts.Live() >= p.Settings.Max ||
@@ -123,7 +123,7 @@ func (r *round) choose(pools []*demand, t *Ticket) (best *demand) {
 
 // surplus returns how many of an on-demand pool's free resources no ticket waits for, not counting resources that are
 // deleted for other reasons.
-func (r *round) surplus(p *stock) int {
+func (r *decider) surplus(p *stock) int {
 	if len(p.Settings.OnDemand) == 0 {
 		return 0
 	}

@@ -133,7 +133,7 @@ func (w *turns) advance() {
 }
 
 // heldByProject counts the resources of shared pools that tickets of each project have.
-func (r *round) heldByProject() map[croft.Project]int {
+func (r *decider) heldByProject() map[croft.Project]int {
 	held := map[croft.Project]int{}
 	for _, p := range r.pools {
 		if !p.Settings.Shared {

@@ -18,7 +18,7 @@ type space struct {
 // makeRoom deletes idle resources of full pools, one for each waiting ticket that would otherwise wait until they are
 // deleted for other reasons: resources that are kept for another sandbox, and resources with tags of former settings.
 // It leaves resources whose livecheck failed to their next livechecks.
-func (r *round) makeRoom() {
+func (r *decider) makeRoom() {
 	var pools []*space
 	for _, p := range r.pools {
 		if p.serves() && len(p.resources) > 0 {
@@ -53,7 +53,7 @@ func (r *round) makeRoom() {
 	}
 }
 
-func (r *round) spaceOf(p *stock) *space {
+func (r *decider) spaceOf(p *stock) *space {
 	s := &space{stock: p, releasing: map[box]int{}}
 	c := p.count()
 	s.coming = max(0, p.Settings.Max-c.Live()) + c.Starting

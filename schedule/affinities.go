@@ -36,7 +36,7 @@ const maxGroups = 16
 
 // admit returns nil if all groups of an instance admit one more member on a host, and the host satisfies the instance's
 // distance limits. NoCapacity: one of them bars the host. Conflict: a group has another rule.
-func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members []croft.Member,
+func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members []croft.GroupMember,
 	taken []croft.Seat) error {
 	if _, err := measure.Admit(host); err != nil {
 		return err
@@ -45,7 +45,7 @@ func admit(spec croft.Spec, host croft.Host, measure topology.Measure, members [
 }
 
 // admitMember checks only the rules of the groups; see admit.
-func admitMember(affinities []croft.Affinity, host croft.Host, members []croft.Member, taken []croft.Seat) error {
+func admitMember(affinities []croft.Affinity, host croft.Host, members []croft.GroupMember, taken []croft.Seat) error {
 	seats, err := seatsOf(affinities, host)
 	for _, affinity := range affinities {
 		if err == nil {
@@ -99,7 +99,7 @@ type neighbour struct {
 
 // count counts the members of an instance's groups in all locations of their hosts. It skips members on unknown hosts.
 // Without rules about locations, only the hosts' IDs matter, so hosts may be nil.
-func count(affinities []croft.Affinity, hosts map[croft.HostID]croft.Host, members []croft.Member) neighbours {
+func count(affinities []croft.Affinity, hosts map[croft.HostID]croft.Host, members []croft.GroupMember) neighbours {
 	n := neighbours{}
 	for _, a := range affinities {
 		clauses, _ := a.Rule.Clauses() // checked with the request

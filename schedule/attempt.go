@@ -41,7 +41,7 @@ func (a *attempt) run(ctx context.Context, first func() (*snapshot, error)) (Dec
 	look := first
 	for round := 1; ; {
 		a.busy = 0
-		seen, decision, err := a.round(ctx, look)
+		seen, decision, err := a.tryCandidates(ctx, look)
 		look = func() (*snapshot, error) { return a.look(ctx, limit) }
 		switch {
 		case err != nil || decision.Host.ID != "":
@@ -73,9 +73,9 @@ func (a *attempt) inOneStep(ctx context.Context) (Decision, error) {
 	return d, nil
 }
 
-// round tries each candidate once, in the order of the policy. It returns no host and no error when all candidates were
-// tried.
-func (a *attempt) round(ctx context.Context, look func() (*snapshot, error)) (seen int, _ Decision, _ error) {
+// tryCandidates tries each candidate once, in the order of the policy. It returns no host and no error when all
+// candidates were tried.
+func (a *attempt) tryCandidates(ctx context.Context, look func() (*snapshot, error)) (seen int, _ Decision, _ error) {
 	o, err := look()
 	if err != nil {
 		return 0, Decision{}, err
@@ -127,7 +127,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
 	seated := a.inst
 	seated.BasedOn = o.measure.BasedOn(topology.BasedOn(seated.Spec.In, o.aggregates))
-	seated.Noted = o.noted.Generation(seated.Spec, host.ID)
+	seated.PropertiesGeneration = o.filtered.Generation(seated.Spec, host.ID)
 	seats, err := seatsOf(a.inst.Spec.Affinities, host)
 	if err != nil {
 		return Decision{}, err

@@ -13,8 +13,8 @@ import (
 // checkBounds rejects malformed filters, and bounds that name neither an aggregate nor a location of a host. Invalid,
 // NotFound.
 func (s *Scheduler) checkBounds(ctx context.Context, spec croft.Spec, hidden []string) error {
-	if spec.ByNotes() {
-		if _, err := s.Properties.Noted(ctx, spec.Where, spec.WhereNot, hidden); err != nil {
+	if spec.HasPropertyFilters() {
+		if _, err := s.Properties.FilterHosts(ctx, spec.Where, spec.WhereNot, hidden); err != nil {
 			return err
 		}
 	}

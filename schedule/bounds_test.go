@@ -38,7 +38,7 @@ func newAggregates(t *testing.T, inOneStep bool) (*cloud, scheduletest.Aggregate
 		}
 	}
 	config := c.Config
-	config.Aggregates, config.Properties = all, scheduletest.Notes{Memory: c.store}
+	config.Aggregates, config.Properties = all, scheduletest.HostProperties{Memory: c.store}
 	config.Policy = &schedule.Policy{Sample: 256, Order: func(some []croft.Candidate) []croft.Candidate {
 		at := func(one croft.Candidate) int { // order of the hosts, which are queried one by one
 			return slices.IndexFunc(c.hosts, func(id croft.HostID) bool { return one.Allocations[id] != nil })
@@ -250,9 +250,9 @@ func TestPropertiesOfHostsChoose(t *testing.T) {
 		for _, inOneStep := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, in one step %v", c.name, inOneStep), func(t *testing.T) {
 				cloud, _ := newAggregates(t, inOneStep)
-				notes := scheduletest.Notes{Memory: cloud.store}
+				notes := scheduletest.HostProperties{Memory: cloud.store}
 				for i, words := range [][]string{nil, {"gold", "new"}, {"new"}, {"old"}} {
-					if err := notes.Note(t.Context(), cloud.hosts[i], words...); err != nil {
+					if err := notes.SetTags(t.Context(), cloud.hosts[i], words...); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -284,14 +284,14 @@ func TestPropertiesChangeBeforeTheOrder(t *testing.T) {
 			{"the host gets one that is barred", []string{"gold", "bad"}, "host2"}} {
 			t.Run(fmt.Sprintf("%s, in one step %v", c.name, inOneStep), func(t *testing.T) {
 				cloud, _ := newAggregates(t, inOneStep)
-				notes := scheduletest.Notes{Memory: cloud.store}
+				notes := scheduletest.HostProperties{Memory: cloud.store}
 				for _, host := range cloud.hosts[:2] {
-					if err := notes.Note(t.Context(), host, "gold"); err != nil {
+					if err := notes.SetTags(t.Context(), host, "gold"); err != nil {
 						t.Fatal(err)
 					}
 				}
 				cloud.placement.Fail("Claim", func() error {
-					return notes.Note(t.Context(), cloud.hosts[0], c.words...)
+					return notes.SetTags(t.Context(), cloud.hosts[0], c.words...)
 				})
 				r := request(t, "web")
 				r.Where, r.WhereNot = []string{"gold"}, []string{"bad"}
@@ -306,7 +306,8 @@ func TestPropertiesChangeBeforeTheOrder(t *testing.T) {
 
 func TestFiltersInTheQueryAndInExplanations(t *testing.T) {
 	cloud, _ := newAggregates(t, false)
-	if err := (scheduletest.Notes{Memory: cloud.store}).Note(t.Context(), cloud.hosts[0], "tier=gold"); err != nil {
+	if err := (scheduletest.HostProperties{Memory: cloud.store}).SetTags(t.Context(), cloud.hosts[0],
+		"tier=gold"); err != nil {
 		t.Fatal(err)
 	}
 	r := request(t, "web")

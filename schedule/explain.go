@@ -16,10 +16,10 @@ type Question struct {
 	Spec       croft.Spec
 	Providers  []croft.Provider
 	Hosts      map[croft.HostID]croft.Host
-	Members    []croft.Member             // of the request's groups
+	Members    []croft.GroupMember        // of the request's groups
 	Seats      []croft.Seat               // taken in them
 	Aggregates map[string]croft.Aggregate // that the request's bounds name
-	Noted      croft.Noted
+	Filtered   croft.FilteredHosts
 	Measure    topology.Measure
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
@@ -63,7 +63,7 @@ func (q Question) judge(t tree) verdict {
 			v.add(miss{requirement: b.String(), kind: err.Error(), gap: 3, text: err.Error()})
 		}
 	}
-	if err := q.Noted.Admit(q.Spec, t.id()); err != nil {
+	if err := q.Filtered.Admit(q.Spec, t.id()); err != nil {
 		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
 	}
 	if q.Chosen != nil && !q.Chosen[t.id()] {

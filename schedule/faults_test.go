@@ -101,7 +101,7 @@ func (f faulty) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostI
 	return f.Registry.Hosts(ctx, ids...)
 }
 
-func (f faulty) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+func (f faulty) Members(ctx context.Context, project croft.Project, group string) ([]croft.GroupMember, []croft.Seat,
 	error) {
 	if f.members != nil {
 		if err := f.members(); err != nil {

@@ -17,36 +17,36 @@ import (
 type inFlight struct {
 	mu      sync.Mutex
 	now     int64 // logical clock: counts events
-	readers map[*reading]bool
+	readers map[*candidateReader]bool
 	choices map[*choice]bool
 }
 
-// reading is a request that is reading, or has read, candidates.
-type reading struct{ since int64 }
+// candidateReader is a request that is reading, or has read, candidates.
+type candidateReader struct{ since int64 }
 
 // choice is a candidate that a request is taking. It is added to the usages until the request gives it up, or until no
 // ranking uses data that was read before it was claimed.
 type choice struct {
 	candidate       croft.Candidate
 	project         croft.Project
-	member          []croft.Member
+	member          []croft.GroupMember
 	claimed, joined int64 // logical time from which the usages, and the groups, include it; 0: not yet
 }
 
 func newInFlight() *inFlight {
-	return &inFlight{readers: map[*reading]bool{}, choices: map[*choice]bool{}}
+	return &inFlight{readers: map[*candidateReader]bool{}, choices: map[*choice]bool{}}
 }
 
 // read registers a request that starts to read candidates. The caller calls done after its last ranking with them.
-func (u *inFlight) read() *reading {
+func (u *inFlight) read() *candidateReader {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	r := &reading{since: u.tick()}
+	r := &candidateReader{since: u.tick()}
 	u.readers[r] = true
 	return r
 }
 
-func (u *inFlight) done(r *reading) {
+func (u *inFlight) done(r *candidateReader) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.readers, r)
@@ -55,8 +55,8 @@ func (u *inFlight) done(r *reading) {
 
 // choose atomically ranks the candidates, including others' choices that r has not read, and makes the first one a
 // choice. It returns the other candidates unchanged.
-func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Candidate,
-	rank func([]croft.Candidate, []croft.Member) []croft.Candidate) (*choice, []croft.Candidate) {
+func (u *inFlight) choose(r *candidateReader, inst croft.Instance, candidates []croft.Candidate,
+	rank func([]croft.Candidate, []croft.GroupMember) []croft.Candidate) (*choice, []croft.Candidate) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	counted := make([]croft.Candidate, len(candidates))
@@ -68,7 +68,7 @@ func (u *inFlight) choose(r *reading, inst croft.Instance, candidates []croft.Ca
 	i := slices.IndexFunc(candidates, func(c croft.Candidate) bool { return same(c, best) })
 	ch := &choice{candidate: candidates[i], project: inst.Project}
 	for _, a := range inst.Spec.Affinities {
-		ch.member = append(ch.member, croft.Member{Affinity: a, Instance: inst.ID, Host: hostOf(best)})
+		ch.member = append(ch.member, croft.GroupMember{Affinity: a, Instance: inst.ID, Host: hostOf(best)})
 	}
 	u.choices[ch] = true
 	return ch, slices.Delete(candidates, i, i+1)
@@ -81,8 +81,8 @@ func same(a, b croft.Candidate) bool {
 
 // since sums the choices that r has not read: amounts by provider of the candidates, and members of the project's
 // groups.
-func (u *inFlight) since(r *reading, project croft.Project,
-	candidates []croft.Candidate) (used map[croft.HostID]croft.Resources, members []croft.Member) {
+func (u *inFlight) since(r *candidateReader, project croft.Project,
+	candidates []croft.Candidate) (used map[croft.HostID]croft.Resources, members []croft.GroupMember) {
 	used = make(map[croft.HostID]croft.Resources, len(candidates))
 	for _, c := range candidates {
 		for provider := range c.Allocations {

@@ -8,8 +8,9 @@ import (
 )
 
 // first chooses by the usages that a policy sees, and returns the chosen host.
-func (u *inFlight) first(r *reading, inst croft.Instance, candidates ...croft.Candidate) (*choice, croft.HostID) {
-	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.Member) []croft.Candidate {
+func (u *inFlight) first(r *candidateReader, inst croft.Instance, candidates ...croft.Candidate) (*choice,
+	croft.HostID) {
+	ch, _ := u.choose(r, inst, candidates, func(c []croft.Candidate, _ []croft.GroupMember) []croft.Candidate {
 		return Spread.Order(c)
 	})
 	return ch, hostOf(ch.candidate)

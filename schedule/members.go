@@ -7,8 +7,8 @@ import (
 	"croft"
 )
 
-// Of returns a scheduler that may change the instances of a cluster. It shares everything else with s.
-func (s *Scheduler) Of(cluster croft.ClusterID) *Scheduler {
+// ForCluster returns a scheduler that may change the instances of a cluster. It shares everything else with s.
+func (s *Scheduler) ForCluster(cluster croft.ClusterID) *Scheduler {
 	owner := *s
 	owner.cluster = cluster
 	return &owner

@@ -35,8 +35,8 @@ func TestARequestIsGivenUpOnlyAsItWasRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, c.Scheduler.Of("another").GiveUp(t.Context(), early), croft.Conflict)
-	ours := c.Scheduler.Of(owner)
+	wantKind(t, c.Scheduler.ForCluster("another").GiveUp(t.Context(), early), croft.Conflict)
+	ours := c.Scheduler.ForCluster(owner)
 	changed := early
 	changed.Revision--
 	wantKind(t, ours.GiveUp(t.Context(), changed), croft.Conflict)
@@ -77,7 +77,7 @@ func TestMembersOfClustersAreChangedByTheirClusterAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t, 1)
 			inst := clusterMember(t, c, "web")
-			for _, s := range []*schedule.Scheduler{c.Scheduler, c.Scheduler.Of("another")} {
+			for _, s := range []*schedule.Scheduler{c.Scheduler, c.Scheduler.ForCluster("another")} {
 				err := do(s, t.Context(), croft.DefaultProject, "web")
 				wantKind(t, err, croft.Conflict)
 				if err != nil && !strings.Contains(err.Error(), "part of cluster "+string(owner)) {
@@ -87,7 +87,7 @@ func TestMembersOfClustersAreChangedByTheirClusterAlone(t *testing.T) {
 			if _, generation := c.wanted(t, inst); generation != 1 {
 				t.Errorf("the order has generation %d: it was changed", generation)
 			}
-			if err := do(c.Scheduler.Of(owner), t.Context(), croft.DefaultProject, "web"); err != nil {
+			if err := do(c.Scheduler.ForCluster(owner), t.Context(), croft.DefaultProject, "web"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -116,7 +116,8 @@ func TestAClaimOfAClusterIsUsedAndReleasedByItAlone(t *testing.T) {
 	wantKind(t, err, croft.Conflict)
 	_, err = c.ReleaseHold(t.Context(), croft.DefaultProject, "web")
 	wantKind(t, err, croft.Conflict)
-	inst, err := c.Scheduler.Of(owner).Use(t.Context(), croft.DefaultProject, "web", schedule.Use{ClusterKey: "key"})
+	inst, err := c.Scheduler.ForCluster(owner).Use(t.Context(), croft.DefaultProject, "web",
+		schedule.Use{ClusterKey: "key"})
 	if err != nil || inst.Spec.ClusterKey != "key" || inst.Cluster != owner {
 		t.Errorf("got %+v, %v", inst, err)
 	}
@@ -128,7 +129,7 @@ func TestPeersAreToldOnce(t *testing.T) {
 	peers := []croft.Peer{{Name: "web", Address: "192.0.2.1"}, {Name: "other", Address: "192.0.2.2"}}
 	wantKind(t, c.Introduce(t.Context(), inst.Project, inst.ID, peers), croft.Conflict)
 	for range 2 {
-		if err := c.Scheduler.Of(owner).Introduce(t.Context(), inst.Project, inst.ID, peers); err != nil {
+		if err := c.Scheduler.ForCluster(owner).Introduce(t.Context(), inst.Project, inst.ID, peers); err != nil {
 			t.Fatal(err)
 		}
 	}

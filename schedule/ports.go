@@ -79,7 +79,7 @@ type Registry interface {
 // Groups is the scheduler's read access to groups.
 type Groups interface {
 	// Members returns the members of a project's group and the seats taken in it; none if the group does not exist.
-	Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat, error)
+	Members(ctx context.Context, project croft.Project, group string) ([]croft.GroupMember, []croft.Seat, error)
 }
 
 // Aggregates is the scheduler's read access to aggregates.
@@ -100,9 +100,9 @@ type Distances interface {
 
 // Properties is the scheduler's read access to the properties of hosts.
 type Properties interface {
-	// Noted evaluates filters for all hosts. A filter on a hidden key never holds, and if hidden contains the key tag:,
-	// neither does a filter on tags. Invalid: a text is no filter.
-	Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error)
+	// FilterHosts evaluates filters for all hosts. A filter on a hidden key never holds, and if hidden contains the key
+	// tag:, neither does a filter on tags. Invalid: a text is no filter.
+	FilterHosts(ctx context.Context, where, whereNot, hidden []string) (croft.FilteredHosts, error)
 }
 
 // nothing replaces Aggregates and Properties in a scheduler that has none.
@@ -111,8 +111,8 @@ type nothing struct{}
 func (nothing) Named(context.Context, ...string) (map[string]croft.Aggregate, error) {
 	return nil, nil
 }
-func (nothing) Noted(context.Context, []string, []string, []string) (croft.Noted, error) {
-	return croft.Noted{}, nil
+func (nothing) FilterHosts(context.Context, []string, []string, []string) (croft.FilteredHosts, error) {
+	return croft.FilteredHosts{}, nil
 }
 func (nothing) List(context.Context) ([]croft.Aggregate, error) { return nil, nil }
 

@@ -29,15 +29,15 @@ type search struct {
 
 // snapshot is the data that a search chooses from.
 type snapshot struct {
-	reading    *reading
+	reading    *candidateReader
 	candidates []croft.Candidate // best first
 	hosts      map[croft.HostID]croft.Host
 	read       map[croft.HostID]bool      // hosts looked up so far
 	seen       int                        // candidates that Placement returned, including dropped ones
-	members    []croft.Member             // of the instance's groups
+	members    []croft.GroupMember        // of the instance's groups
 	seats      []croft.Seat               // taken in them
 	aggregates map[string]croft.Aggregate // aggregates that the bounds name
-	noted      croft.Noted
+	filtered   croft.FilteredHosts
 	measure    topology.Measure
 	line       []considered // hosts in the order of a CRUSH policy; nil: the request has no such policy
 	// positions in line of the hosts that may be taken; nil: the request has no CRUSH policy
@@ -163,8 +163,8 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 }
 
 // rank returns a function that sorts candidates by what the groups prefer, then by distance, then by the policy.
-func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.Member) []croft.Candidate {
-	return func(candidates []croft.Candidate, inFlight []croft.Member) []croft.Candidate {
+func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.GroupMember) []croft.Candidate {
+	return func(candidates []croft.Candidate, inFlight []croft.GroupMember) []croft.Candidate {
 		ranked := s.policy.Order(candidates)
 		if o.position != nil {
 			slices.SortStableFunc(ranked, o.byPosition)
@@ -214,7 +214,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}
 	return Explain(Question{
 		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
-		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Noted: o.noted,
+		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Filtered: o.filtered,
 		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen,
 	}), nil
 }
@@ -249,11 +249,11 @@ func (s *Scheduler) allHosts(ctx context.Context) (map[croft.HostID]croft.Host, 
 }
 
 // bounded reports whether a request restricts hosts by data that Placement does not have.
-func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.ByNotes() }
+func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.HasPropertyFilters() }
 
 // within checks whether bounds and filters of the request admit a host. NoCapacity: they do not admit it.
 func (s *search) within(o *snapshot, host croft.Host) error {
-	if err := o.noted.Admit(s.inst.Spec, host.ID); err != nil {
+	if err := o.filtered.Admit(s.inst.Spec, host.ID); err != nil {
 		return err
 	}
 	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
@@ -262,8 +262,8 @@ func (s *search) within(o *snapshot, host croft.Host) error {
 // readBounds reads the aggregates that the request names, the stated distances for its near and far locations, with the
 // aggregates that those name, and, if the request has filters, the properties of hosts.
 func (s *search) readBounds(ctx context.Context, o *snapshot) (err error) {
-	if spec := s.inst.Spec; spec.ByNotes() {
-		if o.noted, err = s.Properties.Noted(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
+	if spec := s.inst.Spec; spec.HasPropertyFilters() {
+		if o.filtered, err = s.Properties.FilterHosts(ctx, spec.Where, spec.WhereNot, s.hidden); err != nil {
 			return err
 		}
 	}
@@ -338,9 +338,9 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 	}
 	hosts, few = topology.Members(bounds, o.aggregates)
 	if !few && len(s.inst.Spec.Where) > 0 {
-		hosts, few = slices.Collect(maps.Keys(o.noted.Wanted)), true
+		hosts, few = slices.Collect(maps.Keys(o.filtered.Wanted)), true
 	}
-	hosts = slices.DeleteFunc(hosts, func(id croft.HostID) bool { return o.noted.Admit(s.inst.Spec, id) != nil })
+	hosts = slices.DeleteFunc(hosts, func(id croft.HostID) bool { return o.filtered.Admit(s.inst.Spec, id) != nil })
 	if (!few || len(hosts) > mostNarrow) && slices.ContainsFunc(bounds, o.byLocation) {
 		all, err := s.allHosts(ctx)
 		if err != nil {

@@ -92,7 +92,7 @@ func (s *Scheduler) standing(inst croft.Instance, policy croft.CrushPolicy) (*se
 
 // leave removes an instance from the members and seats of a snapshot.
 func (o *snapshot) leave(id croft.InstanceID) {
-	o.members = slices.DeleteFunc(o.members, func(m croft.Member) bool { return m.Instance == id })
+	o.members = slices.DeleteFunc(o.members, func(m croft.GroupMember) bool { return m.Instance == id })
 	o.seats = slices.DeleteFunc(o.seats, func(s croft.Seat) bool { return s.Instance == id })
 }
 

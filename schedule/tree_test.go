@@ -145,7 +145,7 @@ func TestExplainCountsByRequirement(t *testing.T) {
 	}
 	got := Explain(Question{
 		Query: q, Providers: providers, Hosts: hosts, Spec: croft.Spec{Affinities: []croft.Affinity{web}},
-		Members: []croft.Member{{Affinity: web, Name: "web1", Host: "taken"}},
+		Members: []croft.GroupMember{{Affinity: web, Name: "web1", Host: "taken"}},
 		Fits:    []Fit{{Host: "fits", ID: "fits", Rank: 1}},
 	})
 	if len(got.Requirements) != 3 {

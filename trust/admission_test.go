@@ -91,7 +91,7 @@ func TestNobodyNoticesThatTheAuthorityIsReplaced(t *testing.T) {
 	connect := func() *placementclient.Client {
 		t.Helper()
 		c, err := placementclient.New(placementclient.Config{
-			Endpoint: "https://" + l.Addr().String(), Auth: placementclient.Token("token"),
+			Endpoint: "https://" + l.Addr().String(), Auth: placementclient.StaticToken("token"),
 			TLS: operator.Files.Client(partition, anyone)})
 		if err != nil {
 			t.Fatal(err)

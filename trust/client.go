@@ -135,7 +135,7 @@ type Enrolment struct {
 // Enrol requests a host's certificates from a join server of the cloud. names are the addresses of a host that
 // will serve etcd; none for other hosts. Nothing secret is sent before the server has proved to be of the
 // authority that the token names, and neither the token's secret nor the private keys are ever sent.
-func Enrol(ctx context.Context, token invitation.Token, host croft.HostID, names []string) (*Enrolment, error) {
+func Enrol(ctx context.Context, token invitation.JoinToken, host croft.HostID, names []string) (*Enrolment, error) {
 	e := &Enrolment{keys: map[pki.Authority]*ecdsa.PrivateKey{}}
 	order := joinOrder{Invitation: token.Name(), Host: host, Requests: map[pki.Authority][]byte{}, Names: names}
 	for _, a := range pki.Authorities {
@@ -156,7 +156,7 @@ func Enrol(ctx context.Context, token invitation.Token, host croft.HostID, names
 }
 
 // askToJoin exchanges an order for certificates.
-func askToJoin(ctx context.Context, token invitation.Token, order joinOrder) (answer joinAnswer, err error) {
+func askToJoin(ctx context.Context, token invitation.JoinToken, order joinOrder) (answer joinAnswer, err error) {
 	signed, err := json.Marshal(order)
 	if err != nil {
 		return answer, err

@@ -57,7 +57,7 @@ func (r *registry) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]cro
 type joinServer struct {
 	store       *registry
 	credentials *Credentials
-	token       invitation.Token
+	token       invitation.JoinToken
 }
 
 func newJoinServer(t *testing.T) *joinServer {
@@ -81,7 +81,8 @@ func newJoinServer(t *testing.T) *joinServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.token = invitation.New(invitation.Token{Servers: []string{server.Listener.Addr().String()}, Pin: pki.Pin(root),
+	s.token = invitation.New(invitation.JoinToken{Servers: []string{server.Listener.Addr().String()},
+		Pin:       pki.Pin(root),
 		Partition: p})
 	s.store.invited = Invitation{Name: s.token.Name(), Sealed: s.token.Seal(invitation.Grant{Token: "secret"}),
 		Verifier: s.token.Verifier()}

@@ -102,7 +102,7 @@ func filled(b *testing.B, hosts int) *schedule.Scheduler {
 	listener := httptest.NewServer(server.Handler())
 	b.Cleanup(listener.Close)
 	claims, err := placementclient.New(placementclient.Config{Endpoint: listener.URL,
-		Auth: placementclient.Token("admin")})
+		Auth: placementclient.StaticToken("admin")})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -133,12 +133,12 @@ func (r run) serve(ctx context.Context, work *sync.WaitGroup, what string, h htt
 // open connects to etcd with an identity.
 func (r run) open(ctx context.Context, id pki.Identity) (*etcdstore.Store, error) {
 	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{r.address("etcd")}, DialTimeout: time.Minute,
-		Access: etcdstore.Access{TLS: r.files(pki.Etcd, id).Client(partition, pki.Kinds(pki.Member))}})
+		Credentials: etcdstore.Credentials{TLS: r.files(pki.Etcd, id).Client(partition, pki.Kinds(pki.Member))}})
 }
 
 // claims returns a client of Placement with an identity.
 func (r run) claims(endpoint string, id pki.Identity) (*placementclient.Client, error) {
-	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.Token("admin"),
+	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.StaticToken("admin"),
 		TLS: r.files(pki.Hosts, id).Client(partition, pki.Kinds(pki.Member))})
 }
 

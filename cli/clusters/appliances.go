@@ -158,7 +158,7 @@ func applianceCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, made,
+				return report(cmd, c, made,
 					"appliance %s is there; croft appliance implement %s says how a site builds it", made.Name, made.Name)
 			})
 		},
@@ -194,7 +194,7 @@ func applianceSet() *cobra.Command {
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
-				return told(cmd, c, now, "appliance %s is changed", now.Name)
+				return report(cmd, c, now, "appliance %s is changed", now.Name)
 			})
 		},
 	}
@@ -287,7 +287,7 @@ room is not asked.`,
 			if err != nil {
 				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, given[0], err))
 			}
-			return told(cmd, c, made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
+			return report(cmd, c, made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
 				made.Site, made.ID)
 		})
 	}
@@ -406,7 +406,7 @@ func enableCommand(enable bool) *cobra.Command {
 				if err != nil {
 					return nearAppliance(ctx, c, given[0], err)
 				}
-				return told(cmd, c, now, "revision %d of appliance %s at site %s is %sd", now.Revision, now.Appliance,
+				return report(cmd, c, now, "revision %d of appliance %s at site %s is %sd", now.Revision, now.Appliance,
 					now.Site, word)
 			})
 		},

@@ -40,7 +40,7 @@ func setCommand() *cobra.Command {
 		Use:               "set UUID|NAME",
 		Short:             "Change a cluster's name, or how long it stays",
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "its new `name`")
@@ -68,7 +68,7 @@ func setCommand() *cobra.Command {
 			if err != nil {
 				return nearCluster(ctx, c, given[0], err)
 			}
-			return told(cmd, c, api.ClusterOf(have), "cluster %s is changed", have.Name)
+			return report(cmd, c, api.ClusterOf(have), "cluster %s is changed", have.Name)
 		})
 	}
 	return cmd
@@ -82,7 +82,7 @@ func resizeCommand() *cobra.Command {
 		Long: `resize changes how many slaves a cluster has. Those that are there stay, with their
 addresses, and the last ones go first. What cannot be made larger stays as it was.`,
 		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			slaves, err := strconv.Atoi(given[1])
 			if err != nil || slaves < 0 || slaves > cluster.MaxSlaves {
@@ -105,7 +105,7 @@ func growCommand() *cobra.Command {
 		Use:               "grow UUID|NAME",
 		Short:             "Make a cluster larger by one slave, and wait until it is",
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
 				error) {
@@ -153,7 +153,7 @@ others stay as they are.`,
 // completeHosts completes a cluster, then one of its hosts.
 func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(given) == 0 {
-		return completing(1, offerClusters)(cmd, given, prefix)
+		return completing(1, completeClusters)(cmd, given, prefix)
 	}
 	if len(given) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -178,7 +178,7 @@ func deleteCommand() *cobra.Command {
 when the site permits: a cluster at a site that does not answer stays in the state
 DELETING until it does. --abandon forgets such a cluster and leaves there what is left.`,
 		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, offerClusters),
+		ValidArgsFunction: completing(-1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				var errs []error
@@ -257,10 +257,10 @@ without uses is idle, and is deleted after the time that --keep-idle has set.`,
 				if n := len(have.Uses); n != 1 {
 					left = fmt.Sprintf("%d uses are left", n)
 				}
-				return told(cmd, c, api.ClusterOf(have), "cluster %s: %s", have.Name, left)
+				return report(cmd, c, api.ClusterOf(have), "cluster %s: %s", have.Name, left)
 			})
 		},
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 	})
 	return cmd
 }
@@ -295,7 +295,7 @@ func accountCommand() *cobra.Command {
 		Long: `account prints the user name and the password of your account on the machines of a cluster,
 which the appliance's agent makes at the first time. Only you get it.`,
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -334,7 +334,7 @@ secret or token in their names are kept sealed, and only this command prints the
 user of the cluster alone. Each read is in the action log and in the events of the cluster.`,
 		Example:           `  croft cluster output web jupyter_token`,
 		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				user, err := c.User(ctx)

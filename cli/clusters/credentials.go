@@ -196,7 +196,7 @@ func credentialCreate() *cobra.Command {
 				if err != nil {
 					return nearSite(ctx, c, n.Site, err)
 				}
-				return told(cmd, c, api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
+				return report(cmd, c, api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
 					standing(made).Text)
 			})
 		},
@@ -265,7 +265,7 @@ it. Clusters that the site refused for the old one go on by themselves.`,
 			if err != nil {
 				return nearCredential(ctx, c, user, given[0], err)
 			}
-			return told(cmd, c, api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
+			return report(cmd, c, api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
 		})
 	}
 	return cmd
@@ -323,7 +323,7 @@ func rewrapCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
+				return report(cmd, c, api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
 			})
 		},
 	}

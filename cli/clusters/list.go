@@ -70,7 +70,7 @@ func showCommand() *cobra.Command {
 shows everything, and to the user of the cluster also its secret outputs: each of these reads
 is in the action log, as with croft cluster output.`,
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				have, err := find(ctx, c, given[0])
@@ -96,7 +96,7 @@ func eventsCommand() *cobra.Command {
 		Long: `events lists what happened to a cluster, oldest first. Of hosts that failed, the ends of
 their consoles are kept: --console prints them.`,
 		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 	}
 	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {

@@ -10,7 +10,7 @@ import (
 	"croft/cluster"
 )
 
-func offerClusters(ctx context.Context, c *args.Client, offer args.Offer) error {
+func completeClusters(ctx context.Context, c *args.Client, offer args.Offer) error {
 	all, err := c.Clusters.List(ctx, c.Project, cluster.Filter{})
 	for _, one := range all {
 		offer(one.Name, strings.ToLower(string(one.State))+", "+cluster.ApplianceName(one.Appliance))

@@ -56,8 +56,8 @@ func print(cmd *cobra.Command, c *args.Client, data any, table func(*out.Table))
 	return t.Print(cmd.OutOrStdout())
 }
 
-// told reports an action, or prints the result for programs.
-func told(cmd *cobra.Command, c *args.Client, data any, format string, words ...any) error {
+// report reports an action, or prints the result for programs.
+func report(cmd *cobra.Command, c *args.Client, data any, format string, words ...any) error {
 	if isData(c) {
 		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, data)
 	}

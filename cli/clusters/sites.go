@@ -199,7 +199,7 @@ func siteCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, api.SiteOf(made), "site %s is there; croft site health %s asks it", made.Name,
+				return report(cmd, c, api.SiteOf(made), "site %s is there; croft site health %s asks it", made.Name,
 					made.Name)
 			})
 		},
@@ -249,7 +249,7 @@ authorities alone.`,
 				if err != nil {
 					return nearSite(ctx, c, given[0], err)
 				}
-				return told(cmd, c, api.SiteOf(now), "site %s is changed", now.Name)
+				return report(cmd, c, api.SiteOf(now), "site %s is changed", now.Name)
 			})
 		},
 	}
@@ -346,7 +346,7 @@ func imageList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return print(cmd, c, append([]cluster.Image{}, all...), func(t *out.Table) {
+				return print(cmd, c, append([]cluster.SiteImage{}, all...), func(t *out.Table) {
 					t.Head("NAME", "SITE", "STATE", "CALLED THERE", "SOURCE")
 					for _, i := range all {
 						imageRows(t, i)
@@ -357,7 +357,7 @@ func imageList() *cobra.Command {
 	}
 }
 
-func imageRows(t *out.Table, i cluster.Image) {
+func imageRows(t *out.Table, i cluster.SiteImage) {
 	if len(i.On) == 0 {
 		t.Texts(i.Name, "-", "-", "-", out.OrDash(i.URL))
 	}
@@ -375,7 +375,7 @@ func imageRows(t *out.Table, i cluster.Image) {
 }
 
 func imageAdd() *cobra.Command {
-	var i cluster.Image
+	var i cluster.SiteImage
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an image for sites",
@@ -387,7 +387,7 @@ func imageAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, made, "image %s can be brought to sites", made.Name)
+				return report(cmd, c, made, "image %s can be brought to sites", made.Name)
 			})
 		},
 	}
@@ -431,7 +431,7 @@ func imageBring() *cobra.Command {
 				for _, site := range given[1:] {
 					now, err := c.SiteImages.Bring(ctx, given[0], site, ref, c.Project, user)
 					if errs = append(errs, nearSite(ctx, c, site, err)); err == nil {
-						_ = told(cmd, c, now, "image %s is brought to site %s: croft site image list", now.Name, site)
+						_ = report(cmd, c, now, "image %s is brought to site %s: croft site image list", now.Name, site)
 					}
 				}
 				return errors.Join(errs...)

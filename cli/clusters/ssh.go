@@ -35,7 +35,7 @@ sites, ssh itself asks whether you trust their keys, and the user is that of ssh
 		Example: `  croft cluster ssh web
   croft cluster ssh web --host slave-0 -l debian uptime`,
 		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(1, offerClusters),
+		ValidArgsFunction: completing(1, completeClusters),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			command, err := afterName(cmd, given[1:])
 			if err != nil {

@@ -68,8 +68,8 @@ func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.H
 	return all, nil
 }
 
-// told reports an action, or prints the aggregate for programs.
-func told(cmd *cobra.Command, c *args.Client, a croft.Aggregate, format string, words ...any) error {
+// reportAggregate reports an action, or prints the aggregate for programs.
+func reportAggregate(cmd *cobra.Command, c *args.Client, a croft.Aggregate, format string, words ...any) error {
 	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
 		return out.PrintData(cmd.OutOrStdout(), f, a)
 	}
@@ -103,7 +103,7 @@ func aggregateCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, made, "aggregate %s has %s", made.Name, hostCount(len(made.Hosts)))
+				return reportAggregate(cmd, c, made, "aggregate %s has %s", made.Name, hostCount(len(made.Hosts)))
 			})
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
@@ -245,7 +245,7 @@ their request named the aggregate: it counts where a host is chosen.`,
 				if err != nil {
 					return err
 				}
-				return told(cmd, c, a, "aggregate %s has %s", a.Name, hostCount(len(a.Hosts)))
+				return reportAggregate(cmd, c, a, "aggregate %s has %s", a.Name, hostCount(len(a.Hosts)))
 			})
 		},
 	}

@@ -123,7 +123,7 @@ func TestKeysAreToldApart(t *testing.T) {
 
 func TestHowBusyAGuestIsTakesTwoReadings(t *testing.T) {
 	at := time.Now()
-	first := reading{}.next(at, compute.Usage{CPU: 10 * time.Second})
+	first := sample{}.next(at, compute.Usage{CPU: 10 * time.Second})
 	second := first.next(at.Add(2*time.Second), compute.Usage{CPU: 13 * time.Second})
 	restarted := second.next(at.Add(4*time.Second), compute.Usage{CPU: time.Second})
 	if first.rate != nil || second.rate == nil || *second.rate != 1.5 || restarted.rate != nil {

@@ -68,13 +68,13 @@ type watch struct {
 
 	mu       sync.Mutex
 	offers   map[croft.HostID]croft.Provider
-	used     map[croft.InstanceID]reading
+	used     map[croft.InstanceID]sample
 	looked   []croft.HostID // hosts whose guests are visible
 	troubles [2]string      // errors of etcd and of Placement
 }
 
-// reading is a guest's use at the last reading, and its load since the previous one.
-type reading struct {
+// sample is a guest's use at the last reading, and its load since the previous one.
+type sample struct {
 	at     time.Time
 	cpu    time.Duration
 	memory uint64
@@ -84,7 +84,7 @@ type reading struct {
 func newWatch(c *args.Client) *watch {
 	return &watch{
 		monitor: c.Monitor, project: c.Project, mirror: c.Monitor.Mirror(), changed: make(chan struct{}, 1),
-		refused: make(chan error, 1), used: map[croft.InstanceID]reading{},
+		refused: make(chan error, 1), used: map[croft.InstanceID]sample{},
 	}
 }
 
@@ -201,8 +201,8 @@ func (w *watch) readHost(ctx context.Context, h croft.Host) {
 }
 
 // next returns the reading that follows this one. A load needs two readings.
-func (r reading) next(at time.Time, u compute.Usage) reading {
-	now := reading{at: at, cpu: u.CPU, memory: u.MemoryBytes}
+func (r sample) next(at time.Time, u compute.Usage) sample {
+	now := sample{at: at, cpu: u.CPU, memory: u.MemoryBytes}
 	if !r.at.IsZero() && u.CPU >= r.cpu && at.After(r.at) {
 		rate := float64(u.CPU-r.cpu) / float64(at.Sub(r.at))
 		now.rate = &rate

@@ -39,7 +39,7 @@ func site(v value) cluster.Site {
 	return s
 }
 
-// Sites implements cluster.Catalogue.
+// Sites implements cluster.ApplianceStore.
 func (s *Store) Sites(ctx context.Context) (all []cluster.Site, err error) {
 	err = s.do(ctx, "Sites", func() error {
 		all = sorted(s.sites, site, func(a, b cluster.Site) int { return cmp.Compare(a.Name, b.Name) })
@@ -48,7 +48,7 @@ func (s *Store) Sites(ctx context.Context) (all []cluster.Site, err error) {
 	return all, err
 }
 
-// PutSite implements cluster.Catalogue.
+// PutSite implements cluster.ApplianceStore.
 func (s *Store) PutSite(ctx context.Context, one cluster.Site) (cluster.Site, error) {
 	err := s.do(ctx, "PutSite", func() error {
 		if err := same(s.sites, one.Name, one.Generation, "site", one.Name); err != nil {
@@ -62,7 +62,7 @@ func (s *Store) PutSite(ctx context.Context, one cluster.Site) (cluster.Site, er
 	return one, err
 }
 
-// RemoveSite implements cluster.Catalogue.
+// RemoveSite implements cluster.ApplianceStore.
 func (s *Store) RemoveSite(ctx context.Context, name string) error {
 	return s.do(ctx, "RemoveSite", func() error {
 		if _, is := s.sites[name]; !is {
@@ -106,7 +106,7 @@ func credential(v value) cluster.Credential {
 	return c
 }
 
-// Credentials implements cluster.Catalogue.
+// Credentials implements cluster.ApplianceStore.
 func (s *Store) Credentials(ctx context.Context, project croft.Project, user string) (all []cluster.Credential,
 	err error) {
 	err = s.do(ctx, "Credentials", func() error {
@@ -123,7 +123,7 @@ func (s *Store) Credentials(ctx context.Context, project croft.Project, user str
 	return all, err
 }
 
-// Credential implements cluster.Catalogue.
+// Credential implements cluster.ApplianceStore.
 func (s *Store) Credential(ctx context.Context, id cluster.CredentialID) (c cluster.Credential, err error) {
 	err = s.do(ctx, "Credential", func() error {
 		v, is := s.credentials[id]
@@ -136,7 +136,7 @@ func (s *Store) Credential(ctx context.Context, id cluster.CredentialID) (c clus
 	return c, err
 }
 
-// PutCredential implements cluster.Catalogue.
+// PutCredential implements cluster.ApplianceStore.
 func (s *Store) PutCredential(ctx context.Context, c cluster.Credential) (cluster.Credential, error) {
 	err := s.do(ctx, "PutCredential", func() error {
 		if err := same(s.credentials, c.ID, c.Generation, "credential", string(c.ID)); err != nil {
@@ -168,7 +168,7 @@ func (s *Store) PutCredential(ctx context.Context, c cluster.Credential) (cluste
 	return c, err
 }
 
-// RemoveCredential implements cluster.Catalogue.
+// RemoveCredential implements cluster.ApplianceStore.
 func (s *Store) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
 	return s.do(ctx, "RemoveCredential", func() error {
 		if _, is := s.credentials[id]; !is {
@@ -192,7 +192,7 @@ func appliance(v value) cluster.Appliance {
 	return a
 }
 
-// Appliances implements cluster.Catalogue.
+// Appliances implements cluster.ApplianceStore.
 func (s *Store) Appliances(ctx context.Context, project croft.Project) (all []cluster.Appliance, err error) {
 	err = s.do(ctx, "Appliances", func() error {
 		all = sorted(s.appliances, appliance, func(a, b cluster.Appliance) int { return cmp.Compare(a.Name, b.Name) })
@@ -207,7 +207,7 @@ func (s *Store) Appliances(ctx context.Context, project croft.Project) (all []cl
 	return all, err
 }
 
-// Appliance implements cluster.Catalogue.
+// Appliance implements cluster.ApplianceStore.
 func (s *Store) Appliance(ctx context.Context, unique string) (a cluster.Appliance, err error) {
 	err = s.do(ctx, "Appliance", func() error {
 		project, name := cluster.SplitAppliance(unique)
@@ -226,7 +226,7 @@ func (s *Store) Appliance(ctx context.Context, unique string) (a cluster.Applian
 	return a, err
 }
 
-// PutAppliance implements cluster.Catalogue.
+// PutAppliance implements cluster.ApplianceStore.
 func (s *Store) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
 	err := s.do(ctx, "PutAppliance", func() error {
 		if err := same(s.appliances, a.Name, a.Generation, "appliance", a.Name); err != nil {
@@ -263,7 +263,7 @@ func (s *Store) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.
 	return a, err
 }
 
-// RemoveAppliance implements cluster.Catalogue.
+// RemoveAppliance implements cluster.ApplianceStore.
 func (s *Store) RemoveAppliance(ctx context.Context, name string) error {
 	return s.do(ctx, "RemoveAppliance", func() error {
 		if _, is := s.appliances[name]; !is {
@@ -290,7 +290,7 @@ func implementation(v value) cluster.Implementation {
 	return i
 }
 
-// Implementations implements cluster.Catalogue.
+// Implementations implements cluster.ApplianceStore.
 func (s *Store) Implementations(ctx context.Context, appliance string) (all []cluster.Implementation, err error) {
 	err = s.do(ctx, "Implementations", func() error {
 		all = sorted(s.implementations, implementation, func(a, b cluster.Implementation) int {
@@ -305,7 +305,7 @@ func (s *Store) Implementations(ctx context.Context, appliance string) (all []cl
 	return all, err
 }
 
-// Implementation implements cluster.Catalogue.
+// Implementation implements cluster.ApplianceStore.
 func (s *Store) Implementation(ctx context.Context, id cluster.ImplementationID) (i cluster.Implementation,
 	err error) {
 	err = s.do(ctx, "Implementation", func() (err error) {
@@ -323,7 +323,7 @@ func (s *memory) implementation(id cluster.ImplementationID) (i cluster.Implemen
 	return implementation(v), nil
 }
 
-// AddImplementation implements cluster.Catalogue.
+// AddImplementation implements cluster.ApplianceStore.
 func (s *Store) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
 	err := s.do(ctx, "AddImplementation", func() error {
 		if _, is := s.implementations[i.ID]; is {
@@ -343,7 +343,7 @@ func (s *Store) AddImplementation(ctx context.Context, i cluster.Implementation)
 	return i, err
 }
 
-// EnableImplementation implements cluster.Catalogue.
+// EnableImplementation implements cluster.ApplianceStore.
 func (s *Store) EnableImplementation(ctx context.Context, id cluster.ImplementationID, enabled bool) (
 	i cluster.Implementation, err error) {
 	err = s.do(ctx, "EnableImplementation", func() (err error) {
@@ -357,7 +357,7 @@ func (s *Store) EnableImplementation(ctx context.Context, id cluster.Implementat
 	return i, err
 }
 
-// RemoveImplementation implements cluster.Catalogue.
+// RemoveImplementation implements cluster.ApplianceStore.
 func (s *Store) RemoveImplementation(ctx context.Context, id cluster.ImplementationID) error {
 	return s.do(ctx, "RemoveImplementation", func() error {
 		if _, err := s.implementation(id); err != nil {
@@ -375,23 +375,23 @@ func (s *Store) RemoveImplementation(ctx context.Context, id cluster.Implementat
 	})
 }
 
-func image(v value) cluster.Image {
-	i := decode[cluster.Image](v.text)
+func image(v value) cluster.SiteImage {
+	i := decode[cluster.SiteImage](v.text)
 	i.Generation = v.written
 	return i
 }
 
-// Images implements cluster.Catalogue.
-func (s *Store) Images(ctx context.Context) (all []cluster.Image, err error) {
+// Images implements cluster.ApplianceStore.
+func (s *Store) Images(ctx context.Context) (all []cluster.SiteImage, err error) {
 	err = s.do(ctx, "Images", func() error {
-		all = sorted(s.images, image, func(a, b cluster.Image) int { return cmp.Compare(a.Name, b.Name) })
+		all = sorted(s.images, image, func(a, b cluster.SiteImage) int { return cmp.Compare(a.Name, b.Name) })
 		return nil
 	})
 	return all, err
 }
 
-// PutImage implements cluster.Catalogue.
-func (s *Store) PutImage(ctx context.Context, i cluster.Image) (cluster.Image, error) {
+// PutImage implements cluster.ApplianceStore.
+func (s *Store) PutImage(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {
 	err := s.do(ctx, "PutImage", func() error {
 		if err := same(s.images, i.Name, i.Generation, "image", i.Name); err != nil {
 			return err
@@ -403,7 +403,7 @@ func (s *Store) PutImage(ctx context.Context, i cluster.Image) (cluster.Image, e
 	return i, err
 }
 
-// RemoveImage implements cluster.Catalogue.
+// RemoveImage implements cluster.ApplianceStore.
 func (s *Store) RemoveImage(ctx context.Context, name string) error {
 	return s.do(ctx, "RemoveImage", func() error {
 		if _, is := s.images[name]; !is {

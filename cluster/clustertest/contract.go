@@ -26,7 +26,7 @@ func NewCluster(name string) cluster.Cluster {
 
 // Furnish stores the records that NewCluster and a cluster in state BUILDING refer to: an appliance slurm, a site of
 // type Sim named sim, a credential of ann for it in project dev, and an implementation.
-func Furnish(t testing.TB, s cluster.Catalogue) (cluster.Implementation, cluster.Credential) {
+func Furnish(t testing.TB, s cluster.ApplianceStore) (cluster.Implementation, cluster.Credential) {
 	t.Helper()
 	ctx := t.Context()
 	_, err := s.PutSite(ctx, cluster.Site{Name: "sim", Type: cluster.Sim, Enabled: true})

@@ -11,7 +11,7 @@ import (
 	"croft/cluster"
 )
 
-// RunCatalogue is the contract test of cluster.Catalogue. open returns an empty store.
+// RunCatalogue is the contract test of cluster.ApplianceStore. open returns an empty store.
 func RunCatalogue(t *testing.T, open func(t *testing.T) Stores) {
 	for name, test := range map[string]func(*testing.T, Stores){
 		"sites are kept":                            testSites,
@@ -59,7 +59,7 @@ func testSites(t *testing.T, s Stores) {
 	}
 	_, err = s.PutSite(ctx, next)
 	want(t, err, croft.Conflict)
-	_, err = s.PutImage(ctx, cluster.Image{Name: "debian-13", On: map[string]cluster.Placed{"one": {Ref: "former"},
+	_, err = s.PutImage(ctx, cluster.SiteImage{Name: "debian-13", On: map[string]cluster.Placed{"one": {Ref: "former"},
 		"one/credential": {Ref: "former"}, "one-more": {Ref: "other"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -344,12 +344,12 @@ func testImplementations(t *testing.T, s Stores) {
 func testImages(t *testing.T, s Stores) {
 	ctx := t.Context()
 	Furnish(t, s)
-	first, err := s.PutImage(ctx, cluster.Image{Name: "debian-12", URL: "https://images.example/debian.qcow2",
+	first, err := s.PutImage(ctx, cluster.SiteImage{Name: "debian-12", URL: "https://images.example/debian.qcow2",
 		On: map[string]cluster.Placed{"sim": {State: cluster.ImageReady, Ref: "r"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.PutImage(ctx, cluster.Image{Name: "debian-12"})
+	_, err = s.PutImage(ctx, cluster.SiteImage{Name: "debian-12"})
 	want(t, err, croft.Conflict)
 	all, err := s.Images(ctx)
 	if err != nil || len(all) != 1 {

@@ -18,7 +18,7 @@ type Harness struct {
 	// Driver returns a driver without knowledge of earlier calls, as after a restart of the server.
 	Driver func(t *testing.T) cluster.Driver
 	// At is the access to the site.
-	At cluster.Access
+	At cluster.SiteAccess
 	// Partition is the only partition that the site builds for. Empty: it builds for any.
 	Partition croft.PartitionID
 	single    bool // Partition was given
@@ -29,7 +29,7 @@ type Harness struct {
 	// Bad is an implementation that Check rejects. Zero: none exists.
 	Bad cluster.Implementation
 	// Image can be brought to the site. Zero: the site has no images.
-	Image cluster.Image
+	Image cluster.SiteImage
 
 	// Freeze prevents builds and resizes in progress from ending, or lets them continue.
 	Freeze func(frozen bool)
@@ -78,7 +78,7 @@ func (s *stage) another(slaves int) cluster.Build {
 	for i := range slaves {
 		b.Indexes = append(b.Indexes, i)
 	}
-	b = s.told(b)
+	b = s.withParameters(b)
 	s.Cleanup(func() {
 		for _, again := range []func(bool){s.Freeze, s.Fail, s.Fill, s.Cut, s.Hang, s.Deny, s.Stick} {
 			if again != nil {
@@ -90,7 +90,7 @@ func (s *stage) another(slaves int) cluster.Build {
 	return b
 }
 
-func (s *stage) told(b cluster.Build) cluster.Build {
+func (s *stage) withParameters(b cluster.Build) cluster.Build {
 	if s.Parameters != nil {
 		b.Parameters = s.Parameters(b)
 	}
@@ -120,7 +120,7 @@ func (s *stage) launch() {
 // resize resizes the cluster to these slaves.
 func (s *stage) resize(indexes []int, removed ...int) error {
 	s.build.Indexes, s.build.Removed = indexes, append(s.build.Removed, removed...)
-	s.build = s.told(s.build)
+	s.build = s.withParameters(s.build)
 	return s.driver.Resize(s.Context(), s.At, s.build)
 }
 

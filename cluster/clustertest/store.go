@@ -17,7 +17,7 @@ import (
 // Stores combines the stores of clusters.
 type Stores interface {
 	cluster.Records
-	cluster.Catalogue
+	cluster.ApplianceStore
 	cluster.Accounts
 }
 

@@ -29,7 +29,7 @@ type Peer struct {
 
 // Connect returns a connection to a site. It sends nothing yet. Invalid: the site's address or the token cannot be
 // used.
-type Connect func(at cluster.Access) (Peer, error)
+type Connect func(at cluster.SiteAccess) (Peer, error)
 
 // Driver implements cluster.Driver. It opens a connection for each call.
 type Driver struct {
@@ -47,7 +47,7 @@ func New(connect Connect) *Driver {
 }
 
 // with calls do with a connection to the site.
-func (d *Driver) with(at cluster.Access, what string, do func(p Peer) error) (err error) {
+func (d *Driver) with(at cluster.SiteAccess, what string, do func(p Peer) error) (err error) {
 	p, err := d.connect(at)
 	if err != nil {
 		return fmt.Errorf("site %s: %s: %w", at.Site.Name, what, err)
@@ -79,10 +79,10 @@ func name(p croft.PartitionID, id croft.ClusterID) string {
 func prefix(p croft.PartitionID) string { return "croft-" + string(p[:min(len(p), 8)]) + "-" }
 
 // project returns the project in the other cloud, from the credential; empty: the project of the token.
-func project(at cluster.Access) croft.Project { return croft.Project(at.Credential.ProjectName) }
+func project(at cluster.SiteAccess) croft.Project { return croft.Project(at.Credential.ProjectName) }
 
 // request returns the request that is sent to the other cloud.
-func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
+func request(at cluster.SiteAccess, b cluster.Build) (cluster.Request, error) {
 	t, err := parse(b.Implementation)
 	if err != nil {
 		return cluster.Request{}, err
@@ -95,7 +95,7 @@ func request(at cluster.Access, b cluster.Build) (cluster.Request, error) {
 }
 
 // Probe implements cluster.Driver.
-func (d *Driver) Probe(ctx context.Context, at cluster.Access) (probe cluster.Probe, err error) {
+func (d *Driver) Probe(ctx context.Context, at cluster.SiteAccess) (probe cluster.Probe, err error) {
 	err = d.with(at, "ask how it is", func(p Peer) error {
 		probe.Version, err = p.Version(ctx)
 		probe.Builds, probe.Accepted = err == nil, err == nil && at.Credential.ID != ""
@@ -105,7 +105,7 @@ func (d *Driver) Probe(ctx context.Context, at cluster.Access) (probe cluster.Pr
 }
 
 // Room implements cluster.Driver. Room for growth is reported as unknown.
-func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (room cluster.Room, err error) {
+func (d *Driver) Room(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (room cluster.Room, err error) {
 	if b.Growth {
 		return cluster.Room{}, nil
 	}
@@ -129,7 +129,7 @@ func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (
 }
 
 // Bring implements cluster.Driver with an error: the other cloud has its own images.
-func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
+func (*Driver) Bring(_ context.Context, at cluster.SiteAccess, i cluster.SiteImage) (cluster.Placed, error) {
 	return cluster.Placed{}, croft.Errorf(
 		croft.Invalid,
 		"image %s cannot be brought to site %s: a croft has images of "+
@@ -140,7 +140,8 @@ func (*Driver) Bring(_ context.Context, at cluster.Access, i cluster.Image) (clu
 }
 
 // Launch implements cluster.Driver.
-func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (remote cluster.Remote, err error) {
+func (d *Driver) Launch(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (remote cluster.Remote,
+	err error) {
 	r, err := request(at, b)
 	if err != nil {
 		return remote, err
@@ -166,7 +167,7 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 
 // Resize implements cluster.Driver. It sends the indexes of the slaves, so that they have the same IDs in both clouds,
 // also after a resize that one of them refused. A cloud of a version before 1.8 gets only their number.
-func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d *Driver) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
 		indexes := append([]int{}, b.Indexes...)
 		_, err := p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Indexes: &indexes}, nil)
@@ -178,7 +179,7 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 }
 
 // resizeByNumber resizes a cluster of a cloud that assigns indexes itself.
-func resizeByNumber(ctx context.Context, p Peer, at cluster.Access, b cluster.Build) error {
+func resizeByNumber(ctx context.Context, p Peer, at cluster.SiteAccess, b cluster.Build) error {
 	c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
 	if err != nil {
 		return err
@@ -206,7 +207,7 @@ const settle = 2 * time.Minute
 // once the cluster is deleted. A refusal for another reason, such as lack of room, decides nothing, because the late
 // request may find room. Destroy then returns Unavailable, so that it is called again, until that has lasted as long as
 // a request can take. The sweep finds a cluster that is created even later.
-func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d *Driver) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
 		removed := func() error {
 			_, err := p.Clusters.Delete(ctx, project(at), string(b.Cluster),
@@ -272,7 +273,7 @@ func (d *Driver) unsettled(id croft.ClusterID) time.Duration {
 }
 
 // Observe implements cluster.Driver, with one request.
-func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (
+func (d *Driver) Observe(ctx context.Context, at cluster.SiteAccess, all []cluster.Build) (
 	map[croft.ClusterID]cluster.Seen, error) {
 	there, err := d.list(ctx, at)
 	if err != nil {
@@ -288,7 +289,7 @@ func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.B
 	return found, nil
 }
 
-func (d *Driver) list(ctx context.Context, at cluster.Access) (map[croft.ClusterID]cluster.Cluster, error) {
+func (d *Driver) list(ctx context.Context, at cluster.SiteAccess) (map[croft.ClusterID]cluster.Cluster, error) {
 	there := map[croft.ClusterID]cluster.Cluster{}
 	return there, d.with(at, "list its clusters", func(p Peer) error {
 		all, err := p.Clusters.List(ctx, project(at), cluster.Filter{})
@@ -300,7 +301,7 @@ func (d *Driver) list(ctx context.Context, at cluster.Access) (map[croft.Cluster
 }
 
 // List implements cluster.Driver.
-func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+func (d *Driver) List(ctx context.Context, at cluster.SiteAccess) ([]cluster.Found, error) {
 	there, err := d.list(ctx, at)
 	if err != nil {
 		return nil, err

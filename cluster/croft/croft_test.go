@@ -77,7 +77,7 @@ func newOther(t *testing.T) *other {
 }
 
 // connect returns a connection to the other cloud, subject to its faults.
-func (o *other) connect(cluster.Access) (elsewhere.Peer, error) {
+func (o *other) connect(cluster.SiteAccess) (elsewhere.Peer, error) {
 	return elsewhere.Peer{Clusters: faulty{o.Service, o}, Close: func() error { return nil },
 		Version: func(ctx context.Context) (string, error) { return "1", o.fault(ctx) }}, nil
 }
@@ -154,7 +154,7 @@ func TestTheContract(t *testing.T) {
 		}
 		return clustertest.Harness{
 			Driver: func(*testing.T) cluster.Driver { return elsewhere.New(o.connect) },
-			At: cluster.Access{Site: cluster.Site{Name: "friend", Type: cluster.Croft, Enabled: true},
+			At: cluster.SiteAccess{Site: cluster.Site{Name: "friend", Type: cluster.Croft, Enabled: true},
 				Credential: cluster.Credential{ID: cluster.NewCredentialID(), Site: "friend", Kind: cluster.Token,
 					ProjectName: "physics"}},
 			Implementation: cluster.Implementation{Site: "friend", Template: text},
@@ -200,7 +200,7 @@ func TestTextsOfImplementations(t *testing.T) {
 func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
 	o := newOther(t)
 	d := elsewhere.New(o.connect)
-	at := cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+	at := cluster.SiteAccess{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
 	b := cluster.Build{Partition: croft.NewPartitionID(), Cluster: croft.NewClusterID(), User: "ada",
 		Implementation: cluster.Implementation{Template: text}, Remote: cluster.Remote{Name: "croft-x", Asked: true}}
 	if err := d.Destroy(t.Context(), at, b); err != nil {
@@ -218,7 +218,7 @@ func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
 func TestWhoAskedMayLogInThereToo(t *testing.T) {
 	o := newOther(t)
 	d := elsewhere.New(o.connect)
-	at := cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+	at := cluster.SiteAccess{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
 	i := cluster.Implementation{Template: text}
 	contract, err := d.Check(t.Context(), i)
 	if err != nil {
@@ -240,7 +240,7 @@ func TestWhoAskedMayLogInThereToo(t *testing.T) {
 }
 
 // standing waits until a cluster stands in the other cloud.
-func standing(t *testing.T, d *elsewhere.Driver, at cluster.Access, b cluster.Build) (seen cluster.Seen) {
+func standing(t *testing.T, d *elsewhere.Driver, at cluster.SiteAccess, b cluster.Build) (seen cluster.Seen) {
 	t.Helper()
 	patient.Until(t, "it stands", func() bool {
 		all, err := d.Observe(t.Context(), at, []cluster.Build{b})
@@ -250,8 +250,9 @@ func standing(t *testing.T, d *elsewhere.Driver, at cluster.Access, b cluster.Bu
 	return seen
 }
 
-func friend() cluster.Access {
-	return cluster.Access{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
+func friend() cluster.SiteAccess {
+	return cluster.SiteAccess{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{
+		ProjectName: "physics"}}
 }
 
 // lostLaunch returns a build whose request had no answer.
@@ -312,7 +313,7 @@ func (o older) Change(ctx context.Context, p croft.Project, name string, ch clus
 
 func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
 	o := newOther(t)
-	d := elsewhere.New(func(cluster.Access) (elsewhere.Peer, error) {
+	d := elsewhere.New(func(cluster.SiteAccess) (elsewhere.Peer, error) {
 		return elsewhere.Peer{Clusters: older{o.Service}, Close: func() error { return nil }}, nil
 	})
 	at, b := friend(), lostLaunch()
@@ -375,7 +376,7 @@ func TestALaunchThatArrivesWhileItIsDestroyedIsRemoved(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	d := elsewhere.New(func(cluster.Access) (elsewhere.Peer, error) {
+	d := elsewhere.New(func(cluster.SiteAccess) (elsewhere.Peer, error) {
 		return elsewhere.Peer{Clusters: clusters, Close: func() error { return nil }}, nil
 	})
 	if err := d.Destroy(t.Context(), at, b); err != nil {

@@ -19,7 +19,7 @@ var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Bring implements cluster.Driver. An upload runs in the background until Close; a call waits up to Config.Linger for
 // it. The progress is stored in Glance, so that other processes know about the upload, and can replace one that
 // stopped.
-func (d *Driver) Bring(ctx context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
+func (d *Driver) Bring(ctx context.Context, at cluster.SiteAccess, i cluster.SiteImage) (cluster.Placed, error) {
 	if !hashForm.MatchString(i.SHA256) {
 		return cluster.Placed{}, croft.Errorf(croft.Invalid, "image %s has no SHA-256, so it cannot be checked", i.Name)
 	}

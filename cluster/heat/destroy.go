@@ -16,7 +16,7 @@ import (
 // the empty stack for as long as a request can take, then Stuck, and the next Destroy deletes it. If Heat refuses the
 // empty stack because the project has its maximum of stacks, the removal ends once that has lasted as long as a request
 // can take. The sweep finds a stack that is created even later.
-func (d *Driver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d *Driver) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	a, err := d.connect(ctx, at)
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func (q imageQuery) ToImageListQuery() (string, error) {
 }
 
 // images returns the driver's images of a source, oldest first.
-func (g *glance) images(ctx context.Context, i cluster.Image) ([]images.Image, error) {
+func (g *glance) images(ctx context.Context, i cluster.SiteImage) ([]images.Image, error) {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
 	pages, err := images.List(g.c, imageQuery{i.Name, i.SHA256, g.project}).AllPages(ctx)
@@ -85,7 +85,7 @@ func (g *glance) deleteImage(ctx context.Context, id string) {
 
 // upload creates an image from a source. An image with a wrong hash never becomes usable, because its last byte is not
 // sent.
-func (g *glance) upload(ctx context.Context, i cluster.Image, u *upload) error {
+func (g *glance) upload(ctx context.Context, i cluster.SiteImage, u *upload) error {
 	source, err := open(ctx, i)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (g *glance) upload(ctx context.Context, i cluster.Image, u *upload) error {
 }
 
 // createImage creates an image without content.
-func (g *glance) createImage(ctx context.Context, i cluster.Image) (string, error) {
+func (g *glance) createImage(ctx context.Context, i cluster.SiteImage) (string, error) {
 	ctx, cancel := g.brief(ctx)
 	defer cancel()
 	format := i.Format

@@ -92,7 +92,7 @@ func text(i cluster.Implementation) string {
 }
 
 // connect logs in, and returns the Heat API of the site.
-func (d *Driver) connect(ctx context.Context, at cluster.Access) (*api, error) {
+func (d *Driver) connect(ctx context.Context, at cluster.SiteAccess) (*api, error) {
 	s, err := d.sessions.session(ctx, at)
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func useSite(t *testing.T, id croft.ClusterID, altered int, text, source string)
 	ctx := t.Context()
 	_, _ = d.Probe(ctx, at)
 	_, _ = d.Room(ctx, at, b)
-	_, _ = d.Bring(ctx, at, cluster.Image{Name: "debian", URL: source, SHA256: strings.Repeat("0", 64)})
+	_, _ = d.Bring(ctx, at, cluster.SiteImage{Name: "debian", URL: source, SHA256: strings.Repeat("0", 64)})
 	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond) // a launch would look for its stack for longer
 	defer cancel()
 	_, _ = d.Launch(brief, at, b)

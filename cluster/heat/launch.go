@@ -16,7 +16,7 @@ import (
 )
 
 // Launch implements cluster.Driver.
-func (d *Driver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Remote, error) {
+func (d *Driver) Launch(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (cluster.Remote, error) {
 	contract, err := d.contract(ctx, b.Implementation)
 	if err != nil {
 		return cluster.Remote{}, err

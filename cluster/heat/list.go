@@ -8,7 +8,7 @@ import (
 )
 
 // List implements cluster.Driver.
-func (d *Driver) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+func (d *Driver) List(ctx context.Context, at cluster.SiteAccess) ([]cluster.Found, error) {
 	a, err := d.connect(ctx, at)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ import (
 
 // Observe implements cluster.Driver with one list for all clusters, and one more request for each cluster whose stack
 // changed.
-func (d *Driver) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
+func (d *Driver) Observe(ctx context.Context, at cluster.SiteAccess,
+	all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
 	if len(all) == 0 {
 		return map[croft.ClusterID]cluster.Seen{}, nil

@@ -13,7 +13,7 @@ import (
 
 // Probe implements cluster.Driver. It logs in, since a cached login does not prove that the password is still valid. If
 // the credential is refused, it returns the facts that it read, and Denied.
-func (d *Driver) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, error) {
+func (d *Driver) Probe(ctx context.Context, at cluster.SiteAccess) (cluster.Probe, error) {
 	version, err := d.version(ctx, at)
 	if err != nil {
 		return cluster.Probe{}, err
@@ -34,7 +34,7 @@ func (d *Driver) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, e
 }
 
 // version asks Keystone for its version, without a credential.
-func (d *Driver) version(ctx context.Context, at cluster.Access) (string, error) {
+func (d *Driver) version(ctx context.Context, at cluster.SiteAccess) (string, error) {
 	address, err := base(at.Site)
 	if err != nil {
 		return "", err

@@ -17,7 +17,7 @@ import (
 
 // Resize implements cluster.Driver. It sends only the size and the removed members to Heat, so that no other change
 // reaches the members.
-func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d *Driver) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	contract, err := d.contract(ctx, b.Implementation)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 		return err
 	}
 	lost := d.replace(ctx, a, b, contract, st)
-	told, err := a.sizing(ctx, b, contract, st)
+	told, err := a.resizeParameters(ctx, b, contract, st)
 	if err != nil || told == nil && lost == 0 {
 		return err
 	}
@@ -49,8 +49,8 @@ func (d *Driver) Resize(ctx context.Context, at cluster.Access, b cluster.Build)
 		"disable_rollback": true, "timeout_mins": minutes(b.Timeout)})
 }
 
-// sizing returns the parameters to send, or nil if the stack has them already and is complete.
-func (a *api) sizing(ctx context.Context, b cluster.Build, c cluster.Contract, st *stacks.RetrievedStack) (
+// resizeParameters returns the parameters to send, or nil if the stack has them already and is complete.
+func (a *api) resizeParameters(ctx context.Context, b cluster.Build, c cluster.Contract, st *stacks.RetrievedStack) (
 	map[string]any, error) {
 	now, done := numberingOf(st), strings.HasSuffix(st.Status, "_COMPLETE")
 	if _, there := c.Declared[template.Removed]; !there || !c.RemoveNamed {

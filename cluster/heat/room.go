@@ -11,7 +11,7 @@ import (
 
 // Room implements cluster.Driver. The room is known if the catalogue has Nova and the implementation has the resources
 // of a member. If the cluster certainly does not fit, Room says so even without these.
-func (d *Driver) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Room, error) {
+func (d *Driver) Room(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (cluster.Room, error) {
 	s, err := d.sessions.session(ctx, at)
 	if err != nil {
 		return cluster.Room{}, err

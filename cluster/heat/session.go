@@ -104,16 +104,16 @@ func (s *sessions) close() {
 }
 
 // session returns a session for an access, cached if possible. Denied. Unavailable.
-func (s *sessions) session(ctx context.Context, at cluster.Access) (*session, error) {
+func (s *sessions) session(ctx context.Context, at cluster.SiteAccess) (*session, error) {
 	return s.get(ctx, at, false)
 }
 
 // renewed logs in again, so that the result is Keystone's current answer. Denied. Unavailable.
-func (s *sessions) renewed(ctx context.Context, at cluster.Access) (*session, error) {
+func (s *sessions) renewed(ctx context.Context, at cluster.SiteAccess) (*session, error) {
 	return s.get(ctx, at, true)
 }
 
-func (s *sessions) get(ctx context.Context, at cluster.Access, anew bool) (*session, error) {
+func (s *sessions) get(ctx context.Context, at cluster.SiteAccess, anew bool) (*session, error) {
 	l := s.of(whose{at.Site.Name, at.Credential.ID})
 	select {
 	case l.turn <- struct{}{}:
@@ -143,7 +143,7 @@ func (s *sessions) get(ctx context.Context, at cluster.Access, anew bool) (*sess
 }
 
 // markOf returns a hash of everything that a login depends on.
-func markOf(at cluster.Access) [sha256.Size]byte {
+func markOf(at cluster.SiteAccess) [sha256.Size]byte {
 	c := at.Credential
 	text, _ := json.Marshal([]string{at.Site.AuthURL, at.Site.Region, at.Site.Interface, at.Site.CACert, c.Username,
 		c.UserDomain, c.ProjectName, c.ProjectID, c.ProjectDomain, at.Secret.Reveal()}) // strings: cannot fail
@@ -151,7 +151,7 @@ func markOf(at cluster.Access) [sha256.Size]byte {
 }
 
 // logIn asks Keystone for a token.
-func (all *sessions) logIn(ctx context.Context, at cluster.Access) (*session, error) {
+func (all *sessions) logIn(ctx context.Context, at cluster.SiteAccess) (*session, error) {
 	client, err := caller(at.Site)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (s *session) boundRenewal() {
 }
 
 // options returns the login options for Keystone.
-func options(at cluster.Access, secret string) *tokens.AuthOptions {
+func options(at cluster.SiteAccess, secret string) *tokens.AuthOptions {
 	c := at.Credential
 	o := &tokens.AuthOptions{Username: c.Username, Password: secret, AllowReauth: true,
 		Scope: tokens.Scope{ProjectID: c.ProjectID}}

@@ -30,7 +30,7 @@ type source struct {
 }
 
 // open starts to read the source of an image.
-func open(ctx context.Context, i cluster.Image) (*source, error) {
+func open(ctx context.Context, i cluster.SiteImage) (*source, error) {
 	client, err := outbound.Client(outbound.Config{Timeout: -1, MaxBody: mostImage})
 	if err != nil {
 		return nil, err

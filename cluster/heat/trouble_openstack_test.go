@@ -24,7 +24,7 @@ type bench struct {
 	*testing.T
 	*heat.Driver
 	front *heattest.Front
-	at    cluster.Access
+	at    cluster.SiteAccess
 	b     cluster.Build
 }
 
@@ -335,20 +335,21 @@ func TestAFailureNamesItsResourceWithOpenStack(t *testing.T) {
 }
 
 // serveImage serves random bytes, and returns an image record for them.
-func serveImage(t *testing.T, size int) (cluster.Image, []byte) {
+func serveImage(t *testing.T, size int) (cluster.SiteImage, []byte) {
 	content := bytes.Repeat([]byte("croft"), size/5+1)[:size]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	}))
 	t.Cleanup(web.Close)
 	sum := sha256.Sum256(content)
-	return cluster.Image{Name: "image-" + string(croft.NewClusterID()[:8]), URL: web.URL + "/image.raw", Format: "raw",
+	return cluster.SiteImage{Name: "image-" + string(croft.NewClusterID()[:8]), URL: web.URL + "/image.raw",
+		Format: "raw",
 		SHA256: hex.EncodeToString(sum[:])}, content
 }
 
 // hasGlance reports whether a site accepts images.
-func hasGlance(t *testing.T, at cluster.Access) bool {
-	none := cluster.Image{Name: "none", SHA256: strings.Repeat("0", 64)}
+func hasGlance(t *testing.T, at cluster.SiteAccess) bool {
+	none := cluster.SiteImage{Name: "none", SHA256: strings.Repeat("0", 64)}
 	_, err := open(t, heat.Config{}).Bring(t.Context(), at, none)
 	return !errors.Is(err, croft.Invalid)
 }
@@ -360,7 +361,7 @@ func TestImagesWithOpenStack(t *testing.T) {
 			t.Skip("there is no Glance; see test/openstack/glance")
 		}
 		d := open(t, heat.Config{Linger: 100 * time.Millisecond})
-		bring := func(i cluster.Image) (placed cluster.Placed) {
+		bring := func(i cluster.SiteImage) (placed cluster.Placed) {
 			patient.Until(t, "the image is there, or is not to be", func() bool {
 				var err error
 				if placed, err = d.Bring(t.Context(), at, i); err != nil {

@@ -68,7 +68,7 @@ func (s *site) token() string {
 	return string(text)
 }
 
-func newSite(t *testing.T, s *site) (*heat.Driver, cluster.Access) {
+func newSite(t *testing.T, s *site) (*heat.Driver, cluster.SiteAccess) {
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	timeout := time.Minute
@@ -78,8 +78,8 @@ func newSite(t *testing.T, s *site) (*heat.Driver, cluster.Access) {
 	return open(t, heat.Config{Timeout: timeout}), access(s.URL)
 }
 
-func access(address string) cluster.Access {
-	return cluster.Access{Site: cluster.Site{Name: "east", AuthURL: address + "/v3", Region: "RegionOne"},
+func access(address string) cluster.SiteAccess {
+	return cluster.SiteAccess{Site: cluster.Site{Name: "east", AuthURL: address + "/v3", Region: "RegionOne"},
 		Credential: cluster.Credential{ID: "c", Username: "ada", ProjectName: "demo"},
 		Secret:     cluster.NewSecret("correct-horse"), Partition: "p"}
 }

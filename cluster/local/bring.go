@@ -17,7 +17,7 @@ const bringTime = 30 * time.Second
 
 // Bring implements cluster.Driver: all hosts that accept orders fetch the image. A silent host fetches it when it needs
 // it.
-func (d *Driver) Bring(ctx context.Context, _ cluster.Access, i cluster.Image) (cluster.Placed, error) {
+func (d *Driver) Bring(ctx context.Context, _ cluster.SiteAccess, i cluster.SiteImage) (cluster.Placed, error) {
 	ref := i.URL
 	if i.SHA256 != "" {
 		ref += "#sha256=" + i.SHA256

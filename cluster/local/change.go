@@ -10,7 +10,7 @@ import (
 
 // Resize implements cluster.Driver: it claims for new slaves, all or none, removes unwanted ones, and rebuilds those
 // that failed or were lost. NoCapacity.
-func (d *Driver) Resize(ctx context.Context, _ cluster.Access, b cluster.Build) error {
+func (d *Driver) Resize(ctx context.Context, _ cluster.SiteAccess, b cluster.Build) error {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
 		return err
@@ -41,13 +41,13 @@ func (d *Driver) mend(ctx context.Context, r *recipe, have roll) error {
 		}
 	}
 	return each(broken, func(m member) error {
-		_, err := d.Scheduler.Of(r.build.Cluster).Rebuild(ctx, r.build.Project, string(m.id))
+		_, err := d.Scheduler.ForCluster(r.build.Cluster).Rebuild(ctx, r.build.Project, string(m.id))
 		return err
 	})
 }
 
 // Destroy implements cluster.Driver. It destroys the master first: without the master, nothing more is ordered.
-func (d *Driver) Destroy(ctx context.Context, _ cluster.Access, b cluster.Build) error {
+func (d *Driver) Destroy(ctx context.Context, _ cluster.SiteAccess, b cluster.Build) error {
 	have, err := d.read(ctx, b)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (d *Driver) destroy(ctx context.Context, b cluster.Build, all []*croft.Stat
 		if st.Instance.State == croft.StateDestroying {
 			return nil
 		}
-		_, err := d.Scheduler.Of(b.Cluster).Destroy(ctx, st.Instance.Project, string(st.Instance.ID), false)
+		_, err := d.Scheduler.ForCluster(b.Cluster).Destroy(ctx, st.Instance.Project, string(st.Instance.ID), false)
 		if croft.KindOf(err) == croft.NotFound {
 			return nil
 		}

@@ -122,8 +122,8 @@ func (w *world) driver(t *testing.T, v localtest.Link, prefix *atomic.Pointer[st
 	return d
 }
 
-func here() cluster.Access {
-	return cluster.Access{Site: cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true}}
+func here() cluster.SiteAccess {
+	return cluster.SiteAccess{Site: cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true}}
 }
 
 func TestContract(t *testing.T) {
@@ -152,7 +152,7 @@ func TestContract(t *testing.T) {
 			Partition:      w.Store.Partition(),
 			Implementation: cluster.Implementation{ID: cluster.NewImplementationID(), Template: text},
 			Bad:            cluster.Implementation{Template: "master: {}\nslaves: {}\n"},
-			Image:          cluster.Image{Name: "tiny", URL: "tiny.qcow2"},
+			Image:          cluster.SiteImage{Name: "tiny", URL: "tiny.qcow2"},
 			Freeze:         func(on bool) { use(&slow)(on) },
 			Fail:           func(on bool) { use(&broken)(on) },
 			Fill:           func(full bool) { localtest.Fill(t, w.scheduler(t, w.view()), full) },

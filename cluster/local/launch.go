@@ -27,7 +27,7 @@ func remoteOf(b cluster.Build) cluster.Remote {
 }
 
 // Launch implements cluster.Driver. Observe later orders the members that have to wait for the master's address.
-func (d *Driver) Launch(ctx context.Context, _ cluster.Access, b cluster.Build) (cluster.Remote, error) {
+func (d *Driver) Launch(ctx context.Context, _ cluster.SiteAccess, b cluster.Build) (cluster.Remote, error) {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
 		return cluster.Remote{}, err
@@ -148,7 +148,7 @@ type claimed struct {
 // claim holds the resources of a member. An existing hold is no error. Unavailable: another launch of the cluster is
 // making the claim. Conflict: the name or the ID belongs to another object.
 func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
-	_, err := d.Scheduler.Of(q.Cluster).Request(ctx, q)
+	_, err := d.Scheduler.ForCluster(q.Cluster).Request(ctx, q)
 	if croft.KindOf(err) != croft.Conflict {
 		return err
 	}
@@ -168,7 +168,7 @@ func (d *Driver) claim(ctx context.Context, q schedule.Request) error {
 		return nil
 	case st.Instance.State == croft.StateScheduling && d.claims.Longer(claimed{q.ID, st.Instance.Session,
 		st.Instance.CreateRevision}, leftBehind):
-		err := d.Scheduler.Of(q.Cluster).GiveUp(ctx, st.Instance)
+		err := d.Scheduler.ForCluster(q.Cluster).GiveUp(ctx, st.Instance)
 		if err == nil || croft.KindOf(err) == croft.NotFound {
 			err = errors.New("a claim that was left behind is given back")
 		}
@@ -182,7 +182,7 @@ func (d *Driver) giveBack(ctx context.Context, b cluster.Build, all []member) er
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
 	defer cancel()
 	return each(all, func(m member) error {
-		_, err := d.Scheduler.Of(b.Cluster).ReleaseHold(ctx, b.Project, string(m.id))
+		_, err := d.Scheduler.ForCluster(b.Cluster).ReleaseHold(ctx, b.Project, string(m.id))
 		switch croft.KindOf(err) {
 		case croft.NotFound, croft.Conflict: // it was never held, or another process is responsible for it
 			return nil
@@ -251,7 +251,7 @@ func (d *Driver) use(ctx context.Context, r *recipe, m member, key, ip string) (
 	if err != nil {
 		return croft.Instance{}, err
 	}
-	inst, err := d.Scheduler.Of(r.build.Cluster).Use(ctx, r.build.Project, string(m.id), u)
+	inst, err := d.Scheduler.ForCluster(r.build.Cluster).Use(ctx, r.build.Project, string(m.id), u)
 	if kind := croft.KindOf(err); kind == croft.Conflict || kind == croft.NotFound {
 		err = croft.Errorf(croft.Unavailable, "%w", err)
 	}

@@ -84,7 +84,7 @@ func (d *Driver) Check(ctx context.Context, i cluster.Implementation) (cluster.C
 }
 
 // Probe implements cluster.Driver.
-func (d *Driver) Probe(ctx context.Context, _ cluster.Access) (cluster.Probe, error) {
+func (d *Driver) Probe(ctx context.Context, _ cluster.SiteAccess) (cluster.Probe, error) {
 	hosts, err := d.Scheduler.Registry.Hosts(ctx)
 	if err != nil {
 		return cluster.Probe{}, err
@@ -112,7 +112,7 @@ func takesOrders(h croft.Host) bool { return h.Alive && !h.Drained }
 const afterwards = 30 * time.Second
 
 // List implements cluster.Driver.
-func (d *Driver) List(ctx context.Context, _ cluster.Access) ([]cluster.Found, error) {
+func (d *Driver) List(ctx context.Context, _ cluster.SiteAccess) ([]cluster.Found, error) {
 	all, err := d.Scheduler.View.List(ctx, "")
 	if err != nil {
 		return nil, err

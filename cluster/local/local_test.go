@@ -118,7 +118,7 @@ func TestMembersThatWereDestroyedAreGone(t *testing.T) {
 	s.until(cluster.Standing)
 	for _, name := range []string{"web-slave-0", "web-master"} {
 		st := s.find(name)
-		_, err := s.Scheduler.Of(s.build.Cluster).Destroy(t.Context(), "physics", string(st.Instance.ID), false)
+		_, err := s.Scheduler.ForCluster(s.build.Cluster).Destroy(t.Context(), "physics", string(st.Instance.ID), false)
 		if err != nil {
 			t.Fatal(err)
 		}

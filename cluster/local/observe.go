@@ -16,7 +16,8 @@ import (
 // Observe implements cluster.Driver. It reads the instances of each project once, and continues what Launch and Resize
 // started: it orders slaves that waited for the address of their master, and sends the members' addresses to each
 // other.
-func (d *Driver) Observe(ctx context.Context, _ cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
+func (d *Driver) Observe(ctx context.Context, _ cluster.SiteAccess,
+	all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
 	lists := map[croft.Project][]croft.Status{}
 	found := map[croft.ClusterID]cluster.Seen{}
@@ -380,7 +381,7 @@ func (d *Driver) introduce(ctx context.Context, b cluster.Build, have roll) erro
 		}
 	}
 	return each(news, func(n told) error {
-		err := d.Scheduler.Of(b.Cluster).Introduce(ctx, b.Project, n.id, n.peers)
+		err := d.Scheduler.ForCluster(b.Cluster).Introduce(ctx, b.Project, n.id, n.peers)
 		if kind := croft.KindOf(err); kind == croft.Conflict || kind == croft.NotFound {
 			return nil // the member is being removed
 		}

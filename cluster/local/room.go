@@ -43,7 +43,7 @@ func (d *Driver) free(ctx context.Context, hosts map[croft.HostID]croft.Host) (
 }
 
 // Room implements cluster.Driver: it looks for hosts for each role, and counts how many members fit there together.
-func (d *Driver) Room(ctx context.Context, _ cluster.Access, b cluster.Build) (cluster.Room, error) {
+func (d *Driver) Room(ctx context.Context, _ cluster.SiteAccess, b cluster.Build) (cluster.Room, error) {
 	r, err := d.recipe(ctx, b)
 	if err != nil {
 		return cluster.Room{}, err

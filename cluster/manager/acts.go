@@ -36,7 +36,7 @@ func (m *Manager) act(ctx context.Context, e *entry, c cluster.Cluster, do clust
 		return l
 	}
 	begun := time.Now()
-	l.Err = m.sites.call(ctx, c, func(ctx context.Context, d cluster.Driver, at cluster.Access,
+	l.Err = m.sites.call(ctx, c, func(ctx context.Context, d cluster.Driver, at cluster.SiteAccess,
 		b cluster.Build) (err error) {
 		if do == cluster.ActBring {
 			l.Placed = cluster.Placed{State: cluster.ImageReady}

@@ -125,7 +125,7 @@ type watched struct {
 	b *bench
 }
 
-func (w watched) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (
+func (w watched) Observe(ctx context.Context, at cluster.SiteAccess, all []cluster.Build) (
 	map[croft.ClusterID]cluster.Seen, error) {
 	w.b.mu.Lock()
 	w.b.looks[at.Site.Name] = append(w.b.looks[at.Site.Name], time.Now())
@@ -265,7 +265,7 @@ func (b *bench) delete(id croft.ClusterID) {
 // has returns the number of our clusters at a site.
 func (b *bench) has(site string) int {
 	b.Helper()
-	at := cluster.Access{Partition: partition, Site: cluster.Site{Name: site}}
+	at := cluster.SiteAccess{Partition: partition, Site: cluster.Site{Name: site}}
 	all, err := b.sites.List(b.Context(), at)
 	b.fatal(err)
 	return len(all)

@@ -14,11 +14,11 @@ import (
 type Config struct {
 	Partition croft.PartitionID
 	Records   cluster.Records
-	Catalogue cluster.Catalogue
+	Catalogue cluster.ApplianceStore
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: no secret can be opened or stored
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
-	AllowedIP string                                   // CIDR of this server, for templates; may be empty
+	Vault     cluster.Vault                                // nil: no secret can be opened or stored
+	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
+	AllowedIP string                                       // CIDR of this server, for templates; may be empty
 	// shared with the handling of requests, so that both know silent sites; nil: an own one
 	Survey *survey.Survey
 	Log    *slog.Logger

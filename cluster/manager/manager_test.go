@@ -406,7 +406,8 @@ func TestIdleAndExpiredClustersEndAfterAWarning(t *testing.T) {
 
 func TestAnImageIsBroughtFirst(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		_, err := b.store.PutImage(b.Context(), cluster.Image{Name: "debian-12", URL: "https://images.example/debian"})
+		_, err := b.store.PutImage(b.Context(), cluster.SiteImage{Name: "debian-12",
+			URL: "https://images.example/debian"})
 		b.fatal(err)
 		b.implementation(cluster.Implementation{Site: "east", Image: "debian-12"})
 		b.at("east", func(f *sim.Faults) { f.Delay = time.Minute })
@@ -459,7 +460,7 @@ func TestWhatIsLaunchedLateIsSweptAway(t *testing.T) {
 		stranger := croft.NewClusterID()
 		for _, build := range []cluster.Build{late, {Partition: partition, Cluster: stranger,
 			Remote: cluster.Remote{Name: "croft-" + string(stranger)}}} {
-			_, err := b.sites.Launch(b.Context(), cluster.Access{Site: cluster.Site{Name: "east"}}, build)
+			_, err := b.sites.Launch(b.Context(), cluster.SiteAccess{Site: cluster.Site{Name: "east"}}, build)
 			b.fatal(err)
 		}
 		time.Sleep(12 * time.Minute)

@@ -134,18 +134,18 @@ type mortalDriver struct {
 	m *mortal
 }
 
-func (d mortalDriver) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (remote cluster.Remote,
+func (d mortalDriver) Launch(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (remote cluster.Remote,
 	err error) {
 	err = d.act(b, true, func() error { remote, err = d.Driver.Launch(ctx, at, b); return err })
 	return remote, err
 }
 
-func (d mortalDriver) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d mortalDriver) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return d.act(b, true, func() error { return d.Driver.Resize(ctx, at, b) })
 }
 
 // Destroy is also called by sweeps, which hold nothing.
-func (d mortalDriver) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (d mortalDriver) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return d.act(b, false, func() error { return d.Driver.Destroy(ctx, at, b) })
 }
 

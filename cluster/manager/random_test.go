@@ -190,7 +190,7 @@ func (h *history) compare() {
 	h.Helper()
 	where := map[croft.ClusterID][]string{}
 	for _, site := range []string{"east", "west"} {
-		all, err := h.sites.List(h.Context(), cluster.Access{Partition: partition, Site: cluster.Site{Name: site}})
+		all, err := h.sites.List(h.Context(), cluster.SiteAccess{Partition: partition, Site: cluster.Site{Name: site}})
 		h.fatal(err)
 		for _, f := range all {
 			where[f.Cluster] = append(where[f.Cluster], site)
@@ -234,7 +234,7 @@ func (h *history) sameSize(c cluster.Cluster) {
 	for i := range c.NextIndex {
 		b.Indexes = append(b.Indexes, i)
 	}
-	all, err := h.sites.Observe(h.Context(), cluster.Access{Site: cluster.Site{Name: c.Site}}, []cluster.Build{b})
+	all, err := h.sites.Observe(h.Context(), cluster.SiteAccess{Site: cluster.Site{Name: c.Site}}, []cluster.Build{b})
 	h.fatal(err)
 	var got []int
 	for _, m := range all[c.ID].Members {

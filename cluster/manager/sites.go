@@ -93,9 +93,9 @@ func (s *sites) forget() {
 
 // access returns the driver of a cluster's site, and the data to call it for the cluster's user. Denied: the credential
 // is gone, or cannot be opened.
-func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.Access,
+func (s *sites) access(ctx context.Context, site string, id cluster.CredentialID) (cluster.Driver, cluster.SiteAccess,
 	error) {
-	none := cluster.Access{}
+	none := cluster.SiteAccess{}
 	var credential cluster.Credential
 	var missing error
 	if id != "" {
@@ -145,7 +145,7 @@ func (s *sites) build(ctx context.Context, c cluster.Cluster) (cluster.Build, er
 }
 
 // fill adds the values of the template. Invalid: a value is missing.
-func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, at cluster.Access,
+func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, at cluster.SiteAccess,
 	b *cluster.Build) error {
 	b.Timeout = cmp.Or(at.Site.BuildTimeout, b.Timeout)
 	given, err := cluster.GivenParameters(s.c.Vault, s.c.Partition, c)
@@ -174,13 +174,14 @@ func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, a
 }
 
 // bring copies an image to a site, unless the site has it.
-func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.Access, name string) (cluster.Placed, error) {
+func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.SiteAccess, name string) (cluster.Placed,
+	error) {
 	all, err := s.c.Catalogue.Images(ctx)
 	if err != nil {
 		return cluster.Placed{}, unlessKnown(fmt.Errorf("read images: %w", err))
 	}
-	image := cluster.Image{}
-	if i := slices.IndexFunc(all, func(i cluster.Image) bool { return i.Name == name }); i >= 0 {
+	image := cluster.SiteImage{}
+	if i := slices.IndexFunc(all, func(i cluster.SiteImage) bool { return i.Name == name }); i >= 0 {
 		image = all[i]
 	} else if s.c.Images != nil {
 		if image, err = s.c.Images(name); err != nil {
@@ -200,7 +201,7 @@ func (s *sites) bring(ctx context.Context, d cluster.Driver, at cluster.Access, 
 
 // call calls the site of a cluster, for a bounded time, with a bounded number of concurrent calls.
 func (s *sites) call(ctx context.Context, c cluster.Cluster, do func(ctx context.Context, d cluster.Driver,
-	at cluster.Access, b cluster.Build) error) error {
+	at cluster.SiteAccess, b cluster.Build) error) error {
 	d, at, err := s.access(ctx, c.Site, c.Credential)
 	if err != nil {
 		return err
@@ -237,7 +238,7 @@ func unlessKnown(err error) error { return croft.Errorf(croft.Unavailable, "%w",
 
 // answered records the result of a call: silence keeps new clusters away from the site for a while, and a refused
 // credential is marked.
-func (s *sites) answered(ctx context.Context, at cluster.Access, err error) {
+func (s *sites) answered(ctx context.Context, at cluster.SiteAccess, err error) {
 	if s.stopped() {
 		return // this process cancelled the call
 	}

@@ -104,7 +104,7 @@ func (m *Manager) sweepPlace(ctx context.Context, at place) (map[stray]bool, err
 }
 
 // judge removes an object that must not exist any more, or returns true if the object is to be reported.
-func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.Access, f cluster.Found) (bool, error) {
+func (m *Manager) judge(ctx context.Context, d cluster.Driver, at cluster.SiteAccess, f cluster.Found) (bool, error) {
 	c, err := m.c.Records.Get(ctx, f.Cluster)
 	if errors.Is(err, croft.NotFound) {
 		return true, nil

@@ -201,19 +201,19 @@ func TestBuiltInAppliancesAreThere(t *testing.T) {
 func TestImagesAreChecked(t *testing.T) {
 	w, sum := newWorld(t), strings.Repeat("a", 64)
 	for name, c := range map[string]struct {
-		image cluster.Image
+		image cluster.SiteImage
 		says  string
 	}{
-		"a bad name":       {cluster.Image{Name: "A"}, "not a name"},
-		"a bad format":     {cluster.Image{Name: "a", Format: "vmdk"}, "qcow2"},
-		"no sum":           {cluster.Image{Name: "a", URL: "https://images.example/x"}, "SHA-256"},
-		"no URL":           {cluster.Image{Name: "a", SHA256: sum}, "URL"},
-		"a short sum":      {cluster.Image{Name: "a", URL: "https://images.example/x", SHA256: "abc"}, "64"},
-		"a file":           {cluster.Image{Name: "a", URL: "file:///x", SHA256: sum}, "http://"},
-		"metadata":         {cluster.Image{Name: "a", URL: "http://169.254.169.254/", SHA256: sum}, "metadata"},
-		"a negative disk":  {cluster.Image{Name: "a", MinDiskGB: -1}, "less"},
-		"negative memory":  {cluster.Image{Name: "a", MinRAMMB: -1}, "less"},
-		"a form of an ID ": {cluster.Image{Name: "a3bb189e-8bf9-3888-9912-ace4e6543002"}, "ID"},
+		"a bad name":       {cluster.SiteImage{Name: "A"}, "not a name"},
+		"a bad format":     {cluster.SiteImage{Name: "a", Format: "vmdk"}, "qcow2"},
+		"no sum":           {cluster.SiteImage{Name: "a", URL: "https://images.example/x"}, "SHA-256"},
+		"no URL":           {cluster.SiteImage{Name: "a", SHA256: sum}, "URL"},
+		"a short sum":      {cluster.SiteImage{Name: "a", URL: "https://images.example/x", SHA256: "abc"}, "64"},
+		"a file":           {cluster.SiteImage{Name: "a", URL: "file:///x", SHA256: sum}, "http://"},
+		"metadata":         {cluster.SiteImage{Name: "a", URL: "http://169.254.169.254/", SHA256: sum}, "metadata"},
+		"a negative disk":  {cluster.SiteImage{Name: "a", MinDiskGB: -1}, "less"},
+		"negative memory":  {cluster.SiteImage{Name: "a", MinRAMMB: -1}, "less"},
+		"a form of an ID ": {cluster.SiteImage{Name: "a3bb189e-8bf9-3888-9912-ace4e6543002"}, "ID"},
 	} {
 		_, err := w.SiteImages().Create(t.Context(), c.image)
 		want(t, name, err, croft.Invalid, c.says)
@@ -222,7 +222,7 @@ func TestImagesAreChecked(t *testing.T) {
 
 func TestImagesAreBrought(t *testing.T) {
 	w, ctx := withSlurm(t), t.Context()
-	must(w.SiteImages().Create(ctx, cluster.Image{Name: "own", On: map[string]cluster.Placed{"x": {}}}))(t)
+	must(w.SiteImages().Create(ctx, cluster.SiteImage{Name: "own", On: map[string]cluster.Placed{"x": {}}}))(t)
 	_, err := w.SiteImages().Bring(ctx, "own", "east", "", "dev", "ann")
 	want(t, "without a source", err, croft.Invalid, "no URL")
 	i := must(w.SiteImages().Bring(ctx, "own", "east", "3f2a", "dev", "ann"))(t)

@@ -134,7 +134,7 @@ func (r *Registry) verify(ctx context.Context, at cluster.Site, c cluster.Creden
 	}
 	asking, end := context.WithTimeout(ctx, r.Timeout)
 	defer end()
-	probe, err := driver.Probe(asking, cluster.Access{Site: at, Credential: shown(c), Secret: s})
+	probe, err := driver.Probe(asking, cluster.SiteAccess{Site: at, Credential: shown(c), Secret: s})
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -20,12 +20,12 @@ type images struct{ *Registry }
 func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
 
 // image returns a stored image, or the cloud's image of the name. NotFound.
-func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error) {
+func (r *Registry) image(ctx context.Context, name string) (cluster.SiteImage, error) {
 	all, err := r.Catalogue.Images(ctx)
 	if err != nil {
-		return cluster.Image{}, err
+		return cluster.SiteImage{}, err
 	}
-	stored, missing := pick("image", name, all, func(i cluster.Image) string { return i.Name })
+	stored, missing := pick("image", name, all, func(i cluster.SiteImage) string { return i.Name })
 	if missing == nil || r.Images == nil {
 		return stored, missing
 	}
@@ -38,17 +38,19 @@ func (r *Registry) image(ctx context.Context, name string) (cluster.Image, error
 }
 
 // List implements cloud.SiteImages.
-func (r images) List(ctx context.Context) ([]cluster.Image, error) { return r.Catalogue.Images(ctx) }
+func (r images) List(ctx context.Context) ([]cluster.SiteImage, error) {
+	return r.Catalogue.Images(ctx)
+}
 
 // Find implements cloud.SiteImages.
-func (r images) Find(ctx context.Context, name string) (cluster.Image, error) {
+func (r images) Find(ctx context.Context, name string) (cluster.SiteImage, error) {
 	return r.image(ctx, name)
 }
 
 var sumForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // Create implements cloud.SiteImages.
-func (r images) Create(ctx context.Context, i cluster.Image) (cluster.Image, error) {
+func (r images) Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {
 	if err := cluster.CheckName("an image", i.Name); err != nil {
 		return i, err
 	}
@@ -81,14 +83,15 @@ func (r images) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := pick("image", name, all, func(i cluster.Image) string { return i.Name }); err != nil {
+	if _, err := pick("image", name, all, func(i cluster.SiteImage) string { return i.Name }); err != nil {
 		return err
 	}
 	return r.Catalogue.RemoveImage(ctx, name)
 }
 
 // Bring implements cloud.SiteImages. It also stores an image of the cloud's catalogue, to have a record for the copies.
-func (r images) Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.Image,
+func (r images) Bring(ctx context.Context, name, site, ref string, project croft.Project,
+	user string) (cluster.SiteImage,
 	error) {
 	i, err := r.image(ctx, name)
 	if err != nil {
@@ -106,10 +109,10 @@ func (r images) Bring(ctx context.Context, name, site, ref string, project croft
 	} else if key, placed, err = r.bring(ctx, i, at, project, user); err != nil {
 		return i, err
 	}
-	return amend(ctx, nil, func(ctx context.Context) (cluster.Image, int64, error) {
+	return amend(ctx, nil, func(ctx context.Context) (cluster.SiteImage, int64, error) {
 		i, err := r.image(ctx, name)
 		return i, i.Generation, err
-	}, func(i *cluster.Image) error {
+	}, func(i *cluster.SiteImage) error {
 		if i.On == nil {
 			i.On = map[string]cluster.Placed{}
 		}
@@ -122,7 +125,8 @@ func (r images) Bring(ctx context.Context, name, site, ref string, project croft
 }
 
 // bring asks a site to start or continue the copy of an image, and returns the key under which the result is stored.
-func (r *Registry) bring(ctx context.Context, i cluster.Image, at cluster.Site, project croft.Project, user string) (
+func (r *Registry) bring(ctx context.Context, i cluster.SiteImage, at cluster.Site, project croft.Project,
+	user string) (
 	key string, p cluster.Placed, err error) {
 	if i.URL == "" {
 		return "", p, croft.Errorf(croft.Invalid, "image %s has no URL to fetch it from: give its name at site "+

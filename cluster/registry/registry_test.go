@@ -26,12 +26,12 @@ type driver struct {
 	right  string
 	fail   error // of Probe
 	probes int
-	seen   cluster.Access
+	seen   cluster.SiteAccess
 	brings int
 	answer cluster.Placed
 }
 
-func (d *driver) Probe(_ context.Context, at cluster.Access) (cluster.Probe, error) {
+func (d *driver) Probe(_ context.Context, at cluster.SiteAccess) (cluster.Probe, error) {
 	d.probes++
 	d.seen = at
 	if d.fail != nil {
@@ -50,7 +50,7 @@ func (d *driver) Check(_ context.Context, i cluster.Implementation) (cluster.Con
 	return cluster.Contract{Declared: map[string]cluster.Declared{"flavor_name": {}, "network_name": {}}}, nil
 }
 
-func (d *driver) Bring(_ context.Context, at cluster.Access, _ cluster.Image) (cluster.Placed, error) {
+func (d *driver) Bring(_ context.Context, at cluster.SiteAccess, _ cluster.SiteImage) (cluster.Placed, error) {
 	d.brings++
 	d.seen = at
 	return d.answer, d.fail
@@ -79,11 +79,12 @@ func newWorld(t *testing.T) world {
 		key: path}
 	w.Registry, err = registry.New(registry.Config{Partition: "p1", Catalogue: w.store, Vault: vault,
 		Records: w.store, Accounts: w.store,
-		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Images: func(name string) (cluster.Image, error) {
+		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Images: func(name string) (cluster.SiteImage, error) {
 			if name != "debian-12" {
-				return cluster.Image{}, croft.Errorf(croft.NotFound, "no image")
+				return cluster.SiteImage{}, croft.Errorf(croft.NotFound, "no image")
 			}
-			return cluster.Image{Name: name, URL: "https://images.example/debian", SHA256: strings.Repeat("a", 64)}, nil
+			return cluster.SiteImage{Name: name, URL: "https://images.example/debian", SHA256: strings.Repeat("a", 64)},
+				nil
 		}, Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: w.driver, cluster.Local: w.driver,
 			cluster.Sim: w.driver}})
 	if err != nil {

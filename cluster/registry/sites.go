@@ -126,14 +126,15 @@ func (r sites) Health(ctx context.Context, name string, project croft.Project, u
 }
 
 // accessOf returns a user's access to a site: with the credential that was accepted last, or without any.
-func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.Project, user string) (cluster.Access,
+func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.Project,
+	user string) (cluster.SiteAccess,
 	error) {
 	if user == "" || project == "" {
-		return cluster.Access{Site: at}, nil
+		return cluster.SiteAccess{Site: at}, nil
 	}
 	all, err := r.Catalogue.Credentials(ctx, project, user)
 	if err != nil {
-		return cluster.Access{Site: at}, err
+		return cluster.SiteAccess{Site: at}, err
 	}
 	var best cluster.Credential
 	for _, c := range all {
@@ -142,14 +143,14 @@ func (r *Registry) accessOf(ctx context.Context, at cluster.Site, project croft.
 		}
 	}
 	if best.ID == "" {
-		return cluster.Access{Site: at}, nil
+		return cluster.SiteAccess{Site: at}, nil
 	}
 	secret, err := r.open(best)
 	if err != nil {
-		return cluster.Access{Site: at}, err
+		return cluster.SiteAccess{Site: at}, err
 	}
 	best.Secret = nil
-	return cluster.Access{Site: at, Credential: best, Secret: secret}, nil
+	return cluster.SiteAccess{Site: at, Credential: best, Secret: secret}, nil
 }
 
 // EnsureLocal creates the site of the cloud's own hosts, if it does not exist.

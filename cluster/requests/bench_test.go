@@ -54,7 +54,7 @@ func (vault) Open(v cluster.Sealed, about string) (cluster.Secret, error) {
 // stores combines the stores, in memory or in etcd.
 type stores struct {
 	cluster.Records
-	cluster.Catalogue
+	cluster.ApplianceStore
 	cluster.Accounts
 }
 

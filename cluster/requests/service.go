@@ -26,13 +26,13 @@ import (
 type Config struct {
 	Partition croft.PartitionID
 	Records   cluster.Records
-	Catalogue cluster.Catalogue
+	Catalogue cluster.ApplianceStore
 	Accounts  cluster.Accounts
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: requests with secrets are refused
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
-	Quotas    tenant.Quotas                            // nil: explanations leave out quotas
-	AllowedIP string                                   // CIDR of this server, for templates; may be empty
+	Vault     cluster.Vault                                // nil: requests with secrets are refused
+	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
+	Quotas    tenant.Quotas                                // nil: explanations leave out quotas
+	AllowedIP string                                       // CIDR of this server, for templates; may be empty
 	// shared with the manager, if there is one in this process; nil: an own one
 	Survey *survey.Survey
 	// Dial connects to the agents of appliances; a net.Dialer by default.

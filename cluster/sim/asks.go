@@ -61,7 +61,7 @@ func (s *Site) Check(_ context.Context, i cluster.Implementation) (cluster.Contr
 }
 
 // Probe implements cluster.Driver.
-func (s *Site) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, error) {
+func (s *Site) Probe(ctx context.Context, at cluster.SiteAccess) (cluster.Probe, error) {
 	err := s.call(ctx, at, "probe", func(*place, time.Time) error { return nil })
 	if err != nil {
 		return cluster.Probe{}, err
@@ -70,7 +70,7 @@ func (s *Site) Probe(ctx context.Context, at cluster.Access) (cluster.Probe, err
 }
 
 // Room implements cluster.Driver.
-func (s *Site) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Room, error) {
+func (s *Site) Room(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (cluster.Room, error) {
 	var room cluster.Room
 	err := s.call(ctx, at, "ask for room", func(p *place, _ time.Time) error {
 		members := len(b.Indexes)
@@ -97,7 +97,7 @@ func (s *Site) Room(ctx context.Context, at cluster.Access, b cluster.Build) (cl
 const imageSize = 1 << 30
 
 // Bring implements cluster.Driver: an image arrives after the delay of the place.
-func (s *Site) Bring(ctx context.Context, at cluster.Access, i cluster.Image) (cluster.Placed, error) {
+func (s *Site) Bring(ctx context.Context, at cluster.SiteAccess, i cluster.SiteImage) (cluster.Placed, error) {
 	var placed cluster.Placed
 	err := s.call(ctx, at, "bring image "+i.Name, func(p *place, now time.Time) error {
 		begun, found := p.images[i.Name]

@@ -77,7 +77,8 @@ func (s *Site) place(name string) *place {
 }
 
 // call performs do at a place, subject to its faults. do runs with mu held, possibly after call returned.
-func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func(p *place, now time.Time) error) error {
+func (s *Site) call(ctx context.Context, at cluster.SiteAccess, what string, do func(p *place,
+	now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.place(at.Site.Name)
@@ -110,12 +111,12 @@ func (s *Site) call(ctx context.Context, at cluster.Access, what string, do func
 	return do(p, now)
 }
 
-func silent(at cluster.Access, what string, err error) error {
+func silent(at cluster.SiteAccess, what string, err error) error {
 	return cluster.Silent(croft.Errorf(croft.Unavailable, "%s: site %s does not answer: %w", what, at.Site.Name, err))
 }
 
 // Launch implements cluster.Driver.
-func (s *Site) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (cluster.Remote, error) {
+func (s *Site) Launch(ctx context.Context, at cluster.SiteAccess, b cluster.Build) (cluster.Remote, error) {
 	var remote cluster.Remote
 	err := s.call(ctx, at, "launch", func(p *place, now time.Time) error {
 		if p.strangers[b.Remote.Name] {
@@ -139,7 +140,7 @@ func (s *Site) Launch(ctx context.Context, at cluster.Access, b cluster.Build) (
 }
 
 // Resize implements cluster.Driver.
-func (s *Site) Resize(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (s *Site) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return s.call(ctx, at, "resize", func(p *place, now time.Time) error {
 		k := p.find(b)
 		switch {
@@ -153,7 +154,7 @@ func (s *Site) Resize(ctx context.Context, at cluster.Access, b cluster.Build) e
 }
 
 // Destroy implements cluster.Driver.
-func (s *Site) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) error {
+func (s *Site) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return s.call(ctx, at, "destroy", func(p *place, now time.Time) error {
 		if k := p.find(b); k != nil && !p.faults.Hidden {
 			k.remove(p, now)
@@ -163,7 +164,8 @@ func (s *Site) Destroy(ctx context.Context, at cluster.Access, b cluster.Build) 
 }
 
 // Observe implements cluster.Driver.
-func (s *Site) Observe(ctx context.Context, at cluster.Access, all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
+func (s *Site) Observe(ctx context.Context, at cluster.SiteAccess,
+	all []cluster.Build) (map[croft.ClusterID]cluster.Seen,
 	error) {
 	seen := map[croft.ClusterID]cluster.Seen{}
 	err := s.call(ctx, at, "observe", func(p *place, _ time.Time) error {
@@ -186,7 +188,7 @@ func (s *Site) Observe(ctx context.Context, at cluster.Access, all []cluster.Bui
 }
 
 // List implements cluster.Driver.
-func (s *Site) List(ctx context.Context, at cluster.Access) ([]cluster.Found, error) {
+func (s *Site) List(ctx context.Context, at cluster.SiteAccess) ([]cluster.Found, error) {
 	var found []cluster.Found
 	err := s.call(ctx, at, "list", func(p *place, _ time.Time) error {
 		for _, k := range p.stacks {

@@ -25,13 +25,13 @@ func TestTheContract(t *testing.T) {
 		change(func(f *sim.Faults, _ bool) { f.Delay = 20 * time.Millisecond })(true)
 		return clustertest.Harness{
 			Driver: func(*testing.T) cluster.Driver { return s }, // a restart would lose the site itself
-			At: cluster.Access{
+			At: cluster.SiteAccess{
 				Site:       cluster.Site{Name: site, Type: cluster.Sim, Enabled: true},
 				Credential: cluster.Credential{ID: cluster.NewCredentialID(), Site: site},
 			},
 			Implementation: cluster.Implementation{Site: site, Template: "outputs: {port: 22}"},
 			Bad:            cluster.Implementation{Site: site, Template: "outputs: {}\nresources: {}"},
-			Image:          cluster.Image{Name: "debian-12"},
+			Image:          cluster.SiteImage{Name: "debian-12"},
 
 			Freeze: change(func(f *sim.Faults, on bool) { f.Frozen = on }),
 			Fail:   change(func(f *sim.Faults, on bool) { f.Fails = reason(on) }),
@@ -63,8 +63,8 @@ func reason(on bool) string {
 func TestPlacesAreApart(t *testing.T) {
 	s := sim.New()
 	b := cluster.Build{Cluster: croft.NewClusterID(), Remote: cluster.Remote{Name: "croft-x"}}
-	here := cluster.Access{Site: cluster.Site{Name: "here"}}
-	there := cluster.Access{Site: cluster.Site{Name: "there"}}
+	here := cluster.SiteAccess{Site: cluster.Site{Name: "here"}}
+	there := cluster.SiteAccess{Site: cluster.Site{Name: "there"}}
 	if _, err := s.Launch(t.Context(), here, b); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestPlacesAreApart(t *testing.T) {
 func TestACallThatWasGivenUpTakesEffectLater(t *testing.T) {
 	s := sim.New()
 	b := cluster.Build{Cluster: croft.NewClusterID(), Remote: cluster.Remote{Name: "croft-x"}}
-	at := cluster.Access{Site: cluster.Site{Name: site}}
+	at := cluster.SiteAccess{Site: cluster.Site{Name: site}}
 	s.Change(site, func(f *sim.Faults) { f.Late, f.Most = 100, 1 })
 	if _, err := s.Launch(t.Context(), at, b); croft.KindOf(err) != croft.Unavailable {
 		t.Errorf("got %v, want that it is unavailable", err)

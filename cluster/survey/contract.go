@@ -23,7 +23,7 @@ type contract struct {
 func (s *Survey) read(ctx context.Context, w *cluster.World, all []cluster.Candidate) error {
 	w.Contracts = map[cluster.ImplementationID]cluster.Contract{}
 	w.Faults = map[cluster.ImplementationID]error{}
-	var images []cluster.Image
+	var images []cluster.SiteImage
 	for _, c := range all {
 		id := c.Implementation.ID
 		declared, err := s.Contract(ctx, c.Site.Type, c.Implementation)
@@ -75,10 +75,10 @@ func (s *Survey) Contract(ctx context.Context, kind cluster.SiteType, i cluster.
 }
 
 // image rejects an image that the site does not have and that cannot be copied there. Invalid.
-func (s *Survey) image(all []cluster.Image, c cluster.Candidate) error {
+func (s *Survey) image(all []cluster.SiteImage, c cluster.Candidate) error {
 	name := c.Implementation.Image
-	at := slices.IndexFunc(all, func(i cluster.Image) bool { return i.Name == name })
-	var image cluster.Image
+	at := slices.IndexFunc(all, func(i cluster.SiteImage) bool { return i.Name == name })
+	var image cluster.SiteImage
 	if at >= 0 {
 		image = all[at]
 	} else if s.c.Images != nil {

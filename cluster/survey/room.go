@@ -147,8 +147,8 @@ func (s *Survey) Room(ctx context.Context, site cluster.Site, credential cluster
 }
 
 // Access returns the data to call a site, with the opened secret. Unavailable: there is no key for the secret.
-func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.Access, error) {
-	at := cluster.Access{Partition: s.c.Partition, Site: site, Credential: c}
+func (s *Survey) Access(site cluster.Site, c cluster.Credential) (cluster.SiteAccess, error) {
+	at := cluster.SiteAccess{Partition: s.c.Partition, Site: site, Credential: c}
 	if c.ID == "" {
 		return at, nil
 	}

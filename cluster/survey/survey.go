@@ -19,12 +19,12 @@ import (
 type Config struct {
 	Partition croft.PartitionID
 	Records   Records
-	Catalogue Catalogue
+	Catalogue ApplianceStore
 	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                            // nil: no secret can be opened
-	Images    func(name string) (cluster.Image, error) // of the cloud's own catalogue; NotFound; may be nil
-	AllowedIP string                                   // CIDR of this server, for templates; may be empty
-	Patience  time.Duration                            // timeout of a question for room; 5 s by default
+	Vault     cluster.Vault                                // nil: no secret can be opened
+	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
+	AllowedIP string                                       // CIDR of this server, for templates; may be empty
+	Patience  time.Duration                                // timeout of a question for room; 5 s by default
 	Log       *slog.Logger
 }
 
@@ -33,12 +33,12 @@ type Records interface {
 	List(ctx context.Context, project croft.Project) ([]cluster.Cluster, error)
 }
 
-// Catalogue is the part of cluster.Catalogue that a survey reads.
-type Catalogue interface {
+// ApplianceStore is the part of cluster.ApplianceStore that a survey reads.
+type ApplianceStore interface {
 	Sites(ctx context.Context) ([]cluster.Site, error)
 	Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential, error)
 	Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error)
-	Images(ctx context.Context) ([]cluster.Image, error)
+	Images(ctx context.Context) ([]cluster.SiteImage, error)
 }
 
 // Survey caches the answers of sites for a short time. It is safe for concurrent use.

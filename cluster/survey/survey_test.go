@@ -93,16 +93,16 @@ func (b *bench) look() (sites []string, east string) {
 func TestImages(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		image *cluster.Image
-		own   *cluster.Image // in the catalogue of the cloud
+		image *cluster.SiteImage
+		own   *cluster.SiteImage // in the catalogue of the cloud
 		want  string
 	}{
 		{"there is none", nil, nil, "there is no image debian, which the implementation names"},
-		{"it can be brought", &cluster.Image{Name: "debian", URL: "https://example.org/d"}, nil, ""},
-		{"it is there", &cluster.Image{Name: "debian", On: map[string]cluster.Placed{"east": {Ref: "x"}}}, nil, ""},
-		{"it is elsewhere", &cluster.Image{Name: "debian", On: map[string]cluster.Placed{"west": {Ref: "x"}}}, nil,
+		{"it can be brought", &cluster.SiteImage{Name: "debian", URL: "https://example.org/d"}, nil, ""},
+		{"it is there", &cluster.SiteImage{Name: "debian", On: map[string]cluster.Placed{"east": {Ref: "x"}}}, nil, ""},
+		{"it is elsewhere", &cluster.SiteImage{Name: "debian", On: map[string]cluster.Placed{"west": {Ref: "x"}}}, nil,
 			"image debian is not at the site, and has no source to bring it from"},
-		{"the cloud has it", nil, &cluster.Image{Name: "debian", URL: "https://example.org/d"}, ""},
+		{"the cloud has it", nil, &cluster.SiteImage{Name: "debian", URL: "https://example.org/d"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -110,9 +110,9 @@ func TestImages(t *testing.T) {
 				_, err := b.store.PutImage(t.Context(), *c.image)
 				b.fatal(err)
 			}
-			b.config.Images = func(name string) (cluster.Image, error) {
+			b.config.Images = func(name string) (cluster.SiteImage, error) {
 				if c.own == nil {
-					return cluster.Image{}, croft.Errorf(croft.NotFound, "no image %s", name)
+					return cluster.SiteImage{}, croft.Errorf(croft.NotFound, "no image %s", name)
 				}
 				return *c.own, nil
 			}
@@ -126,7 +126,7 @@ func TestImages(t *testing.T) {
 
 func TestFailedBuildsCount(t *testing.T) {
 	b := newBench(t)
-	_, err := b.store.PutImage(t.Context(), cluster.Image{Name: "debian", URL: "https://example.org/d"})
+	_, err := b.store.PutImage(t.Context(), cluster.SiteImage{Name: "debian", URL: "https://example.org/d"})
 	b.fatal(err)
 	c := clustertest.NewCluster("x")
 	c.Attempts = []cluster.Tried{{Site: "west", At: time.Now()}}

@@ -20,7 +20,7 @@ type trouble struct {
 // Note records the result of a request to a site, and reports whether the site is silent: no response arrived, or
 // requests of at least two projects failed, and none has succeeded since. A fault that only one project sees is blamed
 // on its stack or credential. A successful request ends the silence at once.
-func (s *Survey) Note(at cluster.Access, err error) bool {
+func (s *Survey) Note(at cluster.SiteAccess, err error) bool {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()

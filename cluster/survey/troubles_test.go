@@ -45,7 +45,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 				}
 				silent := false
 				for _, said := range c.said {
-					silent = s.Note(cluster.Access{Site: cluster.Site{Name: "east"},
+					silent = s.Note(cluster.SiteAccess{Site: cluster.Site{Name: "east"},
 						Credential: cluster.Credential{Project: said.project}}, said.err)
 					time.Sleep(7 * time.Second)
 				}
@@ -61,15 +61,15 @@ func TestWhoseFaultItIs(t *testing.T) {
 func TestTheFirstResponseEndsASilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.config.Images = func(name string) (cluster.Image, error) {
+		b.config.Images = func(name string) (cluster.SiteImage, error) {
 			there := cluster.Placed{Ref: "x", State: cluster.ImageReady}
-			return cluster.Image{Name: name, On: map[string]cluster.Placed{"east": there}}, nil
+			return cluster.SiteImage{Name: name, On: map[string]cluster.Placed{"east": there}}, nil
 		}
 		s, err := survey.New(b.config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := cluster.Access{Site: cluster.Site{Name: "west"}, Credential: cluster.Credential{Project: "a"}}
+		at := cluster.SiteAccess{Site: cluster.Site{Name: "west"}, Credential: cluster.Credential{Project: "a"}}
 		for range 20 {
 			s.Note(at, cluster.Silent(croft.Errorf(croft.Unavailable, "refuses connections")))
 			time.Sleep(10 * time.Second)

@@ -27,8 +27,9 @@ func TestAnotherUserOfTheMachineGetsNothing(t *testing.T) {
 
 	ca := filepath.Join(dir, "tls", "operator", "etcd-ca.pem")
 	for name, c := range map[string]etcdstore.Config{
-		"in plain text":         {Endpoints: []string{"http://" + s.Etcd.Listen}},
-		"without a certificate": {Endpoints: []string{"https://" + s.Etcd.Listen}, Access: etcdstore.Access{CA: ca}},
+		"in plain text": {Endpoints: []string{"http://" + s.Etcd.Listen}},
+		"without a certificate": {Endpoints: []string{"https://" + s.Etcd.Listen}, Credentials: etcdstore.Credentials{
+			CA: ca}},
 	} {
 		store, err := etcdstore.Open(t.Context(), c)
 		if croft.KindOf(err) != croft.Invalid {

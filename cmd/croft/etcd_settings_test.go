@@ -37,31 +37,31 @@ func TestEtcdctlsVariablesCountForWhatNothingElseSets(t *testing.T) {
 		name string
 		set  direct.EtcdSettings
 		env  map[string]string
-		want etcdstore.Access
+		want etcdstore.Credentials
 	}{
 		{"all of them", direct.EtcdSettings{Endpoints: tls}, etcdctl,
-			etcdstore.Access{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
+			etcdstore.Credentials{CA: "/env/ca", Cert: "/env/cert", Key: "/env/key", User: "envy", Password: "secret"}},
 		{"no files where there is no TLS", direct.EtcdSettings{Endpoints: plain}, etcdctl,
-			etcdstore.Access{User: "envy", Password: "secret"}},
+			etcdstore.Credentials{User: "envy", Password: "secret"}},
 		{"a pair is taken whole or not at all", direct.EtcdSettings{Endpoints: tls, Cert: "/our/cert"}, etcdctl,
-			etcdstore.Access{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
+			etcdstore.Credentials{CA: "/env/ca", Cert: "/our/cert", User: "envy", Password: "secret"}},
 		{"our authority", direct.EtcdSettings{Endpoints: tls, CA: "/our/ca"},
-			map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Access{CA: "/our/ca"}},
+			map[string]string{"ETCDCTL_CACERT": "/env/ca"}, etcdstore.Credentials{CA: "/our/ca"}},
 		{"a user and password in one", direct.EtcdSettings{Endpoints: plain},
-			map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Access{User: "envy", Password: "p:w"}},
+			map[string]string{"ETCDCTL_USER": "envy:p:w"}, etcdstore.Credentials{User: "envy", Password: "p:w"}},
 		{"our user with etcdctl's password", direct.EtcdSettings{Endpoints: plain, User: "croft"}, etcdctl,
-			etcdstore.Access{User: "croft", Password: "secret"}},
+			etcdstore.Credentials{User: "croft", Password: "secret"}},
 		{"our user with our file", direct.EtcdSettings{Endpoints: plain, User: "croft", PasswordFile: file}, etcdctl,
-			etcdstore.Access{User: "croft", Password: "of a file"}},
+			etcdstore.Credentials{User: "croft", Password: "of a file"}},
 		{"no user, no password", direct.EtcdSettings{Endpoints: plain}, map[string]string{"ETCDCTL_PASSWORD": "secret"},
-			etcdstore.Access{}},
+			etcdstore.Credentials{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.set.Config(func(name string) string { return c.env[name] })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, got.Access); diff != "" {
+			if diff := cmp.Diff(c.want, got.Credentials); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -109,12 +109,13 @@ func TestCommandsReachAnEtcdThatTrustsFew(t *testing.T) {
 	a := etcdtest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	server := etcdtest.ServerWith(t, etcdserver.Config{Cert: cert, Key: key, ClientCA: a.File})
-	access := etcdstore.Access{CA: a.File}
+	access := etcdstore.Credentials{CA: a.File}
 	access.Cert, access.Key = a.Issue("client")
 	etcdtest.RequireUsers(t, server, access)
 	store, err := etcdstore.Open(t.Context(), etcdstore.Config{
 		Endpoints: []string{server.Endpoint()}, Mint: true, DialTimeout: 20 * time.Second,
-		Access: etcdstore.Access{CA: access.CA, Cert: access.Cert, Key: access.Key, User: "croft", Password: "croft"},
+		Credentials: etcdstore.Credentials{CA: access.CA, Cert: access.Cert, Key: access.Key, User: "croft",
+			Password: "croft"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -266,7 +266,8 @@ func TestAnotherJoinServerIsToldNothing(t *testing.T) {
 	between.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	between.Start()
 	defer between.Close()
-	token := invitation.New(invitation.Token{Servers: []string{between.Listener.Addr().String()}, Pin: pki.Pin(root),
+	token := invitation.New(invitation.JoinToken{Servers: []string{between.Listener.Addr().String()},
+		Pin:       pki.Pin(root),
 		Partition: p})
 	s := settings.Defaults()
 	s.StateDir = filepath.Join(t.TempDir(), "state")

@@ -18,29 +18,29 @@ type committer struct {
 // commit unpacks and inspects a complete download and adds its content to the cache. It keeps the download
 // only if ctx ended.
 func (c committer) commit(ctx context.Context, f *stagingFile, ref Reference, verified digest,
-	from *stamp) (compute.Image, error) {
+	from *stamp) (compute.CachedImage, error) {
 	d, err := c.unpacker.unpacked(ctx, f.candidate())
 	if err != nil && ctx.Err() != nil {
-		return compute.Image{}, errors.Join(err, f.close())
+		return compute.CachedImage{}, errors.Join(err, f.close())
 	}
 	defer f.discard() // its name may be gone, its state file is not
 	if err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	defer d.discard()
 	info, err := format.Inspect(d.f, d.size)
 	if err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	if err := c.seal(d); err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	img := c.store.image(d, info)
 	e := entry{SHA256: img.Digest, Format: info.Format, Size: d.size, validator: f.state.validator, Stamp: from}
 	e.publish(f.digest("sha256"))
 	e.publish(verified)
 	if err = c.store.put(d, img.Path); err != nil {
-		return compute.Image{}, fmt.Errorf("put image into the cache: %w", err)
+		return compute.CachedImage{}, fmt.Errorf("put image into the cache: %w", err)
 	}
 	c.store.remember(ref, e)
 	c.store.metrics.fetched.Inc()

@@ -23,7 +23,7 @@ const gib = 1 << 30
 //
 // Invalid: the image needs a larger disk. Unavailable: not enough space, or the image was evicted since it
 // was fetched. Conflict: a guest's disk of another size or image exists.
-func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB int64) ([]compute.Layer, error) {
+func (c *Cache) Disk(ctx context.Context, img compute.CachedImage, dir string, sizeGB int64) ([]compute.Layer, error) {
 	if err := checkSize(img, sizeGB); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (c *Cache) Disk(ctx context.Context, img compute.Image, dir string, sizeGB 
 	return layers, nil
 }
 
-func checkSize(img compute.Image, sizeGB int64) error {
+func checkSize(img compute.CachedImage, sizeGB int64) error {
 	need := (img.VirtualSize + gib - 1) / gib
 	switch {
 	case sizeGB < 1 || sizeGB > format.MaxVirtual/gib:
@@ -102,7 +102,7 @@ func examine(name string, want format.Overlay) (there bool, err error) {
 	return problem == "", nil
 }
 
-func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, want format.Overlay) error {
+func (c *Cache) makeDisk(ctx context.Context, img compute.CachedImage, name string, want format.Overlay) error {
 	dir := filepath.Dir(name)
 	if err := c.space.room(dir, want.Length()); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (c *Cache) makeDisk(ctx context.Context, img compute.Image, name string, wa
 }
 
 // base makes name a hard link to the image, or a copy.
-func (c *Cache) base(ctx context.Context, img compute.Image, name string) error {
+func (c *Cache) base(ctx context.Context, img compute.CachedImage, name string) error {
 	src, err := os.Open(img.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return croft.Errorf(croft.Unavailable,

@@ -17,12 +17,12 @@ import (
 )
 
 // stored adds content to the cache through a file and returns its image.
-func stored(t *testing.T, c *Cache, content []byte) compute.Image {
+func stored(t *testing.T, c *Cache, content []byte) compute.CachedImage {
 	t.Helper()
 	return fetch(t, c, writeFile(t, filepath.Join(t.TempDir(), "source"), content))
 }
 
-func makeDisk(t *testing.T, c *Cache, img compute.Image, dir string, sizeGB int64) []compute.Layer {
+func makeDisk(t *testing.T, c *Cache, img compute.CachedImage, dir string, sizeGB int64) []compute.Layer {
 	t.Helper()
 	layers, err := c.Disk(t.Context(), img, dir, sizeGB)
 	if err != nil {

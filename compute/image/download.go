@@ -37,7 +37,7 @@ type downloader struct {
 
 // fetch returns the newest version of an image on a server. If the server does not respond, a cached version
 // is returned.
-func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (compute.CachedImage, error) {
 	e, img, ok := c.store.held(ref)
 	if ok && time.Since(e.Checked) < c.fresh {
 		t.finish(e.Size)
@@ -57,19 +57,20 @@ func (c *downloader) fetch(ctx context.Context, ref Reference, t *transfer) (com
 		t.finish(e.Size)
 		return img, nil
 	}
-	return compute.Image{}, err
+	return compute.CachedImage{}, err
 }
 
 // renew asks the publisher's list, or else the server, for the current version of the reference, and fetches
 // it unless the cache has it.
-func (c *downloader) renew(ctx context.Context, ref Reference, have validator, held bool, t *transfer) (compute.Image,
+func (c *downloader) renew(ctx context.Context, ref Reference, have validator, held bool,
+	t *transfer) (compute.CachedImage,
 	error) {
 	d := &download{c: c, ref: ref, want: ref.want(), t: t, room: c.space.gauge(c.store.dir)}
 	switch {
 	case ref.Sums != "":
 		want, err := c.publisher.checksum(ctx, ref)
 		if err != nil {
-			return compute.Image{}, err
+			return compute.CachedImage{}, err
 		}
 		if img, ok := c.store.byDigest(want); ok {
 			t.finishAt(img.Path)
@@ -99,9 +100,9 @@ type download struct {
 }
 
 // run downloads, verifies and commits. A partial download that may be resumed is kept.
-func (d *download) run(ctx context.Context) (img compute.Image, err error) {
+func (d *download) run(ctx context.Context) (img compute.CachedImage, err error) {
 	if d.file, err = d.c.staging.open(d.ref, d.want.algo == "sha512"); err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	d.resumed = d.file.size > 0
 	err = d.complete(ctx)
@@ -109,10 +110,10 @@ func (d *download) run(ctx context.Context) (img compute.Image, err error) {
 		return d.c.commit(ctx, d.file, d.ref, d.want, nil)
 	}
 	if d.file.size > 0 && !d.local && (ctx.Err() != nil || croft.KindOf(err) == croft.Unavailable) {
-		return compute.Image{}, errors.Join(err, d.file.close())
+		return compute.CachedImage{}, errors.Join(err, d.file.close())
 	}
 	d.file.discard()
-	return compute.Image{}, err
+	return compute.CachedImage{}, err
 }
 
 // complete retries until the file is complete and correct. A cut connection is resumed at once, because the
@@ -329,22 +330,22 @@ func (d *download) take(b []byte) error {
 		return d.writeError(err)
 	}
 	d.t.have.Store(d.file.size)
-	return d.look()
+	return d.rejectEarly()
 }
 
 // earlyHeader is enough to contain any qcow2 header.
 const earlyHeader = 2 << 20
 
-// look rejects a file that cannot become an image as early as possible, rather than after gigabytes.
-func (d *download) look() error {
+// rejectEarly rejects a file that cannot become an image as early as possible, rather than after gigabytes.
+func (d *download) rejectEarly() error {
 	p := d.file
 	if d.looked < format.HeadSize && p.size >= format.HeadSize {
 		d.looked = format.HeadSize
-		return d.lookAt(format.RefuseHead)
+		return d.checkHead(format.RefuseHead)
 	}
 	if d.looked < earlyHeader && p.size >= earlyHeader {
 		d.looked = earlyHeader
-		return d.lookAt(func(head []byte) error {
+		return d.checkHead(func(head []byte) error {
 			if !format.IsQcow2(head) {
 				return nil
 			}
@@ -358,8 +359,8 @@ func (d *download) look() error {
 	return nil
 }
 
-// lookAt checks the beginning of the file. A packed file is checked when it is unpacked.
-func (d *download) lookAt(judge func(head []byte) error) error {
+// checkHead checks the beginning of the file. A packed file is checked when it is unpacked.
+func (d *download) checkHead(judge func(head []byte) error) error {
 	head, err := d.file.head()
 	if err != nil {
 		return err

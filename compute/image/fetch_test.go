@@ -20,8 +20,9 @@ func TestFetchKeepsWhatItFetched(t *testing.T) {
 	content := rawImage(1, 1<<20)
 	s, c := newServer(t, content), newCache(t)
 	img := fetch(t, c, s.ref())
-	want := compute.Image{Path: filepath.Join(c.store.dir, sha(content)+".raw"), Format: "raw", VirtualSize: 1 << 20,
-		Digest: sha(content)}
+	want := compute.CachedImage{Path: filepath.Join(c.store.dir, sha(content)+".raw"), Format: "raw",
+		VirtualSize: 1 << 20,
+		Digest:      sha(content)}
 	if img != want {
 		t.Errorf("got %+v, want %+v", img, want)
 	}

@@ -33,7 +33,7 @@ import (
 	"croft/internal/meter"
 )
 
-var _ compute.Images = (*Cache)(nil)
+var _ compute.ImageStore = (*Cache)(nil)
 
 // DefaultMaxBytes is the default size of the cache (64 GiB).
 const DefaultMaxBytes = 64 << 30
@@ -129,46 +129,48 @@ func New(c Config) (*Cache, error) {
 // Fetch returns the image of ref, from the cache if possible. Concurrent callers with the same reference
 // share one download, which continues while one of them waits. progress, if not nil, is called from this
 // goroutine about five times a second while data arrives, and once more at the end.
-func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (c *Cache) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.CachedImage, error) {
 	return c.await(ctx, ref, false, progress)
 }
 
 // FetchPublic is Fetch for a reference that a tenant chose. It connects only to addresses that Config.Public permits,
 // also after redirects, and looks up the names in the reference before it returns an image from the cache or uses a
 // proxy. Invalid: the reference is a file, or leads to another address.
-func (c *Cache) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (c *Cache) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.CachedImage,
+	error) {
 	return c.await(ctx, ref, true, progress)
 }
 
-func (c *Cache) await(ctx context.Context, ref string, public bool, progress func(croft.Progress)) (img compute.Image,
+func (c *Cache) await(ctx context.Context, ref string, public bool, progress func(croft.Progress)) (
+	img compute.CachedImage,
 	err error) {
 	defer func() { c.store.metrics.requests.WithLabelValues(meter.Result(err)).Inc() }()
 	r, err := ParseReference(ref)
 	if err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	r.Public = public
 	f, err := c.inflight.join(ctx, r)
 	if err != nil {
-		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
+		return compute.CachedImage{}, fmt.Errorf("image %s: %w", r.Name(), err)
 	}
 	defer c.inflight.leave(f)
 	img, err = f.wait(ctx, progress)
 	if err != nil {
-		return compute.Image{}, fmt.Errorf("image %s: %w", r.Name(), err)
+		return compute.CachedImage{}, fmt.Errorf("image %s: %w", r.Name(), err)
 	}
 	return img, nil
 }
 
 // fetch obtains the image of ref in the cheapest way.
-func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+func (c *Cache) fetch(ctx context.Context, ref Reference, t *transfer) (compute.CachedImage, error) {
 	if ref.Public {
 		if ref.Path != "" {
-			return compute.Image{}, croft.Errorf(croft.Invalid, "files of hosts are for operators: give a URL")
+			return compute.CachedImage{}, croft.Errorf(croft.Invalid, "files of hosts are for operators: give a URL")
 		}
 		for _, address := range ref.urls() {
 			if err := c.client.checkPublic(ctx, address); err != nil {
-				return compute.Image{}, err
+				return compute.CachedImage{}, err
 			}
 		}
 		ctx = context.WithValue(ctx, publicKey{}, true)
@@ -201,7 +203,7 @@ func (c *Cache) open() error {
 	if err := c.sweep(); err != nil {
 		return fmt.Errorf("clean image cache: %w", err)
 	}
-	if err := c.store.closeOff(); err != nil {
+	if err := c.store.restrictModes(); err != nil {
 		return fmt.Errorf("clean image cache: %w", err)
 	}
 	return c.store.evict(0)

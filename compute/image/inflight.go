@@ -13,7 +13,7 @@ import (
 
 // inflight shares each fetch between concurrent callers.
 type inflight struct {
-	fetch func(context.Context, Reference, *transfer) (compute.Image, error)
+	fetch func(context.Context, Reference, *transfer) (compute.CachedImage, error)
 
 	mu  sync.Mutex
 	all map[string]*inflightFetch // by reference
@@ -26,7 +26,7 @@ type inflightFetch struct {
 	done    chan struct{}
 	transfer
 
-	img compute.Image // these two are set before done is closed
+	img compute.CachedImage // these two are set before done is closed
 	err error
 }
 
@@ -89,7 +89,7 @@ func (i *inflight) leave(f *inflightFetch) {
 const progressEvery = 200 * time.Millisecond
 
 // wait waits until the fetch or the caller's ctx ends.
-func (f *inflightFetch) wait(ctx context.Context, progress func(croft.Progress)) (compute.Image, error) {
+func (f *inflightFetch) wait(ctx context.Context, progress func(croft.Progress)) (compute.CachedImage, error) {
 	if progress == nil {
 		progress = func(croft.Progress) {}
 	}
@@ -103,7 +103,7 @@ func (f *inflightFetch) wait(ctx context.Context, progress func(croft.Progress))
 			return f.img, f.err
 		case <-ctx.Done():
 			progress(f.progress())
-			return compute.Image{}, ctx.Err()
+			return compute.CachedImage{}, ctx.Err()
 		case <-tick.C:
 			if now := f.progress(); now != last {
 				progress(now)

@@ -20,10 +20,10 @@ type copier struct {
 }
 
 // fetch copies a file of this host into the cache, unless it is unchanged since the last copy.
-func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.Image, error) {
+func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.CachedImage, error) {
 	src, fi, err := openIn(c.allow, ref.Path)
 	if err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	defer src.Close()
 	now := stampOf(fi)
@@ -32,26 +32,26 @@ func (c copier) fetch(ctx context.Context, ref Reference, t *transfer) (compute.
 		return img, nil
 	}
 	if err := c.store.admit(now.Size); err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	if err := inspectSource(src, now.Size); err != nil { // before a useless copy
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	if err := c.space.room(c.store.dir, min(now.Size, allocated(fi))); err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	t.total.Store(now.Size)
 	want := ref.want()
 	p, err := c.staging.open(ref, want.algo == "sha512")
 	if err != nil {
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	if err = c.copyLocal(ctx, p, src, now, t); err == nil {
 		err = p.verify(want, "that was asked for")
 	}
 	if err != nil {
 		p.discard()
-		return compute.Image{}, err
+		return compute.CachedImage{}, err
 	}
 	return c.commit(ctx, p, ref, want, &now)
 }

@@ -75,7 +75,7 @@ func rawImage(seed uint64, size int) []byte {
 func sha(b []byte) string      { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
 func sha512of(b []byte) string { s := sha512.Sum512(b); return hex.EncodeToString(s[:]) }
 
-func fetch(t *testing.T, c *Cache, ref string) compute.Image {
+func fetch(t *testing.T, c *Cache, ref string) compute.CachedImage {
 	t.Helper()
 	img, err := c.Fetch(t.Context(), ref, nil)
 	if err != nil {

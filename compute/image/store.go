@@ -65,21 +65,21 @@ func (s *store) loadIndex() error {
 }
 
 // held returns the cached image of a reference, if its file exists and has its recorded size.
-func (s *store) held(ref Reference) (entry, compute.Image, bool) {
+func (s *store) held(ref Reference) (entry, compute.CachedImage, bool) {
 	s.mu.Lock()
 	e, ok := s.index.References[ref.key()]
 	s.mu.Unlock()
 	if !ok {
-		return entry{}, compute.Image{}, false
+		return entry{}, compute.CachedImage{}, false
 	}
 	img, ok := s.use(e.SHA256, e.Format)
 	return e, img, ok
 }
 
 // byDigest returns the image published with a checksum, whatever its reference.
-func (s *store) byDigest(d digest) (compute.Image, bool) {
+func (s *store) byDigest(d digest) (compute.CachedImage, bool) {
 	if d == (digest{}) {
-		return compute.Image{}, false
+		return compute.CachedImage{}, false
 	}
 	var found []entry
 	if d.algo == "sha256" { // needs no index unless it was packed
@@ -97,31 +97,31 @@ func (s *store) byDigest(d digest) (compute.Image, bool) {
 			return img, true
 		}
 	}
-	return compute.Image{}, false
+	return compute.CachedImage{}, false
 }
 
 // use returns a file of the cache to a caller and records the time of use for eviction. A damaged file is
 // removed, so that it is fetched again.
-func (s *store) use(sha256, form string) (compute.Image, bool) {
+func (s *store) use(sha256, form string) (compute.CachedImage, bool) {
 	name := s.imagePath(sha256, form)
 	s.mu.Lock()
 	now := time.Now()
 	err := os.Chtimes(name, now, now) // under mu: eviction sees the time or has ended
 	s.mu.Unlock()
 	if err != nil {
-		return compute.Image{}, false
+		return compute.CachedImage{}, false
 	}
 	info, err := format.InspectFile(name)
 	if err != nil && croft.KindOf(err) != croft.Invalid {
 		s.log.Warn("an image in the cache cannot be read", "op", "use", "image", name, "err", err)
-		return compute.Image{}, false
+		return compute.CachedImage{}, false
 	}
 	if err != nil || info.Format != form || !s.sizeIsRight(name, sha256) {
 		s.log.Warn("a damaged image is removed from the cache", "op", "use", "image", name, "err", err)
 		os.Remove(name)
-		return compute.Image{}, false
+		return compute.CachedImage{}, false
 	}
-	return compute.Image{Path: name, Format: form, VirtualSize: info.VirtualSize, Digest: sha256}, true
+	return compute.CachedImage{Path: name, Format: form, VirtualSize: info.VirtualSize, Digest: sha256}, true
 }
 
 // sizeIsRight compares the file's size with that recorded for each of its references.
@@ -249,7 +249,7 @@ func (s *store) put(d candidate, name string) error {
 }
 
 // rememberImage is remember for a file that entered the cache through another reference.
-func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error {
+func (s *store) rememberImage(ref Reference, d digest, img compute.CachedImage) error {
 	fi, err := os.Stat(img.Path)
 	if err != nil {
 		return fmt.Errorf("look at the image in the cache: %w", err)
@@ -260,9 +260,9 @@ func (s *store) rememberImage(ref Reference, d digest, img compute.Image) error 
 	return nil
 }
 
-// closeOff removes world permissions from images of an older version. It skips images with linked disks, because their
-// domains are defined without the group. The caller holds mu.
-func (s *store) closeOff() error {
+// restrictModes removes world permissions from images of an older version. It skips images with linked disks, because
+// their domains are defined without the group. The caller holds mu.
+func (s *store) restrictModes() error {
 	files, err := s.files()
 	if err != nil {
 		return err
@@ -294,9 +294,9 @@ func newCached(path string, fi os.FileInfo) cached {
 const imageMode = 0o640
 
 // image returns the candidate as a cached image.
-func (s *store) image(d candidate, info format.Info) compute.Image {
+func (s *store) image(d candidate, info format.Info) compute.CachedImage {
 	sum := d.sha256()
-	return compute.Image{Path: s.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,
+	return compute.CachedImage{Path: s.imagePath(sum, info.Format), Format: info.Format, VirtualSize: info.VirtualSize,
 		Digest: sum}
 }
 

@@ -129,7 +129,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 		"ClusterEventList": api.ClusterEventList{}, "ClusterAccount": api.ClusterAccount{},
 		"ClusterOutput":      api.ClusterOutput{},
 		"ClusterExplanation": cluster.Explanation{}, "SiteChoice": cluster.Choice{},
-		"SiteDropped": cluster.Dropped{}, "NewSiteImage": api.NewSiteImage{}, "SiteImage": cluster.Image{},
+		"SiteDropped": cluster.Dropped{}, "NewSiteImage": api.NewSiteImage{}, "SiteImage": cluster.SiteImage{},
 		"PlacedImage": cluster.Placed{}, "ImageAtSite": api.ImageAtSite{},
 		"ActionList": actions.Page{}, "Action": actions.Entry{}, "ActionObject": actions.Object{},
 	} {

@@ -263,7 +263,7 @@ type Catalog struct {
 	// the catalog only.
 	Sources []string `json:"sources"`
 	// SiteImages are the images that implementations of appliances name.
-	SiteImages []cluster.Image `json:"site_images,omitempty"`
+	SiteImages []cluster.SiteImage `json:"site_images,omitempty"`
 }
 
 // Image is an image of the catalog.

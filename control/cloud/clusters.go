@@ -94,13 +94,13 @@ type Appliances interface {
 
 // SiteImages manages images that implementations name, and copies them to sites.
 type SiteImages interface {
-	List(ctx context.Context) ([]cluster.Image, error)
-	Find(ctx context.Context, name string) (cluster.Image, error)
-	Create(ctx context.Context, i cluster.Image) (cluster.Image, error)
+	List(ctx context.Context) ([]cluster.SiteImage, error)
+	Find(ctx context.Context, name string) (cluster.SiteImage, error)
+	Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error)
 	Remove(ctx context.Context, name string) error
 	// Bring starts to copy an image to a site with the credential of a user. With ref, it records instead where the
 	// image already is.
-	Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.Image, error)
+	Bring(ctx context.Context, name, site, ref string, project croft.Project, user string) (cluster.SiteImage, error)
 }
 
 // Seals manages the keys that seal secrets.

@@ -14,7 +14,7 @@ import (
 	"croft/tenant"
 )
 
-func (s *Catalogue) appliances() shelf[cluster.Appliance] {
+func (s *ApplianceStore) appliances() shelf[cluster.Appliance] {
 	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
 		func(v *cluster.Appliance) *int64 { return &v.Generation }, nil}
 }
@@ -35,8 +35,8 @@ func chargeOfRecords(a cluster.Appliance) tenants.Charge {
 	return charge
 }
 
-// Appliances implements cluster.Catalogue.
-func (s *Catalogue) Appliances(ctx context.Context, project croft.Project) (all []cluster.Appliance, err error) {
+// Appliances implements cluster.ApplianceStore.
+func (s *ApplianceStore) Appliances(ctx context.Context, project croft.Project) (all []cluster.Appliance, err error) {
 	k, seen := s.keys(), map[string]bool{}
 	all = []cluster.Appliance{}
 	add := func(stored *mvccpb.KeyValue) error {
@@ -56,8 +56,8 @@ func (s *Catalogue) Appliances(ctx context.Context, project croft.Project) (all 
 	return all, err
 }
 
-// Appliance implements cluster.Catalogue.
-func (s *Catalogue) Appliance(ctx context.Context, unique string) (cluster.Appliance, error) {
+// Appliance implements cluster.ApplianceStore.
+func (s *ApplianceStore) Appliance(ctx context.Context, unique string) (cluster.Appliance, error) {
 	project, name := cluster.SplitAppliance(unique)
 	if project == "" {
 		return s.appliances().find(ctx, s.conn, name)
@@ -80,8 +80,8 @@ func (s *Catalogue) Appliance(ctx context.Context, unique string) (cluster.Appli
 	return cluster.Appliance{}, s.appliances().missing(name)
 }
 
-// PutAppliance implements cluster.Catalogue.
-func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
+// PutAppliance implements cluster.ApplianceStore.
+func (s *ApplianceStore) PutAppliance(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
 	project, _ := cluster.SplitAppliance(a.Name)
 	if err := cmp.Or(s.may(), cluster.CheckAppliance(a.Name)); err != nil {
 		return a, err
@@ -123,7 +123,7 @@ func (s *Catalogue) PutAppliance(ctx context.Context, a cluster.Appliance) (clus
 // share returns the operations that maintain the record of a project's appliance under the name that other projects
 // use; that record exists while the appliance is public. The conditions hold while the record is unchanged since it was
 // read. Conflict: the name is taken.
-func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (ifs []clientv3.Cmp, ops []clientv3.Op,
+func (s *ApplianceStore) share(ctx context.Context, a cluster.Appliance) (ifs []clientv3.Cmp, ops []clientv3.Op,
 	err error) {
 	_, name := cluster.SplitAppliance(a.Name)
 	key := s.keys().appliance(name)
@@ -156,8 +156,8 @@ func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (ifs []clien
 	return ifs, ops, nil
 }
 
-// RemoveAppliance implements cluster.Catalogue.
-func (s *Catalogue) RemoveAppliance(ctx context.Context, unique string) error {
+// RemoveAppliance implements cluster.ApplianceStore.
+func (s *ApplianceStore) RemoveAppliance(ctx context.Context, unique string) error {
 	k := s.keys()
 	key := k.appliance(unique)
 	return s.remove(ctx, s.appliances().missing(unique), key, func(revision int64) (removal, error) {

@@ -17,10 +17,10 @@ import (
 	"croft/tenant"
 )
 
-// Catalogue stores the sites, credentials, appliances, implementations and images from which clusters are built. A
+// ApplianceStore stores the sites, credentials, appliances, implementations and images from which clusters are built. A
 // transaction that adds a record naming a site, an appliance or an image compares that the named one exists. A
 // transaction that removes one compares that no such record was added since it was read that none exists.
-type Catalogue struct {
+type ApplianceStore struct {
 	conn     *kv.Conn
 	may      func() error
 	projects *tenants.Projects
@@ -68,31 +68,33 @@ func instead(before, after tenants.Charge) tenants.Charge {
 	return tenants.Charge{Project: after.Project, Amounts: after.Amounts.Minus(before.Amounts)}
 }
 
-func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
+func (s *ApplianceStore) keys() Keys { return Keys(s.conn.Prefix) }
 
-func (s *Catalogue) sites() shelf[cluster.Site] { return sitesOf(s.keys()) }
+func (s *ApplianceStore) sites() shelf[cluster.Site] { return sitesOf(s.keys()) }
 
 func sitesOf(k Keys) shelf[cluster.Site] {
 	return shelf[cluster.Site]{"site", k.sites(), func(v *cluster.Site) *int64 { return &v.Generation },
 		func(v *cluster.Site) *int64 { return &v.CreateRevision }}
 }
 
-func (s *Catalogue) credentials() shelf[cluster.Credential] {
+func (s *ApplianceStore) credentials() shelf[cluster.Credential] {
 	return shelf[cluster.Credential]{"credential", s.keys().credentials(),
 		func(v *cluster.Credential) *int64 { return &v.Generation }, nil}
 }
 
-func (s *Catalogue) images() shelf[cluster.Image] {
-	return shelf[cluster.Image]{"image", s.keys().images(), func(v *cluster.Image) *int64 { return &v.Generation }, nil}
+func (s *ApplianceStore) images() shelf[cluster.SiteImage] {
+	return shelf[cluster.SiteImage]{"image", s.keys().images(), func(v *cluster.SiteImage) *int64 {
+		return &v.Generation
+	}, nil}
 }
 
-// Sites implements cluster.Catalogue.
-func (s *Catalogue) Sites(ctx context.Context) ([]cluster.Site, error) {
+// Sites implements cluster.ApplianceStore.
+func (s *ApplianceStore) Sites(ctx context.Context) ([]cluster.Site, error) {
 	return s.sites().list(ctx, s.conn, 0)
 }
 
-// PutSite implements cluster.Catalogue.
-func (s *Catalogue) PutSite(ctx context.Context, site cluster.Site) (cluster.Site, error) {
+// PutSite implements cluster.ApplianceStore.
+func (s *ApplianceStore) PutSite(ctx context.Context, site cluster.Site) (cluster.Site, error) {
 	site.Health = cluster.Health{}
 	if err := cmp.Or(s.may(), cluster.CheckName("a site", site.Name)); err != nil {
 		return site, err
@@ -101,8 +103,8 @@ func (s *Catalogue) PutSite(ctx context.Context, site cluster.Site) (cluster.Sit
 	return site, err
 }
 
-// RemoveSite implements cluster.Catalogue.
-func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
+// RemoveSite implements cluster.ApplianceStore.
+func (s *ApplianceStore) RemoveSite(ctx context.Context, name string) error {
 	k := s.keys()
 	used := k.used("sites", name)
 	return s.remove(ctx, s.sites().missing(name), k.site(name), func(revision int64) (removal, error) {
@@ -140,7 +142,8 @@ func (s *Catalogue) RemoveSite(ctx context.Context, name string) error {
 }
 
 // revisionsOf returns the operations that remove the counters of an appliance's implementations, at all sites.
-func (s *Catalogue) revisionsOf(ctx context.Context, appliance string, revision int64) (ops []clientv3.Op, err error) {
+func (s *ApplianceStore) revisionsOf(ctx context.Context, appliance string, revision int64) (ops []clientv3.Op,
+	err error) {
 	err = s.conn.ReadRange(ctx, "read the revisions of implementations", s.keys().allRevisions(), revision,
 		func(stored *mvccpb.KeyValue) error {
 			if kv.Last(stored.Key) == appliance {
@@ -160,7 +163,7 @@ func count[T any](all []T, is func(T) bool) (n int) {
 	return n
 }
 
-func (s *Catalogue) count(ctx context.Context, prefix string, revision int64) (int64, error) {
+func (s *ApplianceStore) count(ctx context.Context, prefix string, revision int64) (int64, error) {
 	got, err := s.conn.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly(),
 		clientv3.WithRev(revision))
 	if err != nil {
@@ -178,7 +181,7 @@ type removal struct {
 
 // remove removes a key by the removal that prepare returns; prepare is called again after each concurrent change.
 // absent is the error if the key does not exist.
-func (s *Catalogue) remove(ctx context.Context, absent error, key string,
+func (s *ApplianceStore) remove(ctx context.Context, absent error, key string,
 	prepare func(revision int64) (removal, error)) error {
 	for {
 		got, err := s.conn.Etcd.Get(ctx, key, clientv3.WithKeysOnly())
@@ -202,8 +205,8 @@ func (s *Catalogue) remove(ctx context.Context, absent error, key string,
 	}
 }
 
-// Credentials implements cluster.Catalogue.
-func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
+// Credentials implements cluster.ApplianceStore.
+func (s *ApplianceStore) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
 	error) {
 	if project == "" && user != "" {
 		return []cluster.Credential{}, nil
@@ -227,8 +230,8 @@ func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user
 	return all, err
 }
 
-// Credential implements cluster.Catalogue.
-func (s *Catalogue) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
+// Credential implements cluster.ApplianceStore.
+func (s *ApplianceStore) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
 	return s.credentials().find(ctx, s.conn, string(id))
 }
 
@@ -240,8 +243,8 @@ func checkCredential(c cluster.Credential) error {
 	return cmp.Or(c.Project.Check(), cluster.CheckName("a credential", c.Name), cluster.CheckName("a site", c.Site))
 }
 
-// PutCredential implements cluster.Catalogue.
-func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cluster.Credential, error) {
+// PutCredential implements cluster.ApplianceStore.
+func (s *ApplianceStore) PutCredential(ctx context.Context, c cluster.Credential) (cluster.Credential, error) {
 	if err := cmp.Or(s.may(), checkCredential(c)); err != nil {
 		return c, err
 	}
@@ -285,8 +288,8 @@ func (s *Catalogue) PutCredential(ctx context.Context, c cluster.Credential) (cl
 	return c, err
 }
 
-// RemoveCredential implements cluster.Catalogue.
-func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
+// RemoveCredential implements cluster.ApplianceStore.
+func (s *ApplianceStore) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
 	k := s.keys()
 	used := k.used("credentials", string(id))
 	return s.remove(ctx, s.credentials().missing(string(id)), k.credential(id), func(revision int64) (removal, error) {
@@ -304,13 +307,13 @@ func (s *Catalogue) RemoveCredential(ctx context.Context, id cluster.CredentialI
 	})
 }
 
-// Images implements cluster.Catalogue.
-func (s *Catalogue) Images(ctx context.Context) ([]cluster.Image, error) {
+// Images implements cluster.ApplianceStore.
+func (s *ApplianceStore) Images(ctx context.Context) ([]cluster.SiteImage, error) {
 	return s.images().list(ctx, s.conn, 0)
 }
 
-// PutImage implements cluster.Catalogue.
-func (s *Catalogue) PutImage(ctx context.Context, i cluster.Image) (cluster.Image, error) {
+// PutImage implements cluster.ApplianceStore.
+func (s *ApplianceStore) PutImage(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {
 	if err := cmp.Or(s.may(), cluster.CheckName("an image", i.Name)); err != nil {
 		return i, err
 	}
@@ -318,8 +321,8 @@ func (s *Catalogue) PutImage(ctx context.Context, i cluster.Image) (cluster.Imag
 	return i, err
 }
 
-// RemoveImage implements cluster.Catalogue.
-func (s *Catalogue) RemoveImage(ctx context.Context, name string) error {
+// RemoveImage implements cluster.ApplianceStore.
+func (s *ApplianceStore) RemoveImage(ctx context.Context, name string) error {
 	k := s.keys()
 	return s.remove(ctx, s.images().missing(name), k.image(name), func(revision int64) (removal, error) {
 		all, err := s.implementations().list(ctx, s.conn, revision)

@@ -23,7 +23,7 @@ import (
 // Store is the store of clusters.
 type Store struct {
 	*Records
-	*Catalogue
+	*ApplianceStore
 	*Accounts
 }
 
@@ -39,7 +39,7 @@ type Session struct {
 func New(c *kv.Conn, p *tenants.Projects, s Session, may func() error) *Store {
 	r := &Records{conn: c, projects: p, session: s, may: may, taking: map[croft.ClusterID]bool{},
 		held: map[croft.ClusterID]int64{}}
-	return &Store{r, &Catalogue{conn: c, may: may, projects: p}, &Accounts{c}}
+	return &Store{r, &ApplianceStore{conn: c, may: may, projects: p}, &Accounts{c}}
 }
 
 // Records stores the records of clusters, their events, and which managers hold them.
@@ -55,9 +55,9 @@ type Records struct {
 }
 
 var (
-	_ cluster.Records   = (*Store)(nil)
-	_ cluster.Catalogue = (*Store)(nil)
-	_ cluster.Accounts  = (*Store)(nil)
+	_ cluster.Records        = (*Store)(nil)
+	_ cluster.ApplianceStore = (*Store)(nil)
+	_ cluster.Accounts       = (*Store)(nil)
 )
 
 func (s *Records) keys() Keys { return Keys(s.conn.Prefix) }
@@ -190,7 +190,7 @@ func (s *Records) Create(ctx context.Context, c cluster.Cluster, latest int64) (
 	if err != nil {
 		return c, err
 	}
-	revision, err := s.projects.Write(ctx, s.writing(c, text, latest))
+	revision, err := s.projects.Write(ctx, s.chargedWrite(c, text, latest))
 	if err == nil && revision == 0 {
 		err = &cluster.TakenError{What: "id", By: c.ID, Text: "there is a cluster " + string(c.ID) +
 			" already: choose another ID, or none"}
@@ -199,11 +199,11 @@ func (s *Records) Create(ctx context.Context, c cluster.Cluster, latest int64) (
 	return c, err
 }
 
-// writing returns the transaction that writes a new record.
-func (s *Records) writing(c cluster.Cluster, text string, latest int64) tenants.Writing {
+// chargedWrite returns the transaction that writes a new record.
+func (s *Records) chargedWrite(c cluster.Cluster, text string, latest int64) tenants.ChargedWrite {
 	k, refs := s.keys(), refsOf(c)
 	record, name, made := k.record(c.ID), k.name(c.Project, c.Name), k.made(c.Project, c.User, c.Appliance)
-	return tenants.Writing{Project: c.Project, Amounts: chargeOf(c).Amounts, Record: record,
+	return tenants.ChargedWrite{Project: c.Project, Amounts: chargeOf(c).Amounts, Record: record,
 		ID: "cluster-" + string(cluster.NewUseID()), What: "write the record of cluster " + string(c.ID),
 		If: append(k.present(refs), kv.Absent(name), kv.NoneSince(made, latest)),
 		Write: append(k.use(refs, c.ID), clientv3.OpPut(record, text), clientv3.OpPut(name, string(c.ID)),

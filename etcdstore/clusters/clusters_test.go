@@ -241,7 +241,7 @@ func TestOfRemovalsAtOnceOneRemoves(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
 	for range 5 {
-		if _, err := s.Clusters.PutImage(t.Context(), cluster.Image{Name: "debian"}); err != nil {
+		if _, err := s.Clusters.PutImage(t.Context(), cluster.SiteImage{Name: "debian"}); err != nil {
 			t.Fatal(err)
 		}
 		var removed atomic.Int32
@@ -267,7 +267,7 @@ func TestOfRemovalsAtOnceOneRemoves(t *testing.T) {
 // site accepts every credential.
 type site struct{ cluster.Driver }
 
-func (site) Probe(context.Context, cluster.Access) (cluster.Probe, error) {
+func (site) Probe(context.Context, cluster.SiteAccess) (cluster.Probe, error) {
 	return cluster.Probe{Accepted: true}, nil
 }
 

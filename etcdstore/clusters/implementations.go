@@ -15,13 +15,13 @@ import (
 	"croft/etcdstore/internal/kv"
 )
 
-func (s *Catalogue) implementations() shelf[cluster.Implementation] {
+func (s *ApplianceStore) implementations() shelf[cluster.Implementation] {
 	return shelf[cluster.Implementation]{"implementation", s.keys().implementations(),
 		func(v *cluster.Implementation) *int64 { return &v.Generation }, nil}
 }
 
-// Implementations implements cluster.Catalogue.
-func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
+// Implementations implements cluster.ApplianceStore.
+func (s *ApplianceStore) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
 	var all []cluster.Implementation
 	err := s.index(ctx)
 	switch {
@@ -44,7 +44,7 @@ func (s *Catalogue) Implementations(ctx context.Context, appliance string) ([]cl
 // missing keys of implementations that they stored, and removes the keys of the implementations that they removed. Each
 // process compares all keys at its first use and then once a minute; in between it does so only if the numbers of keys
 // and implementations differ.
-func (s *Catalogue) index(ctx context.Context) error {
+func (s *ApplianceStore) index(ctx context.Context) error {
 	k := s.keys()
 	counts, err := s.conn.Etcd.Txn(ctx).
 		Then(clientv3.OpGet(k.implementations(), clientv3.WithPrefix(), clientv3.WithCountOnly()),
@@ -118,8 +118,9 @@ func (s *Catalogue) index(ctx context.Context) error {
 // compareEvery is how often all keys of the index are compared with the implementations.
 const compareEvery = time.Minute
 
-// Implementation implements cluster.Catalogue.
-func (s *Catalogue) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
+// Implementation implements cluster.ApplianceStore.
+func (s *ApplianceStore) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation,
+	error) {
 	return s.implementations().find(ctx, s.conn, string(id))
 }
 
@@ -127,9 +128,10 @@ func (s *Catalogue) Implementation(ctx context.Context, id cluster.Implementatio
 // JSON.
 const maxImplementation = 1280 << 10
 
-// AddImplementation implements cluster.Catalogue. Revisions are counted in a separate record, so that no number is
+// AddImplementation implements cluster.ApplianceStore. Revisions are counted in a separate record, so that no number is
 // reused.
-func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
+func (s *ApplianceStore) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation,
+	error) {
 	_, malformed := croft.ParseClusterID(string(i.ID)) // any UUID
 	if err := cmp.Or(s.may(), malformed); err != nil {
 		return i, err
@@ -186,8 +188,8 @@ func (s *Catalogue) AddImplementation(ctx context.Context, i cluster.Implementat
 	}
 }
 
-// EnableImplementation implements cluster.Catalogue.
-func (s *Catalogue) EnableImplementation(ctx context.Context, id cluster.ImplementationID, enabled bool) (
+// EnableImplementation implements cluster.ApplianceStore.
+func (s *ApplianceStore) EnableImplementation(ctx context.Context, id cluster.ImplementationID, enabled bool) (
 	cluster.Implementation, error) {
 	for {
 		i, err := s.Implementation(ctx, id)
@@ -204,8 +206,8 @@ func (s *Catalogue) EnableImplementation(ctx context.Context, id cluster.Impleme
 	}
 }
 
-// RemoveImplementation implements cluster.Catalogue.
-func (s *Catalogue) RemoveImplementation(ctx context.Context, id cluster.ImplementationID) error {
+// RemoveImplementation implements cluster.ApplianceStore.
+func (s *ApplianceStore) RemoveImplementation(ctx context.Context, id cluster.ImplementationID) error {
 	k := s.keys()
 	used := k.used("implementations", string(id))
 	return s.remove(ctx, s.implementations().missing(string(id)), k.implementation(id),

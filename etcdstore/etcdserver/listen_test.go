@@ -22,13 +22,13 @@ import (
 )
 
 // certified returns a configuration with certificates of an authority, and credentials for it.
-func certified(t *testing.T) (etcdserver.Config, etcdstore.Access) {
+func certified(t *testing.T) (etcdserver.Config, etcdstore.Credentials) {
 	t.Helper()
 	a := etcdtest.NewAuthority(t)
 	var c etcdserver.Config
 	c.Cert, c.Key = a.Issue("server")
 	c.ClientCA = a.File
-	access := etcdstore.Access{CA: a.File}
+	access := etcdstore.Credentials{CA: a.File}
 	access.Cert, access.Key = a.Issue("client")
 	return c, access
 }
@@ -78,7 +78,8 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 	kind, access := certified(t)
 	kind = kind.Bounded(bound, bound, time.Hour, time.Hour, func(bool) {})
 	c := etcdtest.StartClusterFor(t, 3, kind, access)
-	store := etcdtest.Must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients, Access: access,
+	store := etcdtest.Must(etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: c.Members[0].Clients,
+		Credentials: access,
 		DialTimeout: time.Minute}))(t)
 	defer store.Close()
 	etcd := etcdtest.Client(t, c.Servers[0], access)

@@ -173,7 +173,7 @@ func (s *Server) AwaitRoom(ctx context.Context) error {
 	for said := false; k != nil; {
 		free, err := freeSpace(k.dir)
 		room := err != nil || k.overQuota() || free >= lowSpace && !k.alarmed()
-		if room && (free < enoughSpace || !k.noted(ctx)) {
+		if room && (free < enoughSpace || !k.hasKey(ctx)) {
 			return nil // a write now reports any other problem
 		}
 		if !said && !room {
@@ -276,20 +276,20 @@ func (k *spaceKeeper) refuse(ctx context.Context, free int64) error {
 			k.bare = 0
 		}
 		if k.bare <= 1 { // the first time, etcd may just be allocating its next log file
-			return k.note(ctx)
+			return k.putKey(ctx)
 		}
 		if k.alarmed() {
 			return nil
 		}
 		k.log.Error("no space is left for removals either: etcd is read-only until there is room again", "dir", k.dir)
 		return k.alarm(ctx, pb.AlarmRequest_ACTIVATE)
-	case free >= enoughSpace && (k.said || k.noted(ctx) || k.alarmed() && !k.overQuota()):
+	case free >= enoughSpace && (k.said || k.hasKey(ctx) || k.alarmed() && !k.overQuota()):
 		if err := k.permit(ctx); err != nil {
 			return err
 		}
 		k.log.Info("there is room on the disk again, and orders are taken", "dir", k.dir, "free_mib", free/mib)
 	case k.lease != 0:
-		return k.note(ctx)
+		return k.putKey(ctx)
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (k *spaceKeeper) permit(ctx context.Context) error {
 			return err
 		}
 	}
-	if k.noted(ctx) { // stored by this process, or by one that was killed
+	if k.hasKey(ctx) { // stored by this process, or by one that was killed
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		if _, err := k.client.Delete(ctx, k.key()); err != nil {
@@ -315,14 +315,14 @@ func (k *spaceKeeper) permit(ctx context.Context) error {
 // key returns the key of this member below LowPrefix.
 func (k *spaceKeeper) key() string { return LowPrefix + k.etcd.MemberID().String() }
 
-// noted reports whether the key of this member exists, according to this member's own data.
-func (k *spaceKeeper) noted(ctx context.Context) bool {
+// hasKey reports whether the key of this member exists, according to this member's own data.
+func (k *spaceKeeper) hasKey(ctx context.Context) bool {
 	got, err := k.client.Get(ctx, k.key(), clientv3.WithCountOnly(), clientv3.WithSerializable())
 	return err == nil && got.Count > 0
 }
 
-// note stores the key that makes stores refuse new records, or renews its lease.
-func (k *spaceKeeper) note(ctx context.Context) error {
+// putKey stores the key that makes stores refuse new records, or renews its lease.
+func (k *spaceKeeper) putKey(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	if k.lease != 0 {

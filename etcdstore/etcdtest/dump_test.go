@@ -33,7 +33,7 @@ func TestADumpShowsBreaches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invited := invitation.New(invitation.Token{Partition: home, Endpoints: []string{"https://127.0.0.1:1"}})
+	invited := invitation.New(invitation.JoinToken{Partition: home, Endpoints: []string{"https://127.0.0.1:1"}})
 	word := fmt.Sprintf("%x", key[:8])
 	in64 := base64.StdEncoding.EncodeToString
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 // Fill writes to a server, whose MaxBytes should be small, until it is full, and returns a client for the repair.
 func Fill(t testing.TB, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
-	etcd := Client(t, server, etcdstore.Access{})
+	etcd := Client(t, server, etcdstore.Credentials{})
 	for t.Context().Err() == nil {
 		_, err := etcd.Put(t.Context(), "/filler", strings.Repeat("x", 256<<10))
 		if rpctypes.Error(err) == rpctypes.ErrNoSpace {

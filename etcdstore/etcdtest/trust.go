@@ -110,7 +110,7 @@ func ServerWith(t testing.TB, c etcdserver.Config) *etcdserver.Server {
 // RequireUsers makes a server require a user from now on. Its users are root, who may do everything, croft, with
 // croft's permissions, and guest, with none; each user's password equals its name. access is what else the server
 // requires.
-func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Access) {
+func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Credentials) {
 	t.Helper()
 	etcd := Client(t, server, access)
 	ctx, cancel := context.WithTimeout(t.Context(), patient.Longest)
@@ -137,7 +137,7 @@ func RequireUsers(t testing.TB, server *etcdserver.Server, access etcdstore.Acce
 }
 
 // Client connects to a server, bypassing the store. It ends with the test.
-func Client(t testing.TB, server *etcdserver.Server, access etcdstore.Access) *clientv3.Client {
+func Client(t testing.TB, server *etcdserver.Server, access etcdstore.Credentials) *clientv3.Client {
 	t.Helper()
 	c := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: access.User, Password: access.Password,
 		DialTimeout: 20 * time.Second, Logger: zap.NewNop()}

@@ -112,7 +112,7 @@ func (i *installation) shown(alias string) (all []string) {
 // keys lists all keys of an installation with their values.
 func (i *installation) keys() map[string]string {
 	i.Helper()
-	got, err := etcdtest.Client(i.T, i.server, etcdstore.Access{}).Get(i.Context(), "", clientv3.WithFromKey())
+	got, err := etcdtest.Client(i.T, i.server, etcdstore.Credentials{}).Get(i.Context(), "", clientv3.WithFromKey())
 	i.check(err)
 	all := map[string]string{}
 	for _, stored := range got.Kvs {

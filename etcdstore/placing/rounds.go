@@ -30,8 +30,8 @@ type Sessions struct {
 	Key    func(session string) string
 }
 
-// Rounds writes instances through one ledger.
-type Rounds struct {
+// BatchWriter writes instances through one ledger.
+type BatchWriter struct {
 	conn     *kv.Conn
 	ledger   *ledger.Ledger
 	charges  *tenants.Charges
@@ -49,8 +49,8 @@ type session struct {
 }
 
 // New makes a Rounds. The Store of the ledger must be the Placement on the same etcd.
-func New(c *kv.Conn, l *ledger.Ledger, p *tenants.Projects, s Sessions) *Rounds {
-	return &Rounds{conn: c, ledger: l, charges: tenants.NewCharges(p), sessions: s}
+func New(c *kv.Conn, l *ledger.Ledger, p *tenants.Projects, s Sessions) *BatchWriter {
+	return &BatchWriter{conn: c, ledger: l, charges: tenants.NewCharges(p), sessions: s}
 }
 
 // Piece is the part of a transaction that writes one instance, except for claim and charge.
@@ -70,7 +70,7 @@ type Piece struct {
 
 // rider is a request that is being written.
 type rider struct {
-	rounds  *Rounds
+	rounds  *BatchWriter
 	inst    croft.Instance
 	piece   Piece
 	session session
@@ -94,7 +94,8 @@ var claimRules = ledger.ClaimRules{Generations: true, Types: true,
 // *tenant.Refusal. *ledger.Error: the claim was refused. Other errors come from Piece.Refused, or are Unavailable: etcd
 // does not answer. After an error nothing was written, and nothing will be, unless the error says that the outcome is
 // unknown: then it may be written until the session has expired.
-func (r *Rounds) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64, error) {
+func (r *BatchWriter) Write(ctx context.Context, inst croft.Instance, claim ledger.ClaimRequest, p Piece) (int64,
+	error) {
 	if err := r.charges.MayGrow(ctx, inst); err != nil {
 		return 0, err
 	}
@@ -144,7 +145,7 @@ func (p *patience) wait(ctx context.Context) error {
 var errNoSession = errors.New("the session is gone")
 
 // session returns the current session, with its key.
-func (r *Rounds) session(ctx context.Context) (session, error) {
+func (r *BatchWriter) session(ctx context.Context) (session, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name, lease, err := r.sessions.Begin(ctx)
@@ -167,7 +168,7 @@ const settleTime = 5 * time.Second
 
 // settle finds out the outcome of a request whose outcome is unknown. It fences by deleting the key of the request's
 // session, which the transaction compares.
-func (r *Rounds) settle(ctx context.Context, one *rider, cause error) (int64, error) {
+func (r *BatchWriter) settle(ctx context.Context, one *rider, cause error) (int64, error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	r.sessions.Retire(one.session.name)

@@ -72,7 +72,7 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 		return 0, 0, err
 	}
 	if len(got.Kvs) > 0 {
-		if gone, err := s.succeed(ctx, me, got.Kvs[0]); !gone {
+		if gone, err := s.removePredecessor(ctx, me, got.Kvs[0]); !gone {
 			return got.Header.Revision, 0, err
 		}
 	}
@@ -92,8 +92,8 @@ func (s *Pools) takeLead(ctx context.Context, me pool.Server) (revision int64, l
 	return done.Header.Revision, granted.ID, nil
 }
 
-// succeed removes the key of a server of the same directory that died without removing it.
-func (s *Pools) succeed(ctx context.Context, me pool.Server, there *mvccpb.KeyValue) (gone bool, err error) {
+// removePredecessor removes the key of a server of the same directory that died without removing it.
+func (s *Pools) removePredecessor(ctx context.Context, me pool.Server, there *mvccpb.KeyValue) (gone bool, err error) {
 	var server pool.Server
 	if err := s.conn.Decode(there.Key, there.Value, &server); err != nil || server.Directory == "" ||
 		server.Directory != me.Directory {

@@ -13,8 +13,8 @@ import (
 	"croft/tenant"
 )
 
-// Writing is a record that is written together with its charge.
-type Writing struct {
+// ChargedWrite is a record that is written together with its charge.
+type ChargedWrite struct {
 	Project croft.Project
 	Amounts tenant.Amounts
 	Record  string         // key of the record, which must be absent
@@ -29,7 +29,7 @@ type Writing struct {
 
 // Write writes a record with its charge in one transaction, and returns the revision; 0: the record exists already.
 // OverQuota: the error holds a *tenant.Refusal.
-func (s *Projects) Write(ctx context.Context, w Writing) (revision int64, err error) {
+func (s *Projects) Write(ctx context.Context, w ChargedWrite) (revision int64, err error) {
 	return s.writeCharged(ctx, charging{project: w.Project, amounts: w.Amounts, record: w.Record,
 		entry: s.keys().entriesOf(w.Project) + w.ID + "/charged", write: w.Write, what: w.What, ifs: w.If,
 		otherwise: w.Else, refused: w.Refused})

@@ -14,8 +14,8 @@ import (
 	"croft/internal/plain"
 )
 
-// told is one line of lint's output.
-type told struct {
+// lintLine is one line of lint's output.
+type lintLine struct {
 	File  string `json:"file,omitempty"`
 	Line  int    `json:"line,omitempty"`
 	Level string `json:"level"` // error, warning or unknown
@@ -56,7 +56,7 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 	if s == nil && croft.KindOf(err) == croft.NotFound {
 		return err // no directory, so nothing to check
 	}
-	list := []told{}
+	list := []lintLine{}
 	if s != nil {
 		list = append(list, tell("warning", append(s.Warnings, warnings...))...)
 		if unknown {
@@ -84,9 +84,9 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 	return err
 }
 
-func tell(level string, list []state.Problem) (all []told) {
+func tell(level string, list []state.Problem) (all []lintLine) {
 	for _, p := range list {
-		all = append(all, told{p.At.File, p.At.Line, level, p.Text})
+		all = append(all, lintLine{p.At.File, p.At.Line, level, p.Text})
 	}
 	return all
 }
@@ -105,9 +105,9 @@ func parts(err error) (all []error) {
 	return []error{err}
 }
 
-func toldOf(err error) told {
+func toldOf(err error) lintLine {
 	if p, ok := errors.AsType[state.Problem](err); ok {
-		return told{p.At.File, p.At.Line, "error", p.Text}
+		return lintLine{p.At.File, p.At.Line, "error", p.Text}
 	}
-	return told{Level: "error", Text: err.Error()}
+	return lintLine{Level: "error", Text: err.Error()}
 }

@@ -273,7 +273,7 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 		return err
 	}
 	result, err := c.Apply(cmd.Context(), c.want, p, found, choice)
-	if err = errors.Join(o.report(cmd, data, result, err), o.noted(cmd, c, p)); err != nil {
+	if err = errors.Join(o.report(cmd, data, result, err), o.storeEpochs(cmd, c, p)); err != nil {
 		return err
 	}
 	if missed := unseen(p, "nothing was applied there"); missed != nil {
@@ -282,8 +282,8 @@ func (o *options) apply(cmd *cobra.Command, how *connecting, choice apply.Choice
 	return nil
 }
 
-// noted stores the current epochs of the nodes. If it cannot, it prints a warning and does not fail.
-func (o *options) noted(cmd *cobra.Command, c *cluster, p plan.Plan) error {
+// storeEpochs stores the current epochs of the nodes. If it cannot, it prints a warning and does not fail.
+func (o *options) storeEpochs(cmd *cobra.Command, c *cluster, p plan.Plan) error {
 	if p.Empty() {
 		return nil
 	}

@@ -47,5 +47,5 @@ func (a watchApplier) Apply(ctx context.Context, dir, revision string, nodes, go
 		return err
 	}
 	_, err = c.Apply(ctx, c.want, p, found, choice)
-	return errors.Join(err, o.noted(run, c, p))
+	return errors.Join(err, o.storeEpochs(run, c, p))
 }

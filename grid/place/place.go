@@ -68,7 +68,7 @@ func Decide(s *state.State, o Options) (*Result, error) {
 		for i, j := range d.jobs {
 			before[i] = j.has
 		}
-		d.round(round == 0 && o.Rebalance)
+		d.placeJobs(round == 0 && o.Rebalance)
 		if same(before, d.jobs) {
 			break
 		}
@@ -198,8 +198,8 @@ func (d *deciding) resolve(p *placing) (err error) {
 	return nil
 }
 
-// round places all jobs once: first each job keeps the nodes that it may keep, then missing slots are filled.
-func (d *deciding) round(afresh bool) {
+// placeJobs places all jobs once: first each job keeps the nodes that it may keep, then missing slots are filled.
+func (d *deciding) placeJobs(afresh bool) {
 	d.used = map[*state.Node]*load{}
 	for _, n := range d.s.Leaves {
 		d.used[n] = &load{uses: state.Amounts{}}

@@ -91,7 +91,7 @@ func (w *Watch) Run(ctx context.Context) error {
 		tick := time.NewTicker(w.Rules.Every)
 		defer tick.Stop()
 		for {
-			_, err := w.round(ctx)
+			_, err := w.checkNodes(ctx)
 			if said := fmt.Sprint(err); err != nil && ctx.Err() == nil && said != w.failed {
 				w.Log.Error("a round of the watch", "err", err)
 				w.failed = said
@@ -110,7 +110,7 @@ func (w *Watch) Run(ctx context.Context) error {
 // Once does one round. Conflict: another watch runs with this store.
 func (w *Watch) Once(ctx context.Context) (r Report, err error) {
 	err = w.alone(func() error {
-		r, err = w.round(ctx)
+		r, err = w.checkNodes(ctx)
 		return err
 	})
 	return r, err
@@ -139,8 +139,8 @@ func (w *Watch) alone(do func() error) error {
 	return do()
 }
 
-// round checks all nodes once and acts.
-func (w *Watch) round(ctx context.Context) (Report, error) {
+// checkNodes checks all nodes once and acts.
+func (w *Watch) checkNodes(ctx context.Context) (Report, error) {
 	leads, record, err := w.lead.ensure(ctx)
 	if err != nil {
 		return Report{}, err

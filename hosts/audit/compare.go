@@ -389,8 +389,8 @@ func (c *comparison) home(inst croft.Instance) string {
 
 // checkMembers compares the directory of groups with the records and with the groups' rules.
 func (c *comparison) checkMembers() {
-	entered := map[croft.Member]bool{}
-	groups := map[string][]croft.Member{} // by project and group
+	entered := map[croft.GroupMember]bool{}
+	groups := map[string][]croft.GroupMember{} // by project and group
 	for _, m := range c.Members {
 		inst, exists := c.Instances[m.Instance]
 		if !exists || inst.Project != m.Project || inst.Host != m.Host || !isIn(inst, m.Affinity) {
@@ -401,21 +401,21 @@ func (c *comparison) checkMembers() {
 					"group %s counts an instance that is not in it there, and its rule keeps others away, or in one place, for nothing", m.Group)})
 			continue
 		}
-		entered[croft.Member{Affinity: m.Affinity, Instance: m.Instance, Host: m.Host}] = true
+		entered[croft.GroupMember{Affinity: m.Affinity, Instance: m.Instance, Host: m.Host}] = true
 		key := string(m.Project) + "/" + m.Group
 		if err := m.Affinity.Admit(m.Host, groups[key]); err != nil {
 			c.report(inst, Difference{Kind: BrokenRule, Affinity: &m.Affinity,
 				Cause:  fmt.Sprintf("it is where the rule %s does not allow: its host %s", m.Affinity, err),
 				Advice: "destroy it and request it again, or destroy the other: the groups were changed outside croft"})
 		}
-		groups[key] = append(groups[key], m.Member)
+		groups[key] = append(groups[key], m.GroupMember)
 	}
 	for id, inst := range c.Instances {
 		if inst.Host == "" {
 			continue // it becomes a member with its order
 		}
 		for _, a := range inst.Spec.Affinities {
-			if !entered[croft.Member{Affinity: a, Instance: id, Host: inst.Host}] {
+			if !entered[croft.GroupMember{Affinity: a, Instance: id, Host: inst.Host}] {
 				c.report(inst, Difference{Kind: MissingMember, Affinity: &a, Mendable: true,
 					Cause: fmt.Sprintf(
 						"group %s does not count it, so that others may come where its rule forbids that", a.Group)})

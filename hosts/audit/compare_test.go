@@ -75,13 +75,14 @@ func both(changes ...func(*audit.Evidence)) func(*audit.Evidence) {
 
 var staysApart = croft.Affinity{Group: "g", Rule: croft.Apart}
 
-func member(id croft.InstanceID, host croft.HostID) audit.Member {
-	return audit.Member{Member: croft.Member{Affinity: staysApart, Instance: id, Name: string(id), Host: host},
+func member(id croft.InstanceID, host croft.HostID) audit.GroupMember {
+	return audit.GroupMember{GroupMember: croft.GroupMember{Affinity: staysApart, Instance: id, Name: string(id),
+		Host: host},
 		Project: "p"}
 }
 
 // grouped makes the instance a member of a group with these members.
-func grouped(members ...audit.Member) func(*audit.Evidence) {
+func grouped(members ...audit.GroupMember) func(*audit.Evidence) {
 	return both(with(func(i *croft.Instance) { i.Spec.Affinities = []croft.Affinity{staysApart} }),
 		func(b *audit.Evidence) { b.Members = members })
 }

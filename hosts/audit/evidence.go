@@ -19,7 +19,7 @@ type Evidence struct {
 	Sessions     map[string]bool // of live schedulers
 	Names        []Name
 	UserData     []UserData
-	Members      []Member
+	Members      []GroupMember
 	Seats        []TakenSeat
 	Orders       []croft.Order
 	Observations []croft.Observation
@@ -50,9 +50,9 @@ type UserData struct {
 	Revision int64
 }
 
-// Member is an entry in the directory of groups.
-type Member struct {
-	croft.Member
+// GroupMember is an entry in the directory of groups.
+type GroupMember struct {
+	croft.GroupMember
 	Project  croft.Project
 	Revision int64
 }

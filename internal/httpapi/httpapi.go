@@ -54,21 +54,21 @@ func Answer(w http.ResponseWriter, status int, document any) {
 // Error answers with the error's text and the status of its kind.
 func Error(w http.ResponseWriter, err error) { http.Error(w, err.Error(), croft.HTTPStatus(err)) }
 
-// Noted is a ResponseWriter that records the status of the answer.
-type Noted struct {
+// StatusRecorder is a ResponseWriter that records the status of the answer.
+type StatusRecorder struct {
 	http.ResponseWriter
 
 	Status int
 }
 
-// Note wraps w. The status is 200 until another is written.
-func Note(w http.ResponseWriter) *Noted { return &Noted{w, http.StatusOK} }
+// RecordStatus wraps w. The status is 200 until another is written.
+func RecordStatus(w http.ResponseWriter) *StatusRecorder { return &StatusRecorder{w, http.StatusOK} }
 
 // WriteHeader implements http.ResponseWriter.
-func (n *Noted) WriteHeader(status int) {
+func (n *StatusRecorder) WriteHeader(status int) {
 	n.Status = status
 	n.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap lets an http.ResponseController reach the connection.
-func (n *Noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+func (n *StatusRecorder) Unwrap() http.ResponseWriter { return n.ResponseWriter }

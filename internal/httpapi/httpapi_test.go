@@ -34,7 +34,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 func TestTheStatusOfAnAnswerIsNoted(t *testing.T) {
 	w := httptest.NewRecorder()
-	noted := httpapi.Note(w)
+	noted := httpapi.RecordStatus(w)
 	if noted.Status != http.StatusOK || noted.Unwrap() != http.ResponseWriter(w) {
 		t.Errorf("before an answer: %d", noted.Status)
 	}

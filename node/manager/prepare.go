@@ -21,7 +21,7 @@ import (
 const poolsFile = "pools.yaml"
 
 // prepare checks what can be checked before anything is created. It returns the file of pools.
-func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *server.Tokens, err error) {
+func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *server.PoolTokens, err error) {
 	if file, err = findFile(s.Pool.File); err != nil {
 		return "", nil, err
 	}

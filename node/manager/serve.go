@@ -103,7 +103,7 @@ func (c Config) lock(ctx context.Context) (*compute.StateDir, error) {
 }
 
 // handler serves a manager's API, and the health and metrics of this process.
-func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *pool.Manager, tokens *server.Tokens,
+func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *pool.Manager, tokens *server.PoolTokens,
 	me *node.Self) (http.Handler, error) {
 	peers, err := newPeers(s)
 	if err != nil {

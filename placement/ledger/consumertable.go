@@ -4,7 +4,7 @@ package ledger
 type consumerTable struct {
 	base  *State
 	views layered[*consumerView]
-	basis *basis
+	basis *readSet
 }
 
 // consumerView is the transaction's copy of a consumer.

@@ -47,26 +47,26 @@ func (l *layered[V]) merge(above *layered[V]) {
 	}
 }
 
-// basis holds the reads of a transaction, as comparisons for the store, the transaction's time, and the number of
+// readSet holds the reads of a transaction, as comparisons for the store, the transaction's time, and the number of
 // objects it created.
-type basis struct {
+type readSet struct {
 	compares map[Compare]struct{}
 	now      int64 // seconds since 1970
 	created  int   // providers, classes and traits created
 }
 
 // unchanged requires that an entry has not been written since a revision; 0: that it does not exist.
-func (b *basis) unchanged(kind Kind, id string, revision int64) {
+func (b *readSet) unchanged(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Revision: revision}] = struct{}{}
 }
 
 // notDeleted requires that an entry created at a revision still exists; 0: that it does not exist.
-func (b *basis) notDeleted(kind Kind, id string, revision int64) {
+func (b *readSet) notDeleted(kind Kind, id string, revision int64) {
 	b.compares[Compare{Key: Key{kind, id}, Created: true, Revision: revision}] = struct{}{}
 }
 
 // number returns the position of a new object among the objects created by the transaction.
-func (b *basis) number() int {
+func (b *readSet) number() int {
 	b.created++
 	return b.created - 1
 }

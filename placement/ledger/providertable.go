@@ -10,7 +10,7 @@ type providerTable struct {
 	base   *State
 	views  layered[*providerView]
 	owners layered[string] // provider name -> UUID; empty: the name is free
-	basis  *basis
+	basis  *readSet
 }
 
 // providerView is the transaction's copy of a provider.

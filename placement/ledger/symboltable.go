@@ -9,7 +9,7 @@ type symbolTable struct {
 	kind  Kind
 	base  *Symbols
 	views layered[*symbolView]
-	basis *basis
+	basis *readSet
 
 	usedBy func(*ProviderData, ID) bool // reports whether a provider has a symbol
 }

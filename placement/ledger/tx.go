@@ -12,7 +12,7 @@ import (
 // comparisons for the store's transaction. A failed request records them too, so that an answer, success or failure,
 // was true at the moment of the commit.
 type Tx struct {
-	basis     basis
+	basis     readSet
 	providers providerTable
 	consumers consumerTable
 	classes   symbolTable
@@ -21,7 +21,7 @@ type Tx struct {
 
 // newTx creates a Tx on top of under, the batch so far; nil: the Tx starts a batch, on top of the state.
 func newTx(s *State, under *Tx, now int64) *Tx {
-	t := &Tx{basis: basis{compares: map[Compare]struct{}{}, now: now}}
+	t := &Tx{basis: readSet{compares: map[Compare]struct{}{}, now: now}}
 	t.providers = providerTable{base: s, basis: &t.basis}
 	t.consumers = consumerTable{base: s, basis: &t.basis}
 	t.classes = symbolTable{kind: KindClass, base: s.classes, basis: &t.basis,

@@ -94,8 +94,8 @@ func (m *Memory) Fail(err error, part float64) {
 	m.fault, m.part = err, part
 }
 
-// Whole reports whether the newest commit was written completely or not at all.
-func (m *Memory) Whole() bool {
+// CommittedAtomically reports whether the newest commit was written completely or not at all.
+func (m *Memory) CommittedAtomically() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.cut

@@ -73,7 +73,7 @@ func serve(t *testing.T, store pool.Store, grants ...server.Grant) (url string) 
 	return listener.URL
 }
 
-func tokens(t *testing.T, dir string, grants []server.Grant) *server.Tokens {
+func tokens(t *testing.T, dir string, grants []server.Grant) *server.PoolTokens {
 	t.Helper()
 	if grants == nil {
 		return nil

@@ -62,7 +62,7 @@ func (m *metrics) watch(mux *http.ServeMux, next http.Handler) http.Handler {
 			route = "none"
 		}
 		begun := time.Now()
-		noted := httpapi.Note(w)
+		noted := httpapi.RecordStatus(w)
 		next.ServeHTTP(noted, r)
 		m.requests.WithLabelValues(route, strconv.Itoa(noted.Status)).Inc()
 		m.seconds.WithLabelValues(route).Observe(time.Since(begun).Seconds())

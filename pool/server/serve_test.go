@@ -53,7 +53,7 @@ type member struct {
 }
 
 // serve runs a manager on a store, and its server, until the test ends or stop is called.
-func serve(t *testing.T, store pool.Store, dir, name string, tokens *server.Tokens) *member {
+func serve(t *testing.T, store pool.Store, dir, name string, tokens *server.PoolTokens) *member {
 	t.Helper()
 	hooks, err := shell.New(shell.Config{Dir: t.TempDir(), Mark: t.Name()})
 	if err != nil {

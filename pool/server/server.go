@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Manager *pool.Manager // required
 	// Tokens of authorized clients; nil: every request is an admin's.
-	Tokens *Tokens
+	Tokens *PoolTokens
 	// Quota of clients whose tokens have none; DefaultQuota by default.
 	Quota Quota
 	// Local says that the server is for this machine only. Requests for another host's name are refused, so that no web

@@ -181,9 +181,9 @@ func (q *Quota) parse(word string) (err error) {
 	return nil
 }
 
-// Tokens are the tokens of a file, which is read again when it changes. While it is faulty, the last valid
+// PoolTokens are the tokens of a file, which is read again when it changes. While it is faulty, the last valid
 // version stays in force.
-type Tokens struct {
+type PoolTokens struct {
 	file string
 	log  *slog.Logger
 
@@ -198,8 +198,8 @@ type Tokens struct {
 const tokenFreshness = time.Second
 
 // LoadTokens reads a file of tokens. Invalid.
-func LoadTokens(file string, log *slog.Logger) (*Tokens, error) {
-	t := &Tokens{file: file, log: log}
+func LoadTokens(file string, log *slog.Logger) (*PoolTokens, error) {
+	t := &PoolTokens{file: file, log: log}
 	if err := t.read(); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func LoadTokens(file string, log *slog.Logger) (*Tokens, error) {
 }
 
 // Find returns the grant of a token.
-func (t *Tokens) Find(token string) (Grant, bool) {
+func (t *PoolTokens) Find(token string) (Grant, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if time.Since(t.looked) >= tokenFreshness {
@@ -218,7 +218,7 @@ func (t *Tokens) Find(token string) (Grant, bool) {
 }
 
 // refresh reads the file if it changed.
-func (t *Tokens) refresh() {
+func (t *PoolTokens) refresh() {
 	t.looked = time.Now()
 	info, err := os.Stat(t.file)
 	if err == nil && t.seen != nil && os.SameFile(info, t.seen) && info.ModTime().Equal(t.seen.ModTime()) &&
@@ -231,7 +231,7 @@ func (t *Tokens) refresh() {
 	}
 }
 
-func (t *Tokens) read() error {
+func (t *PoolTokens) read() error {
 	info, err := os.Stat(t.file)
 	if err != nil {
 		return croft.Errorf(croft.Invalid, "read the file of tokens: %w", err)

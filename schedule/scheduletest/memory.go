@@ -23,35 +23,35 @@ var (
 
 // Memory is a store in memory. The zero value is not usable: call NewMemory.
 type Memory struct {
-	mu        sync.Mutex
-	revision  int64
-	instances map[croft.InstanceID]croft.Instance
-	orders    map[croft.OrderID]croft.Order
-	observed  map[croft.OrderID]croft.Observation
-	hosts     map[croft.HostID]croft.Host
-	alive     map[croft.HostID]int
-	named     map[string]croft.Aggregate
-	distances map[string]croft.Distances // by type
-	noted     map[croft.HostID]note
-	policies  map[string]croft.CrushPolicy
-	numbers   croft.CrushNumbers
-	changed   chan struct{} // closed and replaced at every write
+	mu         sync.Mutex
+	revision   int64
+	instances  map[croft.InstanceID]croft.Instance
+	orders     map[croft.OrderID]croft.Order
+	observed   map[croft.OrderID]croft.Observation
+	hosts      map[croft.HostID]croft.Host
+	alive      map[croft.HostID]int
+	named      map[string]croft.Aggregate
+	distances  map[string]croft.Distances // by type
+	properties map[croft.HostID]note
+	policies   map[string]croft.CrushPolicy
+	numbers    croft.CrushNumbers
+	changed    chan struct{} // closed and replaced at every write
 }
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
 	return &Memory{
-		instances: map[croft.InstanceID]croft.Instance{},
-		orders:    map[croft.OrderID]croft.Order{},
-		observed:  map[croft.OrderID]croft.Observation{},
-		hosts:     map[croft.HostID]croft.Host{},
-		alive:     map[croft.HostID]int{},
-		named:     map[string]croft.Aggregate{},
-		distances: map[string]croft.Distances{},
-		noted:     map[croft.HostID]note{},
-		policies:  map[string]croft.CrushPolicy{},
-		numbers:   croft.CrushNumbers{Hosts: map[croft.HostID]int32{}, Locations: map[string]int32{}},
-		changed:   make(chan struct{}),
+		instances:  map[croft.InstanceID]croft.Instance{},
+		orders:     map[croft.OrderID]croft.Order{},
+		observed:   map[croft.OrderID]croft.Observation{},
+		hosts:      map[croft.HostID]croft.Host{},
+		alive:      map[croft.HostID]int{},
+		named:      map[string]croft.Aggregate{},
+		distances:  map[string]croft.Distances{},
+		properties: map[croft.HostID]note{},
+		policies:   map[string]croft.CrushPolicy{},
+		numbers:    croft.CrushNumbers{Hosts: map[croft.HostID]int32{}, Locations: map[string]int32{}},
+		changed:    make(chan struct{}),
 	}
 }
 
@@ -128,7 +128,7 @@ func (m *Memory) Assign(ctx context.Context, inst croft.Instance, o croft.Order)
 
 // admit checks the rules of the instance's groups, and numbers its seats.
 func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
-	if inst.Noted != nil && *inst.Noted != m.noted[host].generation {
+	if inst.PropertiesGeneration != nil && *inst.PropertiesGeneration != m.properties[host].generation {
 		return croft.Errorf(croft.NoCapacity, "%w: properties", schedule.ErrStale)
 	}
 	for name, generation := range inst.BasedOn {
@@ -167,12 +167,12 @@ func (m *Memory) seats(project croft.Project, group string) []croft.Seat {
 }
 
 // members derives a group's members from the records: here, Assign also makes the membership.
-func (m *Memory) members(project croft.Project, group string) []croft.Member {
-	var all []croft.Member
+func (m *Memory) members(project croft.Project, group string) []croft.GroupMember {
+	var all []croft.GroupMember
 	for _, inst := range m.instances {
 		for _, a := range inst.Spec.Affinities {
 			if inst.Project == project && a.Group == group && inst.Host != "" {
-				all = append(all, croft.Member{Affinity: a, Instance: inst.ID, Name: inst.Name, Host: inst.Host})
+				all = append(all, croft.GroupMember{Affinity: a, Instance: inst.ID, Name: inst.Name, Host: inst.Host})
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (m *Memory) members(project croft.Project, group string) []croft.Member {
 }
 
 // Members implements schedule.Groups.
-func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.Member, []croft.Seat,
+func (m *Memory) Members(ctx context.Context, project croft.Project, group string) ([]croft.GroupMember, []croft.Seat,
 	error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

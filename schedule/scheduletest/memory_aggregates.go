@@ -52,29 +52,30 @@ type note struct {
 	generation int64
 }
 
-// Notes are the properties of hosts of a Memory.
-type Notes struct{ *Memory }
+// HostProperties are the properties of hosts of a Memory.
+type HostProperties struct{ *Memory }
 
-var _ schedule.Properties = Notes{}
+var _ schedule.Properties = HostProperties{}
 
-// Note replaces the words of a host.
-func (m Notes) Note(ctx context.Context, host croft.HostID, words ...string) error {
+// SetTags replaces the words of a host.
+func (m HostProperties) SetTags(ctx context.Context, host croft.HostID, words ...string) error {
 	return m.write(ctx, func() error {
-		m.noted[host] = note{words, m.revision}
+		m.properties[host] = note{words, m.revision}
 		return nil
 	})
 }
 
-// Noted implements schedule.Properties. An empty word is no filter.
-func (m Notes) Noted(ctx context.Context, where, whereNot, hidden []string) (croft.Noted, error) {
+// FilterHosts implements schedule.Properties. An empty word is no filter.
+func (m HostProperties) FilterHosts(ctx context.Context, where, whereNot, hidden []string) (croft.FilteredHosts,
+	error) {
 	if slices.Contains(slices.Concat(where, whereNot), "") {
-		return croft.Noted{}, croft.Errorf(croft.Invalid, "a filter is empty")
+		return croft.FilteredHosts{}, croft.Errorf(croft.Invalid, "a filter is empty")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := croft.Noted{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
+	n := croft.FilteredHosts{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
 		Generations: map[croft.HostID]int64{}}
-	for host, note := range m.noted {
+	for host, note := range m.properties {
 		n.Generations[host] = note.generation
 		for _, word := range note.words {
 			if !slices.Contains(hidden, word) {

@@ -140,7 +140,7 @@ func (d Definition) ReadText(key, text string) Value {
 			return Text(text)
 		case typeBoolean:
 			if text == "true" || text == "false" {
-				return Truth(text == "true")
+				return Boolean(text == "true")
 			}
 		default:
 			v, err := parseNumber(text)

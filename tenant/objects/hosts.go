@@ -15,9 +15,9 @@ type OfHosts struct{ Store Store }
 // anyTag means all tags in a list of hidden keys.
 const anyTag = tagMark
 
-// Noted returns which hosts filters select: one of where has to match, none of whereNot may match. Terms about hidden
-// keys never match. Invalid: a text is not a filter.
-func (h OfHosts) Noted(ctx context.Context, where, whereNot, hidden []string) (n croft.Noted, err error) {
+// FilterHosts returns which hosts filters select: one of where has to match, none of whereNot may match. Terms about
+// hidden keys never match. Invalid: a text is not a filter.
+func (h OfHosts) FilterHosts(ctx context.Context, where, whereNot, hidden []string) (n croft.FilteredHosts, err error) {
 	wanted, err := ParseFilter(where)
 	if err != nil {
 		return n, err
@@ -30,7 +30,7 @@ func (h OfHosts) Noted(ctx context.Context, where, whereNot, hidden []string) (n
 	if err != nil {
 		return n, err
 	}
-	n = croft.Noted{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
+	n = croft.FilteredHosts{Wanted: map[croft.HostID]bool{}, Barred: map[croft.HostID]bool{},
 		Generations: map[croft.HostID]int64{}}
 	for _, o := range all {
 		id := croft.HostID(o.ID)

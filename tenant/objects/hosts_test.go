@@ -59,7 +59,7 @@ properties:
 			if len(where) > 0 && where[0] != c.kept {
 				t.Errorf("a move looks at %q, want %q first", where, c.kept)
 			}
-			n, err := objects.OfHosts{Store: w.memory}.Noted(t.Context(), where, whereNot, hidden)
+			n, err := objects.OfHosts{Store: w.memory}.FilterHosts(t.Context(), where, whereNot, hidden)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,8 @@ properties:
 				if n.Admit(spec, id) == nil {
 					got = append(got, i)
 				}
-				if generation := n.Generation(spec, id); spec.ByNotes() && (*generation == 0) != (id == bare) {
+				if generation := n.Generation(spec, id); spec.HasPropertyFilters() &&
+					(*generation == 0) != (id == bare) {
 					t.Errorf("host %d has generation %d", i, *generation)
 				}
 			}
@@ -85,7 +86,7 @@ properties:
 				t.Errorf("%q: got %v", wrong, err)
 			}
 		}
-		if _, err := (objects.OfHosts{Store: w.memory}).Noted(t.Context(), []string{wrong}, nil,
+		if _, err := (objects.OfHosts{Store: w.memory}).FilterHosts(t.Context(), []string{wrong}, nil,
 			nil); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("%q: got %v", wrong, err)
 		}

@@ -249,12 +249,12 @@ func scalar(n *yaml.Node, path string) (Value, error) {
 	case "!!bool":
 		var b bool
 		if err := n.Decode(&b); err == nil {
-			return Truth(b), nil
+			return Boolean(b), nil
 		}
 	case "!!int":
 		var i int64
 		if err := n.Decode(&i); err == nil {
-			return Whole(i), nil
+			return Integer(i), nil
 		}
 	case "!!float":
 		var f float64

@@ -88,7 +88,7 @@ permissions: [{value: r}]
 		t.Fatal(err)
 	}
 	if p := d.Properties["tier"]; len(d.Properties) != 4 || !d.Properties["cores"].Required ||
-		!slices.Equal(p.Enum, []objects.Value{objects.Text("1"), objects.Whole(2), objects.Text("gold"),
+		!slices.Equal(p.Enum, []objects.Value{objects.Text("1"), objects.Integer(2), objects.Text("gold"),
 			objects.Text("true")}) || len(p.Permissions) != 2 || *d.Properties["name"].MinLength != 0 {
 		t.Errorf("read %+v", d)
 	}

@@ -210,7 +210,7 @@ func TestWhatIsHiddenLeavesNoTrace(t *testing.T) {
 			see("", err)
 			many := map[string]objects.Value{}
 			for i := range objects.MaxProperties {
-				many[fmt.Sprintf("key%d", i)] = objects.Whole(1)
+				many[fmt.Sprintf("key%d", i)] = objects.Integer(1)
 			}
 			_, err = w.change(member, ref, objects.Change{Set: many})
 			see("", err)

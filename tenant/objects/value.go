@@ -24,11 +24,11 @@ type Value struct {
 // Text returns a string as a value.
 func Text(s string) Value { return Value{s} }
 
-// Whole returns an integer as a value.
-func Whole(n int64) Value { return Value{n} }
+// Integer returns an integer as a value.
+func Integer(n int64) Value { return Value{n} }
 
-// Truth returns a boolean as a value.
-func Truth(b bool) Value { return Value{b} }
+// Boolean returns a boolean as a value.
+func Boolean(b bool) Value { return Value{b} }
 
 // exact is the limit below which a float64 holds every whole number.
 const exact = 1 << 53
@@ -105,7 +105,7 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	case string:
 		*v = Text(s)
 	case bool:
-		*v = Truth(s)
+		*v = Boolean(s)
 	case json.Number:
 		read, err := parseNumber(string(s))
 		if err != nil {

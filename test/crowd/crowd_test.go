@@ -69,7 +69,7 @@ func (c *cloud) run(do func(context.Context) error) {
 func (c *cloud) client() *placementclient.Client {
 	c.Helper()
 	client, err := placementclient.New(placementclient.Config{Endpoint: c.endpoint,
-		Auth: placementclient.Token("admin")})
+		Auth: placementclient.StaticToken("admin")})
 	c.check(err)
 	c.Cleanup(client.Close)
 	return client

@@ -131,10 +131,10 @@ func (c *cloud) checkMembers() {
 	c.Helper()
 	all, err := c.store.Instances.List(c.Context(), "")
 	c.check(err)
-	want, seats := map[croft.Member]bool{}, map[croft.Seat]bool{}
+	want, seats := map[croft.GroupMember]bool{}, map[croft.Seat]bool{}
 	for _, st := range all {
 		inst := st.Instance
-		want[croft.Member{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name,
+		want[croft.GroupMember{Affinity: inst.Spec.Affinities[0], Instance: inst.ID, Name: inst.Name,
 			Host: inst.Host}] = true
 		for _, s := range inst.Seats {
 			s.Instance = inst.ID

@@ -22,7 +22,7 @@ type applied struct {
 	driver *local.Driver
 	build  cluster.Build
 	key    string // file of the private SSH key
-	at     cluster.Access
+	at     cluster.SiteAccess
 }
 
 // newAppliance prepares a cluster of an appliance that croft ships.

@@ -44,7 +44,7 @@ func newBuilder(c *cloud) *builder {
 	}
 	c.t.Cleanup(func() { _ = store.Close() })
 	claims, err := placementclient.New(placementclient.Config{Endpoint: "http://" + c.placement,
-		Auth: placementclient.Token("admin")})
+		Auth: placementclient.StaticToken("admin")})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ slave:
 `
 
 // here is the access to our own hosts.
-var here = cluster.Access{Site: cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true}}
+var here = cluster.SiteAccess{Site: cluster.Site{Name: cluster.LocalSite, Type: cluster.Local, Enabled: true}}
 
 // TestClustersOfRealGuests runs the contract tests of drivers with real guests on this host. Faults: the server of
 // images stalls or lacks an image, files cannot be removed, etcd does not answer, and all memory is claimed.
@@ -201,7 +201,7 @@ func TestClustersOfRealGuests(t *testing.T) {
 			Partition:      b.store.Partition(),
 			Implementation: cluster.Implementation{ID: cluster.NewImplementationID(), Template: smallMembers},
 			Bad:            cluster.Implementation{Template: "master: {}\nslaves: {}\n"},
-			Image:          cluster.Image{Name: "tiny", URL: "tiny.qcow2"},
+			Image:          cluster.SiteImage{Name: "tiny", URL: "tiny.qcow2"},
 			Freeze: func(frozen bool) {
 				m.freeze(frozen)
 				if freezes++; frozen {

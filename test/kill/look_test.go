@@ -27,7 +27,7 @@ type look struct {
 	orders   map[string]croft.Order       // by host/instance
 	observed map[string]croft.Observation // likewise
 	names    map[string]string            // project/name to instance
-	groups   []croft.Member
+	groups   []croft.GroupMember
 	projects map[string]string          // of the members of groups
 	claims   map[string]map[string]bool // by provider, of consumers
 	amounts  map[string]croft.Resources // claimed amounts by provider/consumer
@@ -84,7 +84,7 @@ func (l *look) readStore(w *world, print io.Writer) error {
 			if len(part) != 5 {
 				return fmt.Errorf("a group has the key %s", kv.Key)
 			}
-			l.groups = append(l.groups, croft.Member{
+			l.groups = append(l.groups, croft.GroupMember{
 				Affinity: croft.Affinity{Group: part[1], Rule: croft.AffinityRule(part[2])},
 				Host:     croft.HostID(part[3]), Instance: croft.InstanceID(part[4]),
 			})

@@ -85,7 +85,7 @@ func New(ctx context.Context, dir string, kind etcdserver.Config) (c *Cloud, err
 	c.Placement = httptest.NewServer(server.Handler())
 	c.end = append(c.end, c.Placement.Close)
 	c.Claims, err = placementclient.New(placementclient.Config{Endpoint: c.Placement.URL,
-		Auth: placementclient.Token("admin")})
+		Auth: placementclient.StaticToken("admin")})
 	return c, err
 }
 

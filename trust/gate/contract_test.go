@@ -57,7 +57,8 @@ func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Clien
 	var work sync.WaitGroup
 	work.Go(func() { _ = server.Run(ctx) })
 	front := httptest.NewServer(server.Handler())
-	client, err := placementclient.New(placementclient.Config{Endpoint: front.URL, Auth: placementclient.Token("admin"),
+	client, err := placementclient.New(placementclient.Config{Endpoint: front.URL, Auth: placementclient.StaticToken(
+		"admin"),
 		Pause: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 		concerned: map[croft.InstanceID]bool{}, here: map[croft.InstanceID]bool{}}
 	transport := &http.Transport{TLSClientConfig: h.front.TLS(t, h.host), ForceAttemptHTTP2: true}
 	h.http = &http.Client{Transport: transport}
-	h.etcd = etcdtest.Client(t, h.server, etcdstore.Access{})
+	h.etcd = etcdtest.Client(t, h.server, etcdstore.Credentials{})
 	t.Cleanup(transport.CloseIdleConnections)
 	for _, id := range []croft.HostID{h.host, h.alice, h.bob} {
 		h.live(id)

@@ -25,8 +25,8 @@ const prefix = "croft1."
 
 const secretBytes = 16
 
-// Token contains the data that a host needs to join. Its text is one line.
-type Token struct {
+// JoinToken contains the data that a host needs to join. Its text is one line.
+type JoinToken struct {
 	Endpoints []string `json:"e,omitempty"` // of etcd, as the new host reaches it
 	CA        string   `json:"c,omitempty"`
 	// In a cloud with its own authority, instead of the two above: the servers that sign for the new host, as
@@ -47,7 +47,7 @@ type Grant struct {
 }
 
 // New returns t with a new secret.
-func New(t Token) Token {
+func New(t JoinToken) JoinToken {
 	t.Secret = make([]byte, secretBytes)
 	rand.Read(t.Secret) // never fails
 	return t
@@ -55,28 +55,28 @@ func New(t Token) Token {
 
 // Sign proves to a holder of the Verifier that a message is from a holder of the token, and reveals nothing
 // about the token.
-func (t Token) Sign(message []byte) []byte { return ed25519.Sign(t.signer(), t.bound(message)) }
+func (t JoinToken) Sign(message []byte) []byte { return ed25519.Sign(t.signer(), t.bound(message)) }
 
 // Verifier returns the key that verifies signatures of the token and cannot sign.
-func (t Token) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey) }
+func (t JoinToken) Verifier() []byte { return t.signer().Public().(ed25519.PublicKey) }
 
 // Verify reports whether a message of a partition was signed with the token of a verifier.
 func Verify(verifier []byte, p croft.PartitionID, message, signature []byte) bool {
-	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, Token{Partition: p}.bound(message),
+	return len(verifier) == ed25519.PublicKeySize && ed25519.Verify(verifier, JoinToken{Partition: p}.bound(message),
 		signature)
 }
 
-func (t Token) signer() ed25519.PrivateKey {
+func (t JoinToken) signer() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(t.derive("signature", ed25519.SeedSize))
 }
 
 // bound binds a message to this partition and purpose.
-func (t Token) bound(message []byte) []byte {
+func (t JoinToken) bound(message []byte) []byte {
 	return append([]byte("croft join "+string(t.Partition)+"\n"), message...)
 }
 
 // String returns the token as text. It is a secret.
-func (t Token) String() string {
+func (t JoinToken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {
 		panic(fmt.Sprintf("invitation: encode a token: %v", err)) // a plain struct: cannot happen
@@ -85,8 +85,8 @@ func (t Token) String() string {
 }
 
 // Parse reads a token. Invalid: the text is not a complete token.
-func Parse(text string) (Token, error) {
-	var t Token
+func Parse(text string) (JoinToken, error) {
+	var t JoinToken
 	body, ours := strings.CutPrefix(strings.TrimSpace(text), prefix)
 	if !ours {
 		return t,
@@ -98,22 +98,22 @@ func Parse(text string) (Token, error) {
 		err = json.Unmarshal(raw, &t)
 	}
 	if err != nil || len(t.Secret) != secretBytes || !t.leadsSomewhere() || t.Partition == "" {
-		return Token{},
+		return JoinToken{},
 			croft.Errorf(croft.Invalid,
 				"this token to join with is not whole: copy all of the line that `croft token create` printed")
 	}
 	return t, nil
 }
 
-func (t Token) leadsSomewhere() bool {
+func (t JoinToken) leadsSomewhere() bool {
 	return len(t.Endpoints) > 0 || len(t.Servers) > 0 && t.Pin != ""
 }
 
 // Name returns the name under which the sealed grant is stored.
-func (t Token) Name() string { return hex.EncodeToString(t.derive("name", 16)) }
+func (t JoinToken) Name() string { return hex.EncodeToString(t.derive("name", 16)) }
 
 // Seal encrypts a grant for this token.
-func (t Token) Seal(g Grant) []byte {
+func (t JoinToken) Seal(g Grant) []byte {
 	text, err := json.Marshal(g)
 	if err != nil {
 		panic(fmt.Sprintf("invitation: encode a grant: %v", err)) // a plain struct: cannot happen
@@ -123,7 +123,7 @@ func (t Token) Seal(g Grant) []byte {
 }
 
 // Open decrypts a grant.
-func (t Token) Open(sealed []byte) (Grant, error) {
+func (t JoinToken) Open(sealed []byte) (Grant, error) {
 	var g Grant
 	text, err := t.cipher().Open(nil, make([]byte, 12), sealed, []byte(t.Partition))
 	if err == nil {
@@ -137,7 +137,7 @@ func (t Token) Open(sealed []byte) (Grant, error) {
 	return g, nil
 }
 
-func (t Token) cipher() cipher.AEAD {
+func (t JoinToken) cipher() cipher.AEAD {
 	block, err := aes.NewCipher(t.derive("key", 32))
 	if err != nil {
 		panic(err) // the key has the right length
@@ -150,7 +150,7 @@ func (t Token) cipher() cipher.AEAD {
 }
 
 // derive derives a value from the secret that reveals nothing about it.
-func (t Token) derive(what string, size int) []byte {
+func (t JoinToken) derive(what string, size int) []byte {
 	out, err := hkdf.Key(sha256.New, t.Secret, nil, "croft invitation "+what, size)
 	if err != nil {
 		panic(err) // sizes far below the limit

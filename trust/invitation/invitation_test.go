@@ -11,8 +11,8 @@ import (
 	"croft/trust/invitation"
 )
 
-func newToken() invitation.Token {
-	return invitation.New(invitation.Token{
+func newToken() invitation.JoinToken {
+	return invitation.New(invitation.JoinToken{
 		Endpoints: []string{"https://10.0.0.1:2379"}, CA: "-----BEGIN CERTIFICATE-----\n...\n",
 		Partition: croft.NewPartitionID(),
 	})
@@ -44,7 +44,7 @@ func TestWhatIsNoWholeTokenIsRefused(t *testing.T) {
 		"the last half":    whole[len(whole)/2:],
 		"something inside": whole[:20] + "!" + whole[21:],
 		"no secret":        noSecret.String(),
-		"no pin": invitation.New(invitation.Token{Servers: []string{"10.0.0.1:8777"},
+		"no pin": invitation.New(invitation.JoinToken{Servers: []string{"10.0.0.1:8777"},
 			Partition: croft.NewPartitionID()}).String(),
 		"an empty object": "croft1.e30",
 	} {

@@ -59,11 +59,11 @@ func Clouds(t testing.TB, variable string) map[string]Cloud {
 }
 
 // Access returns the access to a cloud as its user, through the Keystone at authURL; empty: the cloud's own.
-func (c Cloud) Access(site, authURL string) cluster.Access {
+func (c Cloud) Access(site, authURL string) cluster.SiteAccess {
 	if authURL == "" {
 		authURL = c.Auth.URL
 	}
-	return cluster.Access{
+	return cluster.SiteAccess{
 		Site: cluster.Site{Name: site, Type: cluster.OpenStack, AuthURL: authURL, Region: c.Region, Enabled: true},
 		Credential: cluster.Credential{ID: cluster.NewCredentialID(), Name: c.Auth.Username, Site: site,
 			Project: croft.Project("physics"), User: "ada", Kind: cluster.Password, Username: c.Auth.Username,

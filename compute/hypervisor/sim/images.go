@@ -15,7 +15,7 @@ import (
 	"croft/compute"
 )
 
-var _ compute.Images = Images{}
+var _ compute.ImageStore = Images{}
 
 // Images replaces the image cache for simulated guests: it accepts every reference, fetches nothing and creates empty
 // disks.
@@ -84,13 +84,13 @@ func (k *Kept) keep(ref string) {
 }
 
 // Fetch returns an image of size 0. Invalid: the reference is empty.
-func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progress)) (compute.CachedImage, error) {
 	if strings.TrimSpace(ref) == "" {
-		return compute.Image{}, croft.Errorf(croft.Invalid, "no image is named")
+		return compute.CachedImage{}, croft.Errorf(croft.Invalid, "no image is named")
 	}
 	if s.Fault != nil {
 		if err := s.Fault(ctx, ref); err != nil {
-			return compute.Image{}, err
+			return compute.CachedImage{}, err
 		}
 	}
 	if progress != nil {
@@ -99,16 +99,17 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	if s.Kept != nil {
 		s.Kept.keep(ref)
 	}
-	return compute.Image{Path: "/simulated", Format: "raw"}, ctx.Err()
+	return compute.CachedImage{Path: "/simulated", Format: "raw"}, ctx.Err()
 }
 
 // FetchPublic is Fetch, which opens no connections.
-func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.Image, error) {
+func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (compute.CachedImage,
+	error) {
 	return s.Fetch(ctx, ref, progress)
 }
 
 // Disk creates an empty file in dir, so that tests see which files of an instance remain.
-func (Images) Disk(_ context.Context, img compute.Image, dir string, _ int64) ([]compute.Layer, error) {
+func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)

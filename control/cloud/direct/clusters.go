@@ -174,16 +174,16 @@ func shipped() (all []registry.BuiltIn) {
 
 // siteImage returns an image of the cloud's catalogue. An image whose checksum is only in a list has no source that a
 // site could verify. NotFound.
-func siteImage(name string) (cluster.Image, error) {
+func siteImage(name string) (cluster.SiteImage, error) {
 	catalog, err := image.LoadCatalog(image.MachineFiles(), nil)
 	if err != nil {
-		return cluster.Image{}, err
+		return cluster.SiteImage{}, err
 	}
 	e, err := catalog.Resolve(name)
 	if err != nil {
-		return cluster.Image{}, err
+		return cluster.SiteImage{}, err
 	}
-	i := cluster.Image{Name: name}
+	i := cluster.SiteImage{Name: name}
 	if e.SHA256 != "" {
 		i.URL, i.SHA256 = e.URL, e.SHA256
 	}

@@ -57,9 +57,9 @@ func EndpointsFromEnv(env func(string) string) []string {
 // are unset.
 func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) {
 	if s.TLS != nil {
-		return etcdstore.Config{Endpoints: s.Endpoints, Access: etcdstore.Access{TLS: s.TLS}}, nil
+		return etcdstore.Config{Endpoints: s.Endpoints, Credentials: etcdstore.Credentials{TLS: s.TLS}}, nil
 	}
-	access := etcdstore.Access{CA: s.CA, CAPEM: s.CAPEM, Cert: s.Cert, Key: s.Key, User: s.User}
+	access := etcdstore.Credentials{CA: s.CA, CAPEM: s.CAPEM, Cert: s.Cert, Key: s.Key, User: s.User}
 	if s.usesTLS() {
 		if access.CA == "" && access.CAPEM == "" {
 			access.CA = env("ETCDCTL_CACERT")
@@ -85,7 +85,7 @@ func (s EtcdSettings) Config(env func(string) string) (etcdstore.Config, error) 
 	} else if s.PasswordFile != "" && err == nil {
 		err = croft.Errorf(croft.Invalid, "etcd.password_file is set and etcd.user is not: set both")
 	}
-	return etcdstore.Config{Endpoints: s.Endpoints, Access: access}, err
+	return etcdstore.Config{Endpoints: s.Endpoints, Credentials: access}, err
 }
 
 // usesTLS reports whether to use etcdctl's certificate files, which may belong to another cluster.

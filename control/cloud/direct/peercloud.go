@@ -10,7 +10,7 @@ import (
 )
 
 // peer connects to another croft that a site names, with the token of a credential.
-func peer(at cluster.Access) (elsewhere.Peer, error) {
+func peer(at cluster.SiteAccess) (elsewhere.Peer, error) {
 	requests, err := outbound.Client(outbound.Config{CACert: at.Site.CACert})
 	if err != nil {
 		return elsewhere.Peer{}, err

@@ -39,7 +39,7 @@ func (s PlacementSettings) Client() (*placementclient.Client, error) {
 			return nil, err
 		}
 		return placementclient.New(placementclient.Config{
-			Endpoint: cmp.Or(s.Endpoint, DefaultPlacement), Auth: placementclient.Token(s.Token), TLS: config})
+			Endpoint: cmp.Or(s.Endpoint, DefaultPlacement), Auth: placementclient.StaticToken(s.Token), TLS: config})
 	}
 	cloud, err := keystone.Load(s.Cloud)
 	if err != nil {

@@ -127,7 +127,7 @@ func addReachable(all []string, more ...string) []string {
 // leading returns a token with the addresses of the cloud's join servers, or of etcd if there is no join server. given
 // says that loopback addresses are intended.
 func (t tokens) leading(ctx context.Context, servers []trust.JoinServer, endpoints []string,
-	given bool) (token invitation.Token, err error) {
+	given bool) (token invitation.JoinToken, err error) {
 	token.Partition = t.store.Partition()
 	unreached := ""
 	for _, server := range servers {

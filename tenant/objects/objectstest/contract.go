@@ -90,8 +90,8 @@ func testRoundTrip(t *testing.T, f Fixture) {
 	half := must(objects.Number(0.5))(t)
 	for _, kind := range objects.Kinds {
 		ref := f.Add(t, kind, "lab")
-		want := map[string]objects.Value{"text": objects.Text("1.10 <&> \n é"), "whole": objects.Whole(1<<62 + 1),
-			"half": half, "truth": objects.Truth(false), "none": objects.Text("")}
+		want := map[string]objects.Value{"text": objects.Text("1.10 <&> \n é"), "whole": objects.Integer(1<<62 + 1),
+			"half": half, "truth": objects.Boolean(false), "none": objects.Text("")}
 		wrote, err := f.change(t, ref, objects.Change{Set: want, AddTags: []string{"b", "a b", "b"}})
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func testDefinitions(t *testing.T, f Fixture) {
 	wantKind(t, err, croft.NotFound)
 	four := 4.0
 	d := objects.Definition{Place: at, Unknown: objects.Refuse, Properties: map[string]objects.Property{
-		"cores": {Types: []string{"integer"}, Maximum: &four, Enum: []objects.Value{objects.Whole(2)}, Required: true,
+		"cores": {Types: []string{"integer"}, Maximum: &four, Enum: []objects.Value{objects.Integer(2)}, Required: true,
 			Permissions: []objects.Permission{{Role: access.Member, Value: objects.ReadWrite}, {Project: "lab"}}},
 	}}
 	first := must(f.Store.PutDefinition(t.Context(), d))(t)
@@ -280,7 +280,7 @@ func testWriters(t *testing.T, f Fixture) {
 			if _, err := f.change(t, ref, set(key, "first")); err != nil {
 				t.Error(err)
 			}
-			if _, err := f.change(t, ref, objects.Change{Set: map[string]objects.Value{key: objects.Whole(int64(i))},
+			if _, err := f.change(t, ref, objects.Change{Set: map[string]objects.Value{key: objects.Integer(int64(i))},
 				AddTags: []string{key}}); err != nil {
 				t.Error(err)
 			}
@@ -292,7 +292,7 @@ func testWriters(t *testing.T, f Fixture) {
 		t.Fatalf("read %+v", got)
 	}
 	for i := range writers {
-		if v := got.Properties[fmt.Sprintf("key%d", i)]; v != objects.Whole(int64(i)) {
+		if v := got.Properties[fmt.Sprintf("key%d", i)]; v != objects.Integer(int64(i)) {
 			t.Errorf("key%d is %s", i, v)
 		}
 	}
