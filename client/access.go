@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/control/api"
@@ -21,15 +20,13 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (made 
 			return made, err
 		}
 	}
-	return made, a.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "tokens"}),
-		api.NewToken{User: wanted.User, Role: wanted.Role, Note: wanted.Note, Life: wording.ForPrograms(wanted.Life)},
-		&made)
+	return a.CreateToken(ctx, api.NewToken{InProject: api.InProject{Project: wanted.Project}, User: wanted.User,
+		Role: wanted.Role, Note: wanted.Note, Life: wording.ForPrograms(wanted.Life)})
 }
 
 // List implements cloud.Access.
 func (a accessTokens) List(ctx context.Context, project croft.Project) ([]cloud.AccessToken, error) {
-	var list api.TokenList
-	err := a.ask(ctx, http.MethodGet, path(project, []string{"v1", "tokens"}), nil, &list)
+	list, err := a.ListTokens(ctx, api.InProject{Project: project})
 	if len(list.Tokens) == 0 {
 		return nil, err
 	}
@@ -41,5 +38,5 @@ func (a accessTokens) Revoke(ctx context.Context, id access.TokenID) (ended clou
 	if id.Check() != nil {
 		return ended, croft.Errorf(croft.NotFound, "there is no token %.40q", string(id))
 	}
-	return ended, a.ask(ctx, http.MethodDelete, path("", []string{"v1", "tokens", string(id)}), nil, &ended)
+	return a.RevokeToken(ctx, api.TokenNamed{ID: string(id)})
 }

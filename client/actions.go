@@ -2,12 +2,11 @@ package client
 
 import (
 	"context"
-	"net/http"
-	"strconv"
 	"time"
 
 	"croft"
 	"croft/control/actions"
+	"croft/control/api"
 )
 
 // actionLog implements cloud.Actions.
@@ -20,15 +19,12 @@ func (a actionLog) List(ctx context.Context, f actions.Filter) (page actions.Pag
 			return page, err
 		}
 	}
-	since, limit := "", ""
+	in := api.LogFilter{InProject: api.InProject{Project: f.Project}, Object: f.Object.String(), User: f.User,
+		After: f.After, Limit: min(max(f.Limit, 0), actions.MostLimit)}
 	if !f.Since.IsZero() {
-		since = f.Since.UTC().Format(time.RFC3339Nano)
+		in.Since = f.Since.UTC().Format(time.RFC3339Nano)
 	}
-	if f.Limit > 0 {
-		limit = strconv.Itoa(min(f.Limit, actions.MostLimit))
-	}
-	err = a.ask(ctx, http.MethodGet, path(f.Project, []string{"v1", "log"}, "object", f.Object.String(), "user", f.User,
-		"since", since, "limit", limit, "after", f.After), nil, &page)
+	page, err = a.ListActions(ctx, in)
 	if err == nil && page.Entries == nil {
 		err = croft.Errorf(croft.Unavailable, "the cloud answers without an action log: it is of another version")
 	}

@@ -5,10 +5,13 @@ package client
 import (
 	"context"
 	"croft"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/schedule"
+	"croft/tenant"
+	"croft/tenant/usage"
 )
 
 // ListKeys: List the keys of a project.
@@ -24,6 +27,91 @@ func (c *Client) AddKey(ctx context.Context, in api.NewKey) (schedule.Key, error
 // RemoveKey: Remove a key.
 func (c *Client) RemoveKey(ctx context.Context, in api.KeyNamed) error {
 	return c.do(ctx, "DELETE /v1/keys/{name}", in)
+}
+
+// ListProjects: List the projects that the caller sees.
+func (c *Client) ListProjects(ctx context.Context) (api.ProjectList, error) {
+	return call[api.ProjectList](ctx, c, "GET /v1/projects", nil)
+}
+
+// CreateProject: Create a project below another one.
+func (c *Client) CreateProject(ctx context.Context, in api.NewProject) (tenant.Tenant, error) {
+	return call[tenant.Tenant](ctx, c, "POST /v1/projects", in)
+}
+
+// GetProject: Get a project with its members and limits.
+func (c *Client) GetProject(ctx context.Context, in api.ProjectNamed) (tenant.Tenant, error) {
+	return call[tenant.Tenant](ctx, c, "GET /v1/projects/{project}", in)
+}
+
+// ChangeProject: Change the note of a project.
+func (c *Client) ChangeProject(ctx context.Context, in api.ProjectChange) (tenant.Tenant, error) {
+	return call[tenant.Tenant](ctx, c, "PATCH /v1/projects/{project}", in)
+}
+
+// RemoveProject: Remove a project that has no instances and no projects below it.
+func (c *Client) RemoveProject(ctx context.Context, in api.ProjectNamed) error {
+	return c.do(ctx, "DELETE /v1/projects/{project}", in)
+}
+
+// SetMembers: Say who belongs to a project.
+func (c *Client) SetMembers(ctx context.Context, in api.Members) (tenant.Tenant, error) {
+	return call[tenant.Tenant](ctx, c, "PUT /v1/projects/{project}/members", in)
+}
+
+// GetQuota: Get the limits of a project and what it uses, with the projects below it.
+func (c *Client) GetQuota(ctx context.Context, in api.ProjectNamed) (tenant.Account, error) {
+	return call[tenant.Account](ctx, c, "GET /v1/projects/{project}/quota", in)
+}
+
+// SetQuota: Set the limits of a project.
+func (c *Client) SetQuota(ctx context.Context, in api.Limits) (tenant.Tenant, error) {
+	return call[tenant.Tenant](ctx, c, "PUT /v1/projects/{project}/quota", in)
+}
+
+// GetUsage: Get what a project used, by day, with the projects below it.
+func (c *Client) GetUsage(ctx context.Context, in api.ProjectDays) (usage.Report, error) {
+	return call[usage.Report](ctx, c, "GET /v1/projects/{project}/usage", in)
+}
+
+// ListUsage: List what projects used, by day, each with the projects below it.
+func (c *Client) ListUsage(ctx context.Context, in api.Days) (usage.Report, error) {
+	return call[usage.Report](ctx, c, "GET /v1/usage", in)
+}
+
+// GetDefaultQuota: Get the limits of projects that have none of their own.
+func (c *Client) GetDefaultQuota(ctx context.Context) (tenant.Defaults, error) {
+	return call[tenant.Defaults](ctx, c, "GET /v1/quota", nil)
+}
+
+// SetDefaultQuota: Set the limits of projects that have none of their own.
+func (c *Client) SetDefaultQuota(ctx context.Context, in tenant.Defaults) (tenant.Defaults, error) {
+	return call[tenant.Defaults](ctx, c, "PUT /v1/quota", in)
+}
+
+// CheckQuotas: Compare the counters of projects with their records.
+func (c *Client) CheckQuotas(ctx context.Context) (api.DiscrepancyList, error) {
+	return call[api.DiscrepancyList](ctx, c, "GET /v1/quota/check", nil)
+}
+
+// RecountQuota: Count again what a project uses.
+func (c *Client) RecountQuota(ctx context.Context, in api.ProjectNamed) (tenant.Account, error) {
+	return call[tenant.Account](ctx, c, "POST /v1/projects/{project}/quota/recount", in)
+}
+
+// ListTokens: List the tokens of a project.
+func (c *Client) ListTokens(ctx context.Context, in api.InProject) (api.TokenList, error) {
+	return call[api.TokenList](ctx, c, "GET /v1/tokens", in)
+}
+
+// CreateToken: Make a token.
+func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (cloud.AccessToken, error) {
+	return call[cloud.AccessToken](ctx, c, "POST /v1/tokens", in)
+}
+
+// RevokeToken: Revoke a token at once.
+func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (cloud.AccessToken, error) {
+	return call[cloud.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
 }
 
 // ListAggregates: List the aggregates of hosts that requests may name.
@@ -104,6 +192,11 @@ func (c *Client) GetStanding(ctx context.Context, in api.InstanceNamed) (*schedu
 // GetCrushMap: Get the CRUSH map of the hosts, with the policies as rules.
 func (c *Client) GetCrushMap(ctx context.Context) (cloud.CrushMap, error) {
 	return call[cloud.CrushMap](ctx, c, "GET /v1/crush", nil)
+}
+
+// ListActions: List who did what.
+func (c *Client) ListActions(ctx context.Context, in api.LogFilter) (actions.Page, error) {
+	return call[actions.Page](ctx, c, "GET /v1/log", in)
 }
 
 // ListHostImages: List the images in the cache of a host.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"maps"
-	"net/http"
 
 	"croft"
 	"croft/control/api"
@@ -17,13 +16,11 @@ type projects struct{ *Client }
 // List implements cloud.Projects.
 func (p projects) List(ctx context.Context, names ...croft.Project) (all []tenant.Tenant, err error) {
 	if len(names) == 0 {
-		var list api.ProjectList
-		err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects"}), nil, &list)
+		list, err := p.ListProjects(ctx)
 		return list.Projects, err
 	}
 	for _, name := range names {
-		var one tenant.Tenant
-		err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(name)}), nil, &one)
+		one, err := p.GetProject(ctx, api.ProjectNamed{Project: name})
 		switch {
 		case err == nil:
 			all = append(all, one)
@@ -35,9 +32,8 @@ func (p projects) List(ctx context.Context, names ...croft.Project) (all []tenan
 }
 
 // Create implements cloud.Projects. It sets limits and members in further requests.
-func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tenant, err error) {
-	err = p.ask(ctx, http.MethodPost, path("", []string{"v1", "projects"}),
-		api.NewProject{Name: t.Name, Parent: t.Parent, Note: t.Note}, &made)
+func (p projects) Create(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
+	made, err := p.CreateProject(ctx, api.NewProject{Name: t.Name, Parent: t.Parent, Note: t.Note})
 	if err != nil || len(t.Limits)+len(t.Members) == 0 {
 		return made, err
 	}
@@ -51,56 +47,48 @@ func (p projects) Create(ctx context.Context, t tenant.Tenant) (made tenant.Tena
 // Change implements cloud.Projects. Members, limits and note have separate operations, because different roles may
 // change them; Change sends only the parts that differ.
 func (p projects) Change(ctx context.Context, t tenant.Tenant) (tenant.Tenant, error) {
-	var now tenant.Tenant
-	if err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(t.Name)}), nil, &now); err != nil {
+	named := api.ProjectNamed{Project: t.Name}
+	now, err := p.GetProject(ctx, named)
+	if err != nil {
 		return t, err
 	}
 	now.Generation = t.Generation
-	change := func(method, what string, document any) error {
-		segments := []string{"v1", "projects", string(t.Name)}
-		if what != "" {
-			segments = append(segments, what)
-		}
-		return p.askWith(ctx, method, path("", segments), generation(now.Generation), document, &now)
-	}
-	var err error
+	base := func() api.ProjectBase { return api.ProjectBase{ProjectNamed: named, Base: &now.Generation} }
 	if !maps.Equal(now.Members, t.Members) {
-		err = change(http.MethodPut, "members", api.Members{Members: t.Members})
+		now, err = p.SetMembers(ctx, api.Members{ProjectBase: base(), Members: t.Members})
 	}
 	if err == nil && !maps.Equal(now.Limits, t.Limits) {
-		err = change(http.MethodPut, "quota", api.Limits{Limits: t.Limits})
+		now, err = p.SetQuota(ctx, api.Limits{ProjectBase: base(), Limits: t.Limits})
 	}
 	if err == nil && now.Note != t.Note {
-		err = change(http.MethodPatch, "", api.ProjectChange{Note: t.Note})
+		now, err = p.ChangeProject(ctx, api.ProjectChange{ProjectBase: base(), Note: t.Note})
 	}
 	return now, err
 }
 
 // Remove implements cloud.Projects.
 func (p projects) Remove(ctx context.Context, name croft.Project) error {
-	return p.ask(ctx, http.MethodDelete, path("", []string{"v1", "projects", string(name)}), nil, nil)
+	return p.RemoveProject(ctx, api.ProjectNamed{Project: name})
 }
 
 // Defaults implements cloud.Projects.
-func (p projects) Defaults(ctx context.Context) (d tenant.Defaults, err error) {
-	return d, p.ask(ctx, http.MethodGet, path("", []string{"v1", "quota"}), nil, &d)
+func (p projects) Defaults(ctx context.Context) (tenant.Defaults, error) {
+	return p.GetDefaultQuota(ctx)
 }
 
 // SetDefaults implements cloud.Projects.
-func (p projects) SetDefaults(ctx context.Context, d tenant.Defaults) (set tenant.Defaults, err error) {
+func (p projects) SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.Defaults, error) {
 	if d.Limits == nil {
 		d.Limits = tenant.Limits{}
 	}
-	return set, p.ask(ctx, http.MethodPut, path("", []string{"v1", "quota"}), d, &set)
+	return p.SetDefaultQuota(ctx, d)
 }
 
 // Accounts implements cloud.Projects.
-func (p projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error) {
-	var all []tenant.Account
+func (p projects) Accounts(ctx context.Context, names ...croft.Project) (all []tenant.Account, err error) {
 	for _, name := range names {
-		var a tenant.Account
-		if err := p.ask(ctx, http.MethodGet, path("", []string{"v1", "projects", string(name), "quota"}), nil,
-			&a); err != nil {
+		a, err := p.GetQuota(ctx, api.ProjectNamed{Project: name})
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, a)
@@ -110,14 +98,14 @@ func (p projects) Accounts(ctx context.Context, names ...croft.Project) ([]tenan
 
 // Check implements cloud.Projects.
 func (p projects) Check(ctx context.Context) ([]tenant.Discrepancy, error) {
-	var list api.DiscrepancyList
-	err := p.ask(ctx, http.MethodGet, "/v1/quota/check", nil, &list)
+	list, err := p.CheckQuotas(ctx)
 	return list.Discrepancies, err
 }
 
 // Recount implements cloud.Projects.
 func (p projects) Recount(ctx context.Context, name croft.Project) error {
-	return p.ask(ctx, http.MethodPost, path("", []string{"v1", "projects", string(name), "quota", "recount"}), nil, nil)
+	_, err := p.RecountQuota(ctx, api.ProjectNamed{Project: name})
+	return err
 }
 
 // usageHistory implements cloud.Usage.
@@ -125,23 +113,16 @@ type usageHistory struct{ *Client }
 
 // List implements cloud.Usage, with one request for all projects, or one for each named project.
 func (u usageHistory) List(ctx context.Context, f usage.Filter) (usage.Report, error) {
-	former := ""
-	if f.Former {
-		former = "true"
-	}
-	read := func(segments ...string) (r usage.Report, err error) {
-		days := path("", segments, "since", f.Since, "until", f.Until, "former", former)
-		return r, u.ask(ctx, http.MethodGet, days, nil, &r)
-	}
+	days := api.Days{Since: f.Since, Until: f.Until, Former: f.Former}
 	if f.Projects == nil {
-		return read("v1", "usage")
+		return u.ListUsage(ctx, days)
 	}
 	all := usage.Report{Projects: []usage.Account{}}
 	for _, name := range f.Projects {
 		if err := name.Check(); err != nil {
 			return all, err
 		}
-		one, err := read("v1", "projects", string(name), "usage")
+		one, err := u.GetUsage(ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: name}, Days: days})
 		if err != nil {
 			return all, err
 		}

@@ -8,7 +8,6 @@ import (
 	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/internal/wording"
-	"croft/tenant"
 	"croft/tenant/access"
 	"net/http"
 	"time"
@@ -85,29 +84,4 @@ func revokeInvitation(ctx context.Context, c *call, in api.InvitationNamed) (api
 	ended, err := c.Cloud.Tokens.Revoke(ctx, in.Name)
 	c.action.object.ID = ended.Name
 	return api.InvitationOf(ended), err
-}
-
-func checkQuotas(c *call) error {
-	ctx, end := c.lasting()
-	defer end()
-	ctx, cancel := context.WithTimeout(ctx, auditTime)
-	defer cancel()
-	found, err := c.Cloud.Projects.Check(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.DiscrepancyList{Discrepancies: append([]tenant.Discrepancy{}, found...)})
-}
-
-func recountQuota(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	if err := c.Cloud.Projects.Recount(ctx, c.project); err != nil {
-		return err
-	}
-	accounts, err := c.Cloud.Projects.Accounts(ctx, c.project)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, accounts[0])
 }

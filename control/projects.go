@@ -2,35 +2,142 @@ package control
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"net/http"
-	"slices"
-	"strconv"
-	"strings"
-	"time"
-
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/tenant"
 	"croft/tenant/access"
+	"croft/tenant/usage"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
 )
 
-func listProjects(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+var projectOperations = noun{Tag: "projects",
+	Description: "Tenants: a tree of projects with members and quotas. What a project uses counts against its own " +
+		"limits and against the limits of every project above it.",
+	Operations: []Operation{
+		do(Operation{ID: "listProjects", At: "GET /v1/projects", May: access.Reads,
+			Summary: "List the projects that the caller sees"}, listProjects),
+		do(
+			Operation{
+				ID:          "createProject",
+				At:          "POST /v1/projects",
+				May:         access.Manages, // below the parent that it names
+				Summary:     "Create a project below another one",
+				Description: "Only operators create one that is below none.",
+				Status:      http.StatusCreated,
+				Conflict:    api.NameTaken,
+			},
+			createProject,
+		),
+		do(Operation{ID: "getProject", At: "GET /v1/projects/{project}", May: access.Reads,
+			Summary: "Get a project with its members and limits"},
+			func(ctx context.Context, c *call, _ api.ProjectNamed) (tenant.Tenant, error) {
+				p, err := namedProject(ctx, c)
+				return visible(c, p), err
+			}),
+		do(Operation{ID: "changeProject", At: "PATCH /v1/projects/{project}", May: access.FromAbove,
+			Summary: "Change the note of a project"},
+			func(ctx context.Context, c *call, in api.ProjectChange) (tenant.Tenant, error) {
+				return change(ctx, c, in.ProjectBase, func(p *tenant.Tenant) error {
+					p.Note = in.Note
+					return nil
+				})
+			}),
+		do(Operation{ID: "removeProject", At: "DELETE /v1/projects/{project}", May: access.FromAbove,
+			Summary: "Remove a project that has no instances and no projects below it", Conflict: api.InUse},
+			removeProject),
+		do(Operation{ID: "setMembers", At: "PUT /v1/projects/{project}/members", May: access.Manages, Lasting: true,
+			Summary: "Say who belongs to a project"}, setMembers),
+		{ID: "listMappings", At: "GET /v1/projects/{project}/mappings", May: access.Reads,
+			Summary: "List the projects of peers whose members are members of a project",
+			serve:   listMappings},
+		// Manages: by operators, and by users of a peer for their own partition
+		{ID: "setMapping", At: "POST /v1/projects/{project}/mappings", May: access.Manages,
+			Summary: "Make the members of a project of a peer members of a project",
+			Description: "For operators, and for users of a peer about projects of their own cloud. A project of " +
+				"a peer is one project here; that it is this one already changes its role.",
+			serve: setMapping},
+		{ID: "removeMapping", At: "DELETE /v1/projects/{project}/mappings/{id}/{theirs}", May: access.Manages,
+			Summary:     "End the membership of the members of a project of a peer",
+			Description: "At once, also of requests that are under way. What they made stays with the project.",
+			serve:       removeMapping},
+		do(Operation{ID: "getQuota", At: "GET /v1/projects/{project}/quota", May: access.Reads,
+			Summary: "Get the limits of a project and what it uses, with the projects below it"},
+			func(ctx context.Context, c *call, _ api.ProjectNamed) (tenant.Account, error) {
+				return account(ctx, c, c.home())
+			}),
+		do(Operation{ID: "setQuota", At: "PUT /v1/projects/{project}/quota", May: access.FromAbove,
+			Summary: "Set the limits of a project",
+			Description: "The admin of the project above decides them. A limit below the present use only refuses " +
+				"growth."},
+			func(ctx context.Context, c *call, in api.Limits) (tenant.Tenant, error) {
+				return change(ctx, c, in.ProjectBase, func(p *tenant.Tenant) error {
+					p.Limits = in.Limits
+					return nil
+				})
+			}),
+		do(Operation{ID: "getUsage", At: "GET /v1/projects/{project}/usage", May: access.Reads,
+			Summary: "Get what a project used, by day, with the projects below it",
+			Description: "What it was charged with, times the time. It is kept for 400 days; of very many " +
+				"projects, the oldest days go sooner."},
+			func(ctx context.Context, c *call, in api.ProjectDays) (usage.Report, error) {
+				return history(ctx, c, []croft.Project{c.project}, in.Days)
+			}),
+		do(Operation{ID: "listUsage", At: "GET /v1/usage", May: access.Reads,
+			Summary:     "List what projects used, by day, each with the projects below it",
+			Description: "Admins of a project see the projects below it too, operators all."},
+			func(ctx context.Context, c *call, in api.Days) (usage.Report, error) {
+				return history(ctx, c, c.scope.Projects(), in)
+			}),
+		do(Operation{ID: "getDefaultQuota", At: "GET /v1/quota", May: access.EveryHuman,
+			Summary: "Get the limits of projects that have none of their own"},
+			func(ctx context.Context, c *call, _ nothing) (tenant.Defaults, error) {
+				d, err := c.Cloud.Projects.Defaults(ctx)
+				if d.Limits == nil {
+					d.Limits = tenant.Limits{} // never null
+				}
+				return d, err
+			}),
+		do(Operation{ID: "setDefaultQuota", At: "PUT /v1/quota", May: access.Operates,
+			Summary: "Set the limits of projects that have none of their own", Conflict: api.GenerationMismatch},
+			func(ctx context.Context, c *call, in tenant.Defaults) (tenant.Defaults, error) {
+				c.action.about("", actions.Object{Kind: actions.Quota, Name: "default"})
+				return c.Cloud.Projects.SetDefaults(ctx, in)
+			}),
+		do(Operation{ID: "checkQuotas", At: "GET /v1/quota/check", May: access.Operates, Long: true,
+			Summary:     "Compare the counters of projects with their records",
+			Description: "As of one revision of etcd. For operators."},
+			func(ctx context.Context, c *call, _ nothing) (api.DiscrepancyList, error) {
+				ctx, cancel := context.WithTimeout(ctx, auditTime)
+				defer cancel()
+				found, err := c.Cloud.Projects.Check(ctx)
+				return api.DiscrepancyList{Discrepancies: append([]tenant.Discrepancy{}, found...)}, err
+			}),
+		do(Operation{ID: "recountQuota", At: "POST /v1/projects/{project}/quota/recount", May: access.Operates,
+			Summary:     "Count again what a project uses",
+			Description: "For operators, where checkQuotas found a difference. Repeating it is no error."},
+			func(ctx context.Context, c *call, _ api.ProjectNamed) (tenant.Account, error) {
+				if err := c.Cloud.Projects.Recount(ctx, c.project); err != nil {
+					return tenant.Account{}, err
+				}
+				return account(ctx, c, c.project)
+			}),
+	},
+}
+
+func listProjects(ctx context.Context, c *call, _ nothing) (api.ProjectList, error) {
 	all, err := visibleProjects(ctx, c)
-	if err != nil {
-		return err
-	}
 	list := api.ProjectList{Projects: []tenant.Tenant{}}
 	for _, p := range all {
 		if c.scope.Sees(p.Name) {
 			list.Projects = append(list.Projects, visible(c, p))
 		}
 	}
-	return c.answer(http.StatusOK, list)
+	return list, err
 }
 
 // visibleProjects reads only the projects that the caller sees.
@@ -56,52 +163,43 @@ func visible(c *call, p tenant.Tenant) tenant.Tenant {
 	return p
 }
 
-func createProject(c *call) error {
-	var given api.NewProject
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	c.action.about(c.caller.Project, actions.Object{Kind: actions.Project, Name: string(given.Name)})
-	if given.Parent == "" && !c.caller.Operator() {
-		return api.NewProblem(api.ForbiddenVerb,
+func createProject(ctx context.Context, c *call, in api.NewProject) (p tenant.Tenant, err error) {
+	c.action.about(c.caller.Project, actions.Object{Kind: actions.Project, Name: string(in.Name)})
+	if in.Parent == "" && !c.caller.Operator() {
+		return p, api.NewProblem(api.ForbiddenVerb,
 			"only operators create projects that are below none: name the project above in parent")
 	}
-	if given.Parent != "" {
+	if in.Parent != "" {
 		if !c.caller.Operator() {
-			if _, err := c.sees(given.Parent); err != nil {
-				return err
+			if _, err := c.sees(in.Parent); err != nil {
+				return p, err
 			}
 		}
-		given.Parent = c.called(given.Parent)
-		if err := c.authorize(given.Parent); err != nil {
-			return err
+		in.Parent = c.called(in.Parent)
+		if err := c.authorize(in.Parent); err != nil {
+			return p, err
 		}
-		c.action.project = given.Parent
+		c.action.project = in.Parent
 		if !c.caller.Operator() {
-			if given.Name == croft.DefaultProject {
-				return api.NewProblem(api.NameTaken, "the project default is the operators': choose another name")
+			if in.Name == croft.DefaultProject {
+				return p, api.NewProblem(api.NameTaken, "the project default is the operators': choose another name")
 			}
-			given.Name = given.Parent.Below(given.Name)
-			c.action.about(given.Parent, actions.Object{Kind: actions.Project, Name: string(given.Name)})
+			in.Name = in.Parent.Below(in.Name)
+			c.action.about(in.Parent, actions.Object{Kind: actions.Project, Name: string(in.Name)})
 		}
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
 	if !c.caller.Operator() {
-		if err := checkReserved(ctx, c, given.Name); err != nil {
-			return err
+		if err := checkReserved(ctx, c, in.Name); err != nil {
+			return p, err
 		}
 	}
-	p, err := c.Cloud.Projects.Create(ctx, tenant.Tenant{Name: given.Name, Parent: given.Parent, Note: given.Note,
+	p, err = c.Cloud.Projects.Create(ctx, tenant.Tenant{Name: in.Name, Parent: in.Parent, Note: in.Note,
 		Created: time.Now().UTC()})
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.NameTaken, err.Error())
-	}
 	if err != nil {
-		return err
+		return p, err
 	}
 	c.follow(ctx, p.Name)
-	return answerProject(c, http.StatusCreated, p)
+	return visible(c, p), nil
 }
 
 // checkReserved refuses a name in which an operator granted rights. Otherwise the creator of the project would get the
@@ -134,16 +232,8 @@ func (c *call) follow(ctx context.Context, p croft.Project) {
 	}
 }
 
-// answerProject answers with a project, and with its generation for If-Match.
-func answerProject(c *call, status int, p tenant.Tenant) error {
-	api.Tag(c.w.Header(), p.Generation)
-	return c.answer(status, visible(c, p))
-}
-
 // namedProject reads the project in the path, which the caller sees.
-func namedProject(c *call) (tenant.Tenant, error) {
-	ctx, cancel := c.brief()
-	defer cancel()
+func namedProject(ctx context.Context, c *call) (tenant.Tenant, error) {
 	all, err := c.Cloud.Projects.List(ctx, c.project)
 	if err != nil {
 		return tenant.Tenant{}, err
@@ -163,32 +253,9 @@ func namedProject(c *call) (tenant.Tenant, error) {
 	return tenant.Tenant{}, api.NewProblem(api.NotFound, "there is no project "+strconv.Quote(string(c.project)))
 }
 
-func getProject(c *call) error {
-	p, err := namedProject(c)
-	if err != nil {
-		return err
-	}
-	return answerProject(c, http.StatusOK, p)
-}
-
-func changeProject(c *call) error {
-	var given api.ProjectChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	return change(c, func(p *tenant.Tenant) error {
-		p.Note = given.Note
-		return nil
-	})
-}
-
-func setMembers(c *call) error {
-	var given api.Members
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	return change(c, func(p *tenant.Tenant) error {
-		for user, role := range given.Members {
+func setMembers(ctx context.Context, c *call, in api.Members) (tenant.Tenant, error) {
+	return change(ctx, c, in.ProjectBase, func(p *tenant.Tenant) error {
+		for user, role := range in.Members {
 			if p.Members[user] == role {
 				continue // an earlier caller may have had the right to grant this role
 			}
@@ -196,111 +263,62 @@ func setMembers(c *call) error {
 				return err
 			}
 		}
-		p.Members = given.Members
+		p.Members = in.Members
 		return nil
 	})
 }
 
-func setQuota(c *call) error {
-	var given api.Limits
-	if err := c.body(&given); err != nil {
-		return err
+// change changes the project in the path.
+func change(ctx context.Context, c *call, in api.ProjectBase, how func(*tenant.Tenant) error) (p tenant.Tenant,
+	err error) {
+	if p, err = namedProject(ctx, c); err != nil {
+		return p, err
 	}
-	return change(c, func(p *tenant.Tenant) error {
-		p.Limits = given.Limits
-		return nil
-	})
-}
-
-// change changes the project in the path. The caller names its generation in If-Match.
-func change(c *call, how func(*tenant.Tenant) error) error {
-	match := strings.Trim(c.r.Header.Get("If-Match"), `"`)
-	if match == "" {
-		return api.NewProblem(api.GenerationRequired,
-			"name the generation that this builds on in the header If-Match, as the answer about the project has it")
-	}
-	p, err := namedProject(c)
-	if err != nil {
-		return err
-	}
-	if match != strconv.FormatInt(p.Generation, 10) {
-		return api.NewProblem(api.GenerationMismatch, "the project was changed by somebody else: look at it and try again")
+	if *in.Base != p.Generation {
+		return p, api.NewProblem(api.GenerationMismatch,
+			"the project was changed by somebody else: look at it and try again")
 	}
 	if err := how(&p); err != nil {
-		return err
+		return p, err
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err = c.Cloud.Projects.Change(ctx, p)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
+	if p, err = c.Cloud.Projects.Change(ctx, p); err != nil {
+		return p, err
 	}
 	c.follow(ctx, p.Name)
-	return answerProject(c, http.StatusOK, p)
+	return visible(c, p), nil
 }
 
 // removeProject logs the action in the parent project, because the log of the project itself ends.
-func removeProject(c *call) error {
-	p, err := namedProject(c)
+func removeProject(ctx context.Context, c *call, _ api.ProjectNamed) (none nothing, err error) {
+	p, err := namedProject(ctx, c)
 	if err != nil {
-		return err
+		return none, err
 	}
 	c.action.about(p.Parent, actions.Object{Kind: actions.Project, Name: string(p.Name)})
-	ctx, cancel := c.brief()
-	defer cancel()
-	err = c.Cloud.Projects.Remove(ctx, c.project)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.InUse, err.Error())
+	if err = c.Cloud.Projects.Remove(ctx, c.project); err == nil {
+		c.follow(ctx, c.project)
 	}
-	if err != nil {
-		return err
-	}
-	c.follow(ctx, c.project)
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return none, err
 }
 
-// getQuota answers with the usage of a project and the limits that apply to it.
-func getQuota(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	accounts, err := c.Cloud.Projects.Accounts(ctx, c.home())
+// account returns the usage of a project and the limits that apply to it.
+func account(ctx context.Context, c *call, project croft.Project) (tenant.Account, error) {
+	accounts, err := c.Cloud.Projects.Accounts(ctx, project)
 	if err != nil {
-		return err
+		return tenant.Account{}, err
 	}
-	return c.answer(http.StatusOK, accounts[0])
+	return accounts[0], nil
 }
 
-func getDefaultQuota(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	d, err := c.Cloud.Projects.Defaults(ctx)
-	if err != nil {
-		return err
+// history returns the usage history of projects; nil: all. Only operators see the usage from before a project was
+// removed, because a later project of the same name may have another owner.
+func history(ctx context.Context, c *call, projects []croft.Project, in api.Days) (usage.Report, error) {
+	f := usage.Filter{Projects: projects, Former: in.Former && c.caller.Operator(), Since: in.Since, Until: in.Until}
+	if !c.scope.All() && f.Projects == nil {
+		f.Projects = []croft.Project{}
 	}
-	if d.Limits == nil {
-		d.Limits = tenant.Limits{} // never null
+	if err := f.Check(); err != nil {
+		return usage.Report{}, api.NewProblem(api.BadQuery, err.Error())
 	}
-	return c.answer(http.StatusOK, d)
-}
-
-func setDefaultQuota(c *call) error {
-	var given tenant.Defaults
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	c.action.about("", actions.Object{Kind: actions.Quota, Name: "default"})
-	ctx, cancel := c.brief()
-	defer cancel()
-	d, err := c.Cloud.Projects.SetDefaults(ctx, given)
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, d)
+	return c.Cloud.Usage.List(ctx, f)
 }

@@ -1,14 +1,15 @@
 package control
 
 import (
+	"context"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/tenant/access"
 )
 
 // action holds the data of a request for the action log.
@@ -90,31 +91,35 @@ func (w *recording) WriteHeader(status int) {
 // Unwrap lets an http.ResponseController reach the connection.
 func (w *recording) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+var logOperations = noun{Tag: "log",
+	Description: "Who did what to which object: every request that changes something, done or refused, for 90 " +
+		"days at most.",
+	Operations: []Operation{
+		do(Operation{ID: "listActions", At: "GET /v1/log", May: access.Reads,
+			Summary: "List who did what",
+			Description: "Newest entries first. Admins of a project see the entries of the projects below it too, " +
+				"operators all. An entry is there a moment after the answer to its request."}, listActions),
+	},
+}
+
 // listActions lists the logged actions in the projects that the caller sees.
-func listActions(c *call) error {
-	f := actions.Filter{User: c.query.Get("user"), After: c.query.Get("after")}
-	if c.query.Has("project") {
+func listActions(ctx context.Context, c *call, in api.LogFilter) (page actions.Page, err error) {
+	f := actions.Filter{User: in.User, After: in.After, Limit: in.Limit}
+	if in.Project != "" {
 		f.Project = c.project
 	}
-	var err error
-	if text := c.query.Get("object"); text != "" {
-		if f.Object, err = actions.ParseObject(text); err != nil {
-			return api.NewProblem(api.BadQuery, "object: "+err.Error())
+	if in.Object != "" {
+		if f.Object, err = actions.ParseObject(in.Object); err != nil {
+			return page, api.NewProblem(api.BadQuery, "object: "+err.Error())
 		}
 	}
-	if text := c.query.Get("since"); text != "" {
-		if f.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return api.NewProblem(api.BadQuery, "since is no time such as 2026-01-31T12:00:00Z")
+	if in.Since != "" {
+		if f.Since, err = time.Parse(time.RFC3339, in.Since); err != nil {
+			return page, api.NewProblem(api.BadQuery, "since is no time such as 2026-01-31T12:00:00Z")
 		}
 	}
-	if text := c.query.Get("limit"); text != "" {
-		f.Limit, _ = strconv.Atoi(text) // checked by the document
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	page, err := c.Actions.Store().List(ctx, c.scope, f)
-	if err != nil {
-		return err
+	if page, err = c.Actions.Store().List(ctx, c.scope, f); err != nil {
+		return page, err
 	}
 	if !c.caller.Operator() {
 		for i, e := range page.Entries {
@@ -123,5 +128,5 @@ func listActions(c *call) error {
 			}
 		}
 	}
-	return c.answer(http.StatusOK, page)
+	return page, nil
 }

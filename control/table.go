@@ -192,94 +192,6 @@ var ticketOperations = noun{Tag: "tickets",
 	},
 }
 
-var projectOperations = noun{Tag: "projects",
-	Description: "Tenants: a tree of projects with members and quotas. What a project uses counts against its own " +
-		"limits and against the limits of every project above it.",
-	Operations: []Operation{
-		{ID: "listProjects", At: "GET /v1/projects", May: access.Reads,
-			Summary: "List the projects that the caller sees",
-			serve:   listProjects},
-		// Manages: below the project that is named as its parent
-		{ID: "createProject", At: "POST /v1/projects", May: access.Manages,
-			Summary:     "Create a project below another one",
-			Description: "Only operators create one that is below none.",
-			serve:       createProject},
-		{ID: "getProject", At: "GET /v1/projects/{project}", May: access.Reads,
-			Summary: "Get a project with its members and limits",
-			serve:   getProject},
-		{ID: "changeProject", At: "PATCH /v1/projects/{project}", May: access.FromAbove,
-			Summary: "Change the note of a project",
-			serve:   changeProject},
-		{ID: "removeProject", At: "DELETE /v1/projects/{project}", May: access.FromAbove,
-			Summary: "Remove a project that has no instances and no projects below it",
-			serve:   removeProject},
-		{ID: "setMembers", At: "PUT /v1/projects/{project}/members", May: access.Manages, Lasting: true,
-			Summary: "Say who belongs to a project",
-			serve:   setMembers},
-		{ID: "listMappings", At: "GET /v1/projects/{project}/mappings", May: access.Reads,
-			Summary: "List the projects of peers whose members are members of a project",
-			serve:   listMappings},
-		// Manages: by operators, and by users of a peer for their own partition
-		{ID: "setMapping", At: "POST /v1/projects/{project}/mappings", May: access.Manages,
-			Summary: "Make the members of a project of a peer members of a project",
-			Description: "For operators, and for users of a peer about projects of their own cloud. A project of " +
-				"a peer is one project here; that it is this one already changes its role.",
-			serve: setMapping},
-		{ID: "removeMapping", At: "DELETE /v1/projects/{project}/mappings/{id}/{theirs}", May: access.Manages,
-			Summary:     "End the membership of the members of a project of a peer",
-			Description: "At once, also of requests that are under way. What they made stays with the project.",
-			serve:       removeMapping},
-		{ID: "getQuota", At: "GET /v1/projects/{project}/quota", May: access.Reads,
-			Summary: "Get the limits of a project and what it uses, with the projects below it",
-			serve:   getQuota},
-		{ID: "setQuota", At: "PUT /v1/projects/{project}/quota", May: access.FromAbove,
-			Summary: "Set the limits of a project",
-			Description: "The admin of the project above decides them. A limit below the present use only refuses " +
-				"growth.",
-			serve: setQuota},
-		{ID: "getUsage", At: "GET /v1/projects/{project}/usage", May: access.Reads,
-			Summary: "Get what a project used, by day, with the projects below it",
-			Description: "What it was charged with, times the time. It is kept for 400 days; of very many " +
-				"projects, the oldest days go sooner.",
-			serve: getUsage},
-		{ID: "listUsage", At: "GET /v1/usage", May: access.Reads,
-			Summary:     "List what projects used, by day, each with the projects below it",
-			Description: "Admins of a project see the projects below it too, operators all.",
-			serve:       listUsage},
-		{ID: "getDefaultQuota", At: "GET /v1/quota", May: access.EveryHuman,
-			Summary: "Get the limits of projects that have none of their own",
-			serve:   getDefaultQuota},
-		{ID: "setDefaultQuota", At: "PUT /v1/quota", May: access.Operates,
-			Summary: "Set the limits of projects that have none of their own",
-			serve:   setDefaultQuota},
-		{ID: "checkQuotas", At: "GET /v1/quota/check", May: access.Operates,
-			Summary:     "Compare the counters of projects with their records",
-			Description: "As of one revision of etcd. For operators.",
-			serve:       checkQuotas},
-		{ID: "recountQuota", At: "POST /v1/projects/{project}/quota/recount", May: access.Operates,
-			Summary:     "Count again what a project uses",
-			Description: "For operators, where checkQuotas found a difference. Repeating it is no error.",
-			serve:       recountQuota},
-	},
-}
-
-var tokenOperations = noun{Tag: "tokens",
-	Description: "Access tokens, with which people and programs call this API. For admins of projects, and " +
-		"operators.",
-	Operations: []Operation{
-		{ID: "listTokens", At: "GET /v1/tokens", May: access.Manages,
-			Summary: "List the tokens of a project",
-			serve:   listTokens},
-		{ID: "createToken", At: "POST /v1/tokens", May: access.Manages, Lasting: true,
-			Summary:     "Make a token",
-			Description: "The answer has the secret, once. Admins of a project give no role of operators.",
-			serve:       createToken},
-		{ID: "revokeToken", At: "DELETE /v1/tokens/{id}", May: access.Manages,
-			Summary: "Revoke a token at once",
-			serve:   revokeToken},
-	},
-}
-
 var imageOperations = noun{Tag: "images",
 	Description: "The images that requests for instances may name.",
 	Operations: []Operation{
@@ -513,18 +425,6 @@ var applianceOperations = noun{Tag: "appliances",
 		{ID: "removeImplementation", At: "DELETE /v1/appliances/{name}/implementations/{id}", May: access.Changes,
 			Summary: "Remove an implementation that no cluster was built by",
 			serve:   removeImplementation},
-	},
-}
-
-var logOperations = noun{Tag: "log",
-	Description: "Who did what to which object: every request that changes something, done or refused, for 90 " +
-		"days at most.",
-	Operations: []Operation{
-		{ID: "listActions", At: "GET /v1/log", May: access.Reads,
-			Summary: "List who did what",
-			Description: "Newest entries first. Admins of a project see the entries of the projects below it too, " +
-				"operators all. An entry is there a moment after the answer to its request.",
-			serve: listActions},
 	},
 }
 

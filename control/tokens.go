@@ -1,89 +1,91 @@
 package control
 
 import (
-	"net/http"
-	"slices"
-	"strconv"
-
+	"context"
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/internal/wording"
 	"croft/tenant/access"
+	"net/http"
+	"slices"
+	"strconv"
 )
 
+var tokenOperations = noun{Tag: "tokens",
+	Description: "Access tokens, with which people and programs call this API. For admins of projects, and operators.",
+	Operations: []Operation{
+		do(
+			Operation{
+				ID:      "listTokens",
+				At:      "GET /v1/tokens",
+				May:     access.Manages,
+				Summary: "List the tokens of a project",
+			},
+			listTokens,
+		),
+		do(Operation{ID: "createToken", At: "POST /v1/tokens", May: access.Manages, Lasting: true,
+			Summary:     "Make a token",
+			Description: "The answer has the secret, once. Admins of a project give no role of operators.",
+			Status:      http.StatusCreated}, createToken),
+		do(Operation{ID: "revokeToken", At: "DELETE /v1/tokens/{id}", May: access.Manages,
+			Summary: "Revoke a token at once"}, revokeToken),
+	},
+}
+
 // listTokens lists access tokens. Only operators see tokens without a project.
-func listTokens(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listTokens(ctx context.Context, c *call, _ api.InProject) (api.TokenList, error) {
 	all, err := c.Cloud.Access.List(ctx, c.project)
-	if err != nil {
-		return err
-	}
 	list := api.TokenList{Tokens: []cloud.AccessToken{}}
 	for _, t := range all {
 		if c.scope.Sees(t.Project) {
 			list.Tokens = append(list.Tokens, t)
 		}
 	}
-	return c.answer(http.StatusOK, list)
+	return list, err
 }
 
 // createToken creates a token with a role that the caller may grant.
-func createToken(c *call) error {
-	var given api.NewToken
-	if err := c.body(&given); err != nil {
-		return err
+func createToken(ctx context.Context, c *call, in api.NewToken) (made cloud.AccessToken, err error) {
+	if err := access.AuthorizeRoles(c.caller, []access.Role{in.Role}); err != nil {
+		return made, err
 	}
-	if err := access.AuthorizeRoles(c.caller, []access.Role{given.Role}); err != nil {
-		return err
-	}
-	life, err := wording.ParseDuration(given.Life)
+	life, err := wording.ParseDuration(in.Life)
 	if err != nil {
-		return croft.Errorf(croft.Invalid, "life is %.40q: use a duration such as 30d", given.Life)
+		return made, croft.Errorf(croft.Invalid, "life is %.40q: use a duration such as 30d", in.Life)
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	parent := c.caller.Token
-	if c.caller.Operator() { // tokens from operators outlast the operators' own tokens
-		parent = ""
+	wanted := cloud.NewAccess{User: in.User, Project: c.project, Role: in.Role, Note: in.Note, Life: life,
+		By: c.caller.User}
+	if !c.caller.Operator() { // tokens from operators outlast the operators' own tokens
+		wanted.Parent, wanted.Within = c.caller.Token, true
 	}
-	c.action.about(c.project, actions.Object{Kind: actions.Token, For: given.User})
-	made, err := c.Cloud.Access.Create(
-		ctx,
-		cloud.NewAccess{Parent: parent, User: given.User, Project: c.project, Role: given.Role,
-			Note: given.Note, Life: life, By: c.caller.User, Within: !c.caller.Operator()},
-	)
-	if err != nil {
-		return err
+	c.action.about(c.project, actions.Object{Kind: actions.Token, For: in.User})
+	made, err = c.Cloud.Access.Create(ctx, wanted)
+	if err == nil {
+		about := actions.TokenNamed(string(made.ID))
+		about.For = made.User
+		c.action.about(c.project, about)
 	}
-	about := actions.TokenNamed(string(made.ID))
-	about.For = made.User
-	c.action.about(c.project, about)
-	return c.answer(http.StatusCreated, made)
+	return made, err
 }
 
 // revokeToken revokes a token that the caller sees.
-func revokeToken(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	id := c.r.PathValue("id")
+func revokeToken(ctx context.Context, c *call, in api.TokenNamed) (ended cloud.AccessToken, err error) {
 	all, err := c.Cloud.Access.List(ctx, c.project)
 	if err != nil {
-		return err
+		return ended, err
 	}
-	i := slices.IndexFunc(all, func(t cloud.AccessToken) bool { return string(t.ID) == id && c.scope.Sees(t.Project) })
+	i := slices.IndexFunc(all, func(t cloud.AccessToken) bool {
+		return string(t.ID) == in.ID && c.scope.Sees(t.Project)
+	})
 	if i < 0 {
-		return c.hidden("token", id, api.NewProblem(api.NotFound, "there is no token "+strconv.Quote(api.Clip(id))))
+		return ended, c.hidden("token", in.ID, api.NewProblem(api.NotFound,
+			"there is no token "+strconv.Quote(api.Clip(in.ID))))
 	}
-	c.action.about(all[i].Project, actions.TokenNamed(id))
+	c.action.about(all[i].Project, actions.TokenNamed(in.ID))
 	if err := c.authorize(all[i].Project); err != nil {
-		return err
+		return ended, err
 	}
-	ended, err := c.Cloud.Access.Revoke(ctx, all[i].ID)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, ended)
+	return c.Cloud.Access.Revoke(ctx, all[i].ID)
 }

@@ -142,12 +142,32 @@ type KeyList struct {
 	Keys []schedule.Key `json:"keys"`
 }
 
-// NewToken describes an access token to create.
+// TokenNamed names an access token.
+type TokenNamed struct {
+	InProject
+
+	ID string `path:"id" json:"-"` // ID of the token
+}
+
+// NewToken is the input of createToken.
 type NewToken struct {
+	InProject
+
 	User string      `json:"user"`
 	Role access.Role `json:"role"`
 	Note string      `json:"note,omitempty"`
 	Life string      `json:"life"` // a duration, such as 30d or 12h
+}
+
+// LogFilter is the input of listActions.
+type LogFilter struct {
+	InProject
+
+	Object string `query:"object" json:"-" maxLength:"256"`                          // KIND/NAME or KIND/ID, such as instance/web
+	User   string `query:"user"   json:"-" maxLength:"256"`                          // user who did it
+	Since  string `query:"since"  json:"-" format:"date-time"`                       // earliest time of the request
+	After  string `query:"after"  json:"-" maxLength:"256"`                          // field next of the page before
+	Limit  int    `query:"limit"  json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of entries
 }
 
 // TokenList has access tokens without their secrets.

@@ -234,6 +234,12 @@ func (p InputField) set(field reflect.Value, values []string) error {
 		field.SetInt(n)
 	case reflect.Pointer:
 		n, err := strconv.ParseInt(strings.Trim(values[0], `"`), 10, 64)
+		if err != nil && p.Required {
+			return NewProblem(
+				GenerationMismatch,
+				"If-Match "+strconv.Quote(Clip(values[0]))+" is not the current generation",
+			)
+		}
 		if err != nil || n < 0 {
 			return NewProblem(BadRequest, p.Name+" "+strconv.Quote(Clip(values[0]))+
 				" is no generation, such as the header ETag of the answers has")

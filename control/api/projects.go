@@ -11,24 +11,57 @@ type ProjectList struct {
 	Projects []tenant.Tenant `json:"projects"`
 }
 
-// NewProject is the body of createProject.
+// ProjectNamed names a project in the path.
+type ProjectNamed struct {
+	Project croft.Project `path:"project" json:"-"` // name of the project
+}
+
+// ProjectBase names a project in the path, and the generation that a change of it builds on.
+type ProjectBase struct {
+	ProjectNamed
+
+	Base *int64 `header:"If-Match" json:"-" required:"true"` // generation of the project, as the header ETag had it
+}
+
+// NewProject is the input of createProject.
 type NewProject struct {
 	Name   croft.Project `json:"name"`
 	Parent croft.Project `json:"parent,omitempty"`
 	Note   string        `json:"note,omitempty"`
 }
 
-// ProjectChange is the body of changeProject.
+// ProjectChange is the input of changeProject.
 type ProjectChange struct {
+	ProjectBase
+
 	Note string `json:"note"`
 }
 
-// Members is the body of setMembers: all members, by the names of the users.
+// Members is the input of setMembers: all members, by the names of the users.
 type Members struct {
+	ProjectBase
+
 	Members map[string]access.Role `json:"members"`
 }
 
-// Limits is the body of setQuota: all limits that are set on the project itself.
+// Limits is the input of setQuota: all limits that are set on the project itself.
 type Limits struct {
+	ProjectBase
+
 	Limits tenant.Limits `json:"limits"`
+}
+
+// Days chooses days of the history of usage.
+type Days struct {
+	Since string `query:"since" json:"-" format:"date" maxLength:"10"` // first day, in UTC; by default the oldest
+	Until string `query:"until" json:"-" format:"date" maxLength:"10"` // last day, in UTC; by default today
+
+	// Former includes what was used by projects that were removed. Only operators see that.
+	Former bool `query:"former" json:"-"`
+}
+
+// ProjectDays is the input of getUsage.
+type ProjectDays struct {
+	ProjectNamed
+	Days
 }
