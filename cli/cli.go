@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"croft"
-	"croft/cli/access"
 	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/catalogue"
@@ -33,6 +32,7 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
+	"croft/cli/tokens"
 	"croft/cli/top"
 	"croft/internal/build"
 	"croft/internal/command"
@@ -42,7 +42,7 @@ import (
 
 // Program is the command line of a binary. The zero Program has all commands of croft.
 type Program struct {
-	RPC    server.RPC       // second protocol of `croft pool serve`; nil: none
+	RPC    server.RPC       // second protocol of `croft serve pool`; nil: none
 	Others map[string]Other // programs under names other than croft and its subcommands
 	More   []Subcommand     // subcommands beside the cloud's
 }
@@ -63,7 +63,11 @@ type Other struct {
 // Run runs args, which include the program's name, and returns the exit code once everything that it started has ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := p.Root(args[0])
-	cmd.SetArgs(args[1:])
+	given := args[1:]
+	if cmd.Name() == "croft" {
+		given = renamed(given)
+	}
+	cmd.SetArgs(given)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -74,6 +78,38 @@ func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout
 	}
 	report(stderr, err, end)
 	return exitCode(err)
+}
+
+// former maps former names of commands to the words that replace them.
+var former = map[string]string{
+	"access": "token --for=api", "pool token": "token --for=pool", "ticket": "pool ticket",
+	"appliance implement":       "cluster appliance implementation add",
+	"appliance implementations": "cluster appliance implementation list",
+	"appliance template":        "cluster appliance implementation show",
+	"appliance enable":          "cluster appliance implementation enable",
+	"appliance disable":         "cluster appliance implementation disable",
+	"appliance unimplement":     "cluster appliance implementation remove",
+	"site":                      "cluster site", "credential": "cluster credential", "appliance": "cluster appliance",
+	"tag": "property tag", "definition": "property definition",
+	"compute": "serve compute", "mdserver": "serve mdserver", "control": "serve control",
+	"placement": "serve placement", "pool serve": "serve pool",
+}
+
+// renamed replaces a former name of a command, also in a request for help or for completion.
+func renamed(given []string) []string {
+	at := 0
+	if len(given) > 0 && (given[0] == "help" || strings.HasPrefix(given[0], "__complete")) {
+		at = 1
+	}
+	for n := 2; n > 0; n-- {
+		if len(given) < at+n {
+			continue
+		}
+		if now, is := former[strings.Join(given[at:at+n], " ")]; is {
+			return slices.Concat(given[:at], strings.Fields(now), given[at+n:])
+		}
+	}
+	return given
 }
 
 // subject is a part of the list of subcommands in the help.
@@ -93,23 +129,23 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 		others[sub.Name] = cmd
 	}
 	return []subject{
-		{"Instances", []*cobra.Command{instances.Command(), instances.ClaimCommand(), images.Command(), keys.Command(),
+		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
+			instances.ClaimCommand(), images.Command(), keys.Command(),
 			top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
-			admin.TokenCommand(), admin.AuditCommand(), admin.DoctorCommand()}},
+			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},
 		{"Tenants", []*cobra.Command{projects.Command(), projects.QuotaCommand(), projects.UsageCommand(),
-			catalogue.UserCommand(), access.Command(), actions.Command()}},
-		{"Your login", []*cobra.Command{login.Command(), login.EndCommand(), login.ContextCommand()}},
-		{"Pools", []*cobra.Command{pools.Command(serve.Pools(p.RPC)), pools.TicketCommand()}},
-		{"Clusters", []*cobra.Command{clusters.Command(), clusters.SiteCommand(), clusters.CredentialCommand(),
-			clusters.ApplianceCommand()}},
+			catalogue.UserCommand(), actions.Command()}},
+		{"Your login", []*cobra.Command{login.Command(), login.EndCommand(), login.WhoAmICommand(),
+			login.ContextCommand()}},
+		{"Pools", []*cobra.Command{pools.Command()}},
+		{"Clusters", []*cobra.Command{clusters.Command()}},
 		{"Placement", []*cobra.Command{policies.Command(), crush.Command(policies.ExportCommand()),
-			catalogue.ClassCommand(), catalogue.TraitCommand(), objects.PropertyCommand(), objects.TagCommand(),
-			objects.DefinitionCommand()}},
+			catalogue.ClassCommand(), catalogue.TraitCommand(), objects.Command()}},
 		{"Other clouds", []*cobra.Command{partitions.Command()}},
 		{"The grid: machines without a cloud", more},
-		{"Run a cloud", []*cobra.Command{serve.Up(), serve.Compute(), serve.Metadata(), serve.Control(),
-			serve.Placement(admin.ExportCommand(), admin.ImportCommand()), admin.EtcdCommand(), admin.CACommand(),
+		{"Run a cloud", []*cobra.Command{serve.Up(), serve.Down(), serve.Command(p.RPC, admin.ExportCommand(),
+			admin.ImportCommand()), admin.EtcdCommand(), admin.CACommand(),
 			completionCommand(), p.manCommand()}},
 	}, others
 }
@@ -132,7 +168,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 		Example: `  croft up                                                # a cloud on this machine
   croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    # a virtual machine in it
   croft schedule list
-  croft schedule destroy web --wait`,
+  croft schedule remove web --wait`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 0 {
 				return nil
@@ -145,11 +181,8 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 	all, others := p.subjects()
 	for _, g := range all {
 		for _, sub := range g.commands {
-			if sub.Name() == called || others[called] == sub {
-				sub.Use = strings.Replace(sub.Use, sub.Name(), called, 1)
-				sub.AddCommand(completionCommand())
-				command.DocumentExits(sub)
-				return finished(sub)
+			if own := program(called, sub, others); own != nil {
+				return own
 			}
 			sub.GroupID = g.title
 			root.AddCommand(sub)
@@ -159,9 +192,38 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 			root.SetHelpCommandGroupID(g.title)
 		}
 	}
+	for _, sub := range root.Commands() {
+		command.Conventions(sub)
+	}
 	command.DocumentExits(root)
 	return finished(root)
 }
+
+// program returns the subcommand that the binary runs under the name called: sub, one of its subcommands, or one that
+// has this name in others; nil: none of them.
+func program(called string, sub *cobra.Command, others map[string]*cobra.Command) *cobra.Command {
+	own := sub
+	if sub.Name() == "serve" {
+		if at := slices.IndexFunc(sub.Commands(), func(c *cobra.Command) bool { return c.Name() == called }); at >= 0 {
+			own = sub.Commands()[at]
+			sub.RemoveCommand(own)
+		}
+	}
+	if own.Name() != called && others[called] != own {
+		return nil
+	}
+	own.Use = strings.Replace(own.Use, own.Name(), called, 1)
+	command.Conventions(own)
+	own.AddCommand(completionCommand())
+	command.DocumentExits(own)
+	return finished(own)
+}
+
+// aliasesInHelp is the part of cobra's template that lists aliases: former words for the same command.
+const aliasesInHelp = `{{if gt (len .Aliases) 0}}
+
+Aliases:
+  {{.NameAndAliases}}{{end}}`
 
 // finished sets the properties that all root commands share.
 func finished(root *cobra.Command) *cobra.Command {
@@ -170,6 +232,7 @@ func finished(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.DisableSuggestions = true
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), aliasesInHelp, "", 1))
 	if root.Annotations[command.OwnErrors] == "" {
 		root.SetFlagErrorFunc(command.FlagError)
 	}

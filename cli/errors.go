@@ -64,13 +64,13 @@ func exitCode(err error) int {
 
 // listings maps each noun of a NotFound error to the command that lists what exists.
 var listings = map[string]string{
-	"aggregate": "croft aggregate list", "appliance": "croft appliance list", "cluster": "croft cluster list",
-	"context": "croft context list", "credential": "croft credential list", "host": "croft host list",
-	"image": "croft image list", "implementation": "croft appliance implementations APPLIANCE",
+	"aggregate": "croft aggregate list", "appliance": "croft cluster appliance list", "cluster": "croft cluster list",
+	"context": "croft context list", "credential": "croft cluster credential list", "host": "croft host list",
+	"image": "croft image list", "implementation": "croft cluster appliance implementation list APPLIANCE",
 	"instance": "schedule list", "key": "croft key list", "member": "croft project show PROJECT",
 	"partition": "croft partition list", "peer": "croft partition peer list", "policy": "croft policy list",
 	"pool": "croft pool list", "project": "croft project list", "resource": "croft pool resources",
-	"site": "croft site list", "ticket": "croft ticket list", "token": "croft access list",
+	"site": "croft cluster site list", "ticket": "croft pool ticket list", "token": "croft token list --for api",
 }
 
 // bareNotFound matches a sentence that says that something does not exist, and ends without a remedy.

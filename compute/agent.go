@@ -160,7 +160,7 @@ func (a *Agent) announce(ctx context.Context) bool {
 			a.offerAs(name)
 			a.Log.Warn("another host has this name; it is offered under another", "host", a.Host.ID, "name", name)
 			a.setProblem(problemName, fmt.Sprintf("another host has the name %s, so Placement knows this one as %s: "+
-				"give one of them another host.name, or forget the other one (croft host forget UUID) if it was "+
+				"give one of them another host.name, or forget the other one (croft host remove UUID) if it was "+
 				"this machine before", a.Host.Name, name))
 			continue
 		}

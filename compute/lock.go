@@ -120,7 +120,7 @@ func (a *Agent) stranger(ctx context.Context) (why string, changed bool, err err
 	}
 	return fmt.Sprintf("the host's UUID was last served by another machine or state directory, which has orders: if "+
 		"this is a copy, remove host-id from its state directory; if these are the host's disks in another machine "+
-		"and the old one is off, run `croft host accept %s`; if the other is permanently lost, `croft host forget "+
+		"and the old one is off, run `croft host accept %s`; if the other is permanently lost, `croft host remove "+
 		"--force %s`",
 		a.Host.ID, a.Host.ID), true, nil
 }

@@ -144,7 +144,7 @@ func ReadHostID(dir string, mint bool) (croft.HostID, error) {
 	case !mint:
 		return "",
 			croft.Errorf(croft.NotFound,
-				"%s holds no host's UUID; start `croft up` or `croft compute` with this --state-dir first", dir)
+				"%s holds no host's UUID; start `croft up` or `croft serve compute` with this --state-dir first", dir)
 	}
 	id := croft.NewHostID()
 	return id, durable.Write(path, []byte(string(id)+"\n"), 0o644)

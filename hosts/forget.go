@@ -153,7 +153,7 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err erro
 	})
 }
 
-// bury ends an instance of a forgotten host, like `schedule destroy --force`.
+// bury ends an instance of a forgotten host, like `schedule remove --force`.
 func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {
 	host := inst.Host
 	if inst.State != croft.StateDestroying { // from here on it cannot be moved away with its claim

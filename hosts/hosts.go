@@ -167,7 +167,7 @@ func aloneHost(m croft.EtcdMember) Host {
 	if !m.Alone {
 		h.Alive, h.Problems = false,
 			[]string{
-				"its etcd is on record and the host is not: it has not finished joining (start croft up there again), or was forgotten in part (run croft host forget again)",
+				"its etcd is on record and the host is not: it has not finished joining (start croft up there again), or was forgotten in part (run croft host remove again)",
 			}
 	}
 	return h
@@ -183,7 +183,7 @@ func shareNames(all []Host) {
 		if other < len(all) && all[other].Name == all[i].Name {
 			all[i].Problems = append(all[i].Problems,
 				fmt.Sprintf("host %s has the name %s too: give one of them another host.name, or forget the one "+
-					"that no longer exists (croft host forget UUID); until then name them by "+
+					"that no longer exists (croft host remove UUID); until then name them by "+
 					"UUID", all[other].ID, all[i].Name))
 		}
 	}

@@ -38,7 +38,7 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
 			"move the instances of host %s: it is silent, so its guests may still run; if it is permanently lost, "+
-				"`croft host forget --force %s` marks them as lost, so that they can be recreated "+
+				"`croft host remove --force %s` marks them as lost, so that they can be recreated "+
 				"elsewhere", h.Name, h.Name)
 	}
 	var all []Moved

@@ -133,7 +133,7 @@ func mayJoin(stateDir string, p croft.PartitionID) (*trust.Membership, error) {
 	}
 	if before != nil && before.Partition != p {
 		err = croft.Errorf(croft.Conflict,
-			"%s is of another cloud, at %s: have it forgotten there (croft host forget) and remove the directory, or give another with --state-dir",
+			"%s is of another cloud, at %s: have it forgotten there (croft host remove) and remove the directory, or give another with --state-dir",
 			stateDir, before.At())
 	}
 	return before, err

@@ -183,7 +183,7 @@ func (e *Explanation) ForTenants() string {
 func (e *Explanation) Error() string {
 	if len(e.Rows) == 0 {
 		return fmt.Sprintf(
-			"no host offers anything to claim %s from; start an agent with `croft up` or `croft compute`", e.Wanted)
+			"no host offers anything to claim %s from; start an agent with `croft up` or `croft serve compute`", e.Wanted)
 	}
 	nearest := e.Rows[0]
 	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0],

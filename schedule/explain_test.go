@@ -161,7 +161,7 @@ func TestExplanationIsOneSentence(t *testing.T) {
 		want string
 	}{
 		{"nobody offers anything", Explanation{Wanted: wanted},
-			"no host offers anything to claim VCPU:1 from; start an agent with `croft up` or `croft compute`"},
+			"no host offers anything to claim VCPU:1 from; start an agent with `croft up` or `croft serve compute`"},
 		{
 			"the nearest miss is named", Explanation{Wanted: wanted,
 				Rows: []Row{{[]string{"h1", "h2"}, []string{"1 short of VCPU 1"}}}},

@@ -17,11 +17,11 @@ func unorderable(inst croft.Instance) error {
 	switch inst.State {
 	case croft.StateLost:
 		return croft.Errorf(croft.Conflict,
-			"it is lost: %s; `schedule recreate %s` makes it anew from its image, `schedule destroy %s` gives it up",
+			"it is lost: %s; `schedule recreate %s` makes it anew from its image, `schedule remove %s` gives it up",
 			inst.Lost.Reason, inst.Name, inst.Name)
 	case croft.StateHeld:
 		return croft.Errorf(croft.Conflict,
-			"it is held: `croft claim use %s` boots it, `croft claim release %s` gives it back", inst.Name, inst.Name)
+			"it is held: `croft claim use %s` boots it, `croft claim remove %s` gives it back", inst.Name, inst.Name)
 	}
 	return croft.Errorf(croft.Conflict, "it is %s", inst.State)
 }

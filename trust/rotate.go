@@ -61,7 +61,7 @@ func (t *Credentials) FinishRotation(ctx context.Context, force bool, with With)
 		if len(behind) > 0 {
 			return false,
 				croft.Errorf(croft.Conflict,
-					"not renewed yet: %s; wait until they are, forget those that are gone (croft host forget), "+
+					"not renewed yet: %s; wait until they are, forget those that are gone (croft host remove), "+
 						"or give --force, after which they have to join again", strings.Join(behind, ", "))
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/actions"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 )
@@ -38,11 +37,9 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 		Example: `  croft log --since 24h
   croft log instance/web
   croft log --project lab --user ann -o json`,
-		Args:              command.Count(0, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 	}
 	args.AddCloudFlags(cmd.Flags())
-	command.CompleteFlag(cmd, "output", out.Formats)
 	since := cmd.Flags().String("since", "", "what was done since then: a `time` such as 24h (ago), 2026-01-31 or 2026-01-31T12:00:00Z")
 	user := cmd.Flags().String("user", "", "what this user did (`name`)")
 	limit := cmd.Flags().Int("limit", shown, "the most entries to show, the newest ones")
@@ -71,8 +68,8 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 			if err != nil {
 				return err
 			}
-			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), f, page.Entries)
+			if c.WantsData() {
+				return c.PrintData(page.Entries)
 			}
 			if page.Next != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "there are older entries: see more with --limit %d, or less with --since\n",

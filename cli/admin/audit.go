@@ -12,7 +12,6 @@ import (
 
 	"croft/cli/args"
 	"croft/hosts/audit"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
 )
@@ -33,7 +32,6 @@ most of that by themselves, within minutes.
 
 Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule:
 2 wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				look := c.Audits.Audit

@@ -15,7 +15,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/cloud/direct"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/node"
@@ -36,7 +35,7 @@ these commands. They work on files, as root on the host that has the authority.
 A certificate counts until it runs out (join.certificate_life); there is no list of
 revoked ones. What ends access before that:
 
-  a host        croft host forget: the join server and Placement refuse it within a second.
+  a host        croft host remove: the join server and Placement refuse it within a second.
                 etcd itself knows no hosts: one that was taken over, and spoke to etcd,
                 is kept out of it by croft ca rotate, rotate --finish, and a new
                 start of croft up.
@@ -52,10 +51,6 @@ rotate, and after --finish, copy the directory anew.`,
 		Example: `  croft ca show
   croft ca issue --operator anna --to anna-access
   croft ca rotate`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s show, issue, renew or rotate", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(caShowCommand(), caIssueCommand(), caRenewCommand(), caRotateCommand())
 	return cmd
@@ -257,7 +252,6 @@ func withCloud(ctx context.Context, stateDir string,
 func onHost(cmd *cobra.Command, do func(cmd *cobra.Command, s settings.Settings,
 	log *slog.Logger) error) *cobra.Command {
 	args.AddHostFlags(cmd, hostCommandFlags...)
-	cmd.Args = command.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := args.LoadHostSettings(cmd, hostCommandFlags...)
 		if err != nil {

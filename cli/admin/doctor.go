@@ -11,7 +11,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/internal/checks"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/node/checkup"
 )
@@ -29,7 +28,6 @@ func DoctorCommand() *cobra.Command {
 		Long: `doctor looks at what the agent needs of this host, with the settings that the
 agent would have, and changes nothing. Each line says ok, warn (it works, slower
 or with less) or fail; the exit code is 1 where anything failed.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := cmd.Flags().GetString("output")
 			if err != nil {

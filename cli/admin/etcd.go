@@ -11,9 +11,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/control/cloud"
-	"croft/internal/command"
-	"croft/internal/durable"
 	"croft/node"
 )
 
@@ -24,10 +21,6 @@ func EtcdCommand() *cobra.Command {
 		Short: "Take a snapshot of all that the cloud knows, or go back to one",
 		Example: `  croft etcd snapshot /backup/croft.db
   croft etcd restore /backup/croft.db --state-dir /var/lib/croft`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s snapshot or restore", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(snapshotCommand(), restoreCommand())
 	return cmd
@@ -43,7 +36,6 @@ state directory out of the way. After it, start croft up here first; hosts that 
 etcd too notice that they no longer do, go on as hosts, and may join with --etcd-member
 again. Guests run on meanwhile. What happened since the snapshot is not known then:
 croft audit says what does not agree.`,
-		Args: command.Count(1, 1),
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
@@ -75,31 +67,25 @@ func snapshotCommand() *cobra.Command {
 		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
 file that its owner alone may read: there are secrets in it. Guests, their disks and the
 cloud's authority (ca in the state directory of the first host) are not in it.`,
-		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 				defer cancel()
-				size, err := takeSnapshot(ctx, c.Backups, given[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s has all that etcd holds, %d KiB\n", given[0], size>>10)
+				var size int64
+				err := args.WriteNew(given[0], func(w io.Writer) (err error) {
+					size, err = c.Backups.Snapshot(ctx, w)
+					return err
+				})
+				if err != nil {
+					return err
 				}
-				return err
+				return c.Report(struct {
+					File  string `json:"file"`
+					Bytes int64  `json:"bytes"`
+				}{given[0], size}, "%s has all that etcd holds, %d KiB", given[0], size>>10)
 			})
 		},
 	}
 	args.AddCloudFlags(cmd.Flags())
 	return cmd
-}
-
-// takeSnapshot writes a complete file, or no file.
-func takeSnapshot(ctx context.Context, backups cloud.Backups, file string) (size int64, err error) {
-	if _, err := os.Lstat(file); err == nil {
-		return 0, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
-	}
-	err = durable.WriteFrom(file, 0o600, func(w io.Writer) (err error) {
-		size, err = backups.Snapshot(ctx, w)
-		return err
-	})
-	return size, err
 }

@@ -12,13 +12,12 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/cloud/direct"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/node/settings"
 	"croft/placement/transfer"
 )
 
-// ExportCommand returns the command croft placement export.
+// ExportCommand returns the command croft serve placement export.
 func ExportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
@@ -33,9 +32,8 @@ cloud:NAME where a cloud of clouds.yaml has it in its catalogue.
 From etcd it is the state of one revision. Through the API it is the state of one
 moment too: what changes while it is read is read again, until nothing did. Where
 claims never pause for so long, the command says so and prints nothing.`,
-		Example: `  croft placement export > placement.jsonl
-  croft placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
-		Args: command.Count(0, 0),
+		Example: `  croft serve placement export > placement.jsonl
+  croft serve placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
 	}
 	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "read the etcd data in this directory; no server may be using it")
@@ -59,7 +57,7 @@ claims never pause for so long, the command says so and prints nothing.`,
 	return cmd
 }
 
-// ImportCommand returns the command croft placement import.
+// ImportCommand returns the command croft serve placement import.
 func ImportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
@@ -79,10 +77,9 @@ what is only there stays.
 
 Generations are kept in etcd. Through an API they are the server's own, and while
 the import runs nobody else should claim from its target.`,
-		Example: `  croft placement import placement.jsonl
-  croft placement import --from cloud:prod
-  croft placement export | croft placement import --to http://controller:8778 --token @FILE -`,
-		Args: command.Count(0, 1),
+		Example: `  croft serve placement import placement.jsonl
+  croft serve placement import --from cloud:prod
+  croft serve placement export | croft serve placement import --to http://controller:8778 --token @FILE -`,
 	}
 	args.AddHostFlags(cmd, flags...)
 	dataDir := cmd.Flags().String("data-dir", "", "write to the etcd data in this directory; no server may be using it")

@@ -19,6 +19,7 @@ import (
 	"croft/internal/span"
 	"croft/internal/traces"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // AnswerTimeout limits requests that the cloud normally answers at once. It is long enough for etcd to elect a new
@@ -30,13 +31,21 @@ type Client struct {
 	*cloud.Cloud
 	Settings direct.Settings
 	Project  croft.Project // empty: all projects
+	Cmd      *cobra.Command
+	Args     []string // the arguments of Cmd, in commands that verb.Run runs
 
-	user    func(context.Context) (string, error)
+	caller  func(context.Context) (access.Caller, error)
 	unknown error // error for a Project that does not exist; nil: it exists, or was not checked
 }
 
 // User returns the caller's user name in the cloud.
-func (c *Client) User(ctx context.Context) (string, error) { return c.user(ctx) }
+func (c *Client) User(ctx context.Context) (string, error) {
+	caller, err := c.caller(ctx)
+	return caller.User, err
+}
+
+// Caller returns the caller as the cloud knows them.
+func (c *Client) Caller(ctx context.Context) (access.Caller, error) { return c.caller(ctx) }
 
 // Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
 // client.
@@ -49,7 +58,13 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 		return nil, err
 	}
 	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project),
-		user: func(context.Context) (string, error) { return direct.LocalUser(), nil }}, nil
+		caller: func(context.Context) (access.Caller, error) {
+			return access.Caller{
+				User:  direct.LocalUser(),
+				Roles: []access.Role{access.PartitionAdmin},
+				Via:   "etcd",
+			}, nil
+		}}, nil
 }
 
 // dialAPI connects over the API. The default project then means the project of the token.
@@ -63,11 +78,7 @@ func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project),
-		user: func(ctx context.Context) (string, error) {
-			caller, err := api.Caller(ctx)
-			return caller.User, err
-		}}
+	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project), caller: api.Caller}
 	if c.Project != croft.DefaultProject {
 		return c, nil
 	}
@@ -93,7 +104,10 @@ func With(cmd *cobra.Command, do func(context.Context, *Client) error) error {
 	if cmd.Annotations[AnyProject] != "" {
 		check = nil
 	}
-	return connected(cmd.Context(), s, check, do)
+	return connected(cmd.Context(), s, check, func(ctx context.Context, c *Client) error {
+		c.Cmd = cmd
+		return do(ctx, c)
+	})
 }
 
 // WithTimeout does the same as With, for a do that must end within AnswerTimeout.

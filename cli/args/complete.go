@@ -64,7 +64,7 @@ func StoredNames(cmd *cobra.Command, given []string, prefix string,
 
 // completeImages completes the second argument of a query.
 func completeImages(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if cmd.Name() != "schedule" || len(args) != 1 {
+	if cmd.Name() != "schedule" && cmd.Name() != "create" || len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return imageNames(prefix), cobra.ShellCompDirectiveDefault

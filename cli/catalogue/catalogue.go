@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/internal/command"
@@ -24,7 +25,6 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: command.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	command.CompleteFlag(cmd, "output", out.Formats)
 	cmd.AddCommand(subs...)
 	return cmd
 }
@@ -69,30 +69,26 @@ host has is removed after a day.`, "is there", cloud.Catalogue.AddTrait),
 func listCommand(short string, read func(context.Context, *args.Client) ([]string, error)) *cobra.Command {
 	var custom bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   short,
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				names, err := read(ctx, c)
-				if err != nil {
+		Use:   "list",
+		Short: short,
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			names, err := read(ctx, c)
+			if err != nil {
+				return err
+			}
+			if custom {
+				names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, cloud.Custom) })
+			}
+			if c.WantsData() {
+				return c.PrintData(append([]string{}, names...)) // never null
+			}
+			for _, name := range names {
+				if _, err := fmt.Fprintln(c.Cmd.OutOrStdout(), plain.Line(name)); err != nil {
 					return err
 				}
-				if custom {
-					names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, cloud.Custom) })
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, append([]string{}, names...)) // never null
-				}
-				for _, name := range names {
-					if _, err := fmt.Fprintln(cmd.OutOrStdout(), plain.Line(name)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().BoolVar(&custom, "custom", false, "only the cloud's own")
 	return cmd
@@ -101,43 +97,37 @@ func listCommand(short string, read func(context.Context, *args.Client) ([]strin
 func changeCommand(use, short, long, done string,
 	change func(cloud.Catalogue, context.Context, croft.Trait) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: long, Args: command.Count(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				err := change(c.Catalogue, ctx, croft.Trait(given[0]))
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "capability %s %s\n", given[0], done)
-				}
-				return err
-			})
-		}}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			err := change(c.Catalogue, ctx, croft.Trait(c.Args[0]))
+			if err == nil {
+				c.Say("capability %s %s", c.Args[0], done)
+			}
+			return err
+		})}
 }
 
 // UserCommand returns the command croft user.
 func UserCommand() *cobra.Command {
 	list := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List yourself, and the members of the projects that you administer",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Users.List(ctx)
-				if err != nil {
-					return err
+		Use:   "list",
+		Short: "List yourself, and the members of the projects that you administer",
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.Users.List(ctx)
+			if err != nil {
+				return err
+			}
+			if c.WantsData() {
+				return c.PrintData(api.UserList{Users: all}.Users)
+			}
+			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
+			t.Head("USER", "PROJECT", "ROLE")
+			for _, u := range all {
+				for _, r := range u.Roles {
+					t.Texts(u.Name, out.OrDash(string(r.Project)), string(r.Role))
 				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, api.UserList{Users: all}.Users)
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("USER", "PROJECT", "ROLE")
-				for _, u := range all {
-					for _, r := range u.Roles {
-						t.Texts(u.Name, out.OrDash(string(r.Project)), string(r.Role))
-					}
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
+			}
+			return t.Print(c.Cmd.OutOrStdout())
+		}),
 	}
 	return group("user", "List who has roles in which projects", `user lists people and programs by the names that identity providers and access tokens
 give them. croft project member gives roles.`, list)

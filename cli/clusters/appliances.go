@@ -11,92 +11,82 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
-	"croft/cluster/appliances"
-	"croft/internal/command"
+	shippedtexts "croft/cluster/appliances"
 	"croft/internal/out"
 	"croft/schedule"
 )
 
-// ApplianceCommand returns the command croft appliance.
-func ApplianceCommand() *cobra.Command {
-	cmd := group("appliance", "Say what clusters are for, and how sites build them", `appliance manages what clusters are for, such as slurm, and how each site builds that: its
+func applianceCommand() *cobra.Command {
+	implementation := verb.Group("implementation", "Say how sites build an appliance", "", "", implementCommand(),
+		implementationList(), implementationShow(), enableCommand(true), enableCommand(false), implementationRemove())
+	return verb.CloudGroup("appliance", "Say what clusters are for, and how sites build them",
+		`appliance manages what clusters are for, such as slurm, and how each site builds that: its
 implementations. That of an OpenStack is a template of Heat, that of the site local a text
 with a master and a slave. It is read before it is stored, and what is wrong is told with
-the line. A new text is a new revision; clusters that are there stay as they were built.`, `  croft appliance create slurm --description "Slurm with a shared /home"
-  croft appliance implement slurm slurm.yaml --site lab
-  croft appliance implementations slurm
-  croft appliance disable slurm UUID`)
-	overClouds(cmd, applianceList(), applianceShow(), applianceCreate(), applianceSet(), applianceRemove(),
-		implementCommand(), implementationList(), implementationShow(), enableCommand(true), enableCommand(false),
-		implementationRemove())
-	return cmd
+the line. A new text is a new revision; clusters that are there stay as they were built.`,
+		`  croft cluster appliance create slurm --description "Slurm with a shared /home"
+  croft cluster appliance implementation add slurm slurm.yaml --site lab
+  croft cluster appliance implementation list slurm
+  croft cluster appliance implementation disable slurm UUID`,
+		appliances.List("List the appliances that the project may use"), applianceShow(), applianceCreate(),
+		applianceSet(), appliances.Remove("Remove appliances without implementations",
+			func(ctx context.Context, c *args.Client, name string) error {
+				return c.Appliances.Remove(ctx, cluster.ScopedAppliance(c.Project, name))
+			}), implementation)
 }
 
-func applianceList() *cobra.Command {
-	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the appliances that the project may use",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Appliances.List(ctx, c.Project)
-				if err != nil {
-					return err
-				}
-				return print(cmd, c, append([]cluster.Appliance{}, all...), func(t *out.Table) {
-					t.Head("NAME", "PUBLIC", "PROJECT", "OWNER", "WHAT IT IS")
-					for _, a := range all {
-						t.Texts(a.Name, yes(a.Public), out.OrDash(string(a.Project)), a.Owner, a.Description)
-					}
-				})
-			})
-		},
-	}
+var appliances = verb.Noun[cluster.Appliance]{
+	Name: "appliance",
+	All: func(ctx context.Context, c *args.Client) ([]cluster.Appliance, error) {
+		return c.Appliances.List(ctx, c.Project)
+	},
+	Word: func(a cluster.Appliance) (string, string) { return a.Name, a.Description },
+	Head: []string{"NAME", "PUBLIC", "PROJECT", "OWNER", "WHAT IT IS"},
+	Row: func(a cluster.Appliance) []out.Cell {
+		return verb.Texts(a.Name, verb.YesNo(a.Public), out.OrDash(string(a.Project)), a.Owner, a.Description)
+	},
 }
 
 func applianceShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show an appliance, with the parameters that a request may give",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerAppliances),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				a, err := c.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, given[0]))
-				if err != nil {
-					return nearAppliance(ctx, c, given[0], err)
+		ValidArgsFunction: appliances.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			a, err := c.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			if err != nil {
+				return appliances.Near(ctx, c, c.Args[0], err)
+			}
+			how, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			if err != nil {
+				return err
+			}
+			sites, err := c.Sites.List(ctx)
+			if err != nil {
+				return err
+			}
+			data := struct {
+				cluster.Appliance
+				Parameters []cluster.Parameter `json:"parameters"`
+			}{a, cluster.RequestParameters(how, sites)}
+			err = c.Print(data, func(t *out.Table) {
+				t.Texts("name", a.Name)
+				t.Texts("what it is", out.OrDash(a.Description))
+				t.Texts("public", verb.YesNo(a.Public))
+				t.Texts("owner", a.Owner+" of project "+out.OrDash(string(a.Project)))
+				t.Texts("slaves at least", strconv.Itoa(a.MinSlaves))
+				if a.Agent != nil {
+					t.Texts("makes accounts", fmt.Sprintf("at port %d, %s", a.Agent.Port, a.Agent.Path))
 				}
-				how, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, given[0]))
-				if err != nil {
-					return err
-				}
-				sites, err := c.Sites.List(ctx)
-				if err != nil {
-					return err
-				}
-				data := struct {
-					cluster.Appliance
-					Parameters []cluster.Parameter `json:"parameters"`
-				}{a, cluster.RequestParameters(how, sites)}
-				err = print(cmd, c, data, func(t *out.Table) {
-					t.Texts("name", a.Name)
-					t.Texts("what it is", out.OrDash(a.Description))
-					t.Texts("public", yes(a.Public))
-					t.Texts("owner", a.Owner+" of project "+out.OrDash(string(a.Project)))
-					t.Texts("slaves at least", strconv.Itoa(a.MinSlaves))
-					if a.Agent != nil {
-						t.Texts("makes accounts", fmt.Sprintf("at port %d, %s", a.Agent.Port, a.Agent.Path))
-					}
-				})
-				if err != nil || isData(c) || len(data.Parameters) == 0 {
-					return err
-				}
-				fmt.Fprintln(cmd.OutOrStdout())
-				return print(cmd, c, nil, func(t *out.Table) { parameterTable(t, data.Parameters) })
 			})
-		},
+			if err != nil || c.WantsData() || len(data.Parameters) == 0 {
+				return err
+			}
+			fmt.Fprintln(c.Cmd.OutOrStdout())
+			return c.Print(nil, func(t *out.Table) { parameterTable(t, data.Parameters) })
+		}),
 	}
 }
 
@@ -143,7 +133,6 @@ func applianceCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an appliance of the project, or with --public one for all",
-		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public,
 				MinSlaves: a.least, Agent: a.accounts()}
@@ -158,8 +147,8 @@ func applianceCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return report(cmd, c, made,
-					"appliance %s is there; croft appliance implement %s says how a site builds it", made.Name, made.Name)
+				return c.Report(made,
+					"appliance %s is there; croft cluster appliance implementation add %s says how a site builds it", made.Name, made.Name)
 			})
 		},
 	}
@@ -172,8 +161,7 @@ func applianceSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set NAME",
 		Short:             "Change an appliance; clusters that are there stay",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerAppliances),
+		ValidArgsFunction: appliances.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			change := cluster.ApplianceChange{Agent: a.accounts()}
 			f := cmd.Flags()
@@ -192,9 +180,9 @@ func applianceSet() *cobra.Command {
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				now, err := c.Appliances.Change(ctx, cluster.ScopedAppliance(c.Project, given[0]), change, nil)
 				if err != nil {
-					return nearAppliance(ctx, c, given[0], err)
+					return appliances.Near(ctx, c, given[0], err)
 				}
-				return report(cmd, c, now, "appliance %s is changed", now.Name)
+				return c.Report(now, "appliance %s is changed", now.Name)
 			})
 		},
 	}
@@ -202,53 +190,37 @@ func applianceSet() *cobra.Command {
 	return cmd
 }
 
-func applianceRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove NAME...",
-		Aliases:           []string{"rm"},
-		Short:             "Remove appliances without implementations",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, offerAppliances),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return removals(cmd, given, "appliance", func(ctx context.Context, c *args.Client, name string) error {
-				return nearAppliance(ctx, c, name, c.Appliances.Remove(ctx, cluster.ScopedAppliance(c.Project, name)))
-			})
-		},
-	}
-}
-
 func implementCommand() *cobra.Command {
 	var i cluster.Implementation
 	var master, slave, file string
 	var fixed []string
 	cmd := &cobra.Command{
-		Use:   "implement APPLIANCE [FILE] --site SITE",
+		Use:   "add APPLIANCE [FILE] --site SITE",
 		Short: "Say how a site builds an appliance, from the next cluster on",
-		Long: `implement stores how a site builds an appliance: a file with a template of Heat, or for the
+		Long: `add stores how a site builds an appliance: a file with a template of Heat, or for the
 site local with a master and a slave; - reads stdin. With --image instead of a file, a
 template with one machine is made of that image. With neither, it is the text that croft
 ships for the appliance. --master and --slave say what a host takes, so that a site without
 room is not asked.`,
-		Example: `  croft appliance implement slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
-  croft appliance implement hosts --site lab
-  croft appliance implement desktop --image debian-13 --site lab`,
-		Args: command.Count(1, 2),
+		Example: `  croft cluster appliance implementation add slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
+  croft cluster appliance implementation add hosts --site lab
+  croft cluster appliance implementation add desktop --image debian-13 --site lab`,
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			if len(given) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault // a file name
 			}
-			return completing(1, offerAppliances)(cmd, given, prefix)
+			return appliances.Complete(1)(cmd, given, prefix)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&i.Site, "site", "", "the `site` that builds it so")
-	f.StringVar(&i.Image, "image", "", "the `image` of which a template is made (croft site image)")
+	f.StringVar(&i.Image, "image", "", "the `image` of which a template is made (croft cluster site image)")
 	f.StringVar(&master, "master", "", "`resources` of the master, such as VCPU:2,MEMORY_MB:4096,DISK_GB:20")
 	f.StringVar(&slave, "slave", "", "`resources` of a slave")
 	f.StringArrayVar(&fixed, "parameter", nil, "`name=value` that is fixed; repeat for more")
 	f.StringVar(&file, "parameters", "", "`file` with fixed parameters in YAML")
-	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag was defined above
+	_ = cmd.RegisterFlagCompletionFunc("site", sites.Complete(-1)) // the flag was defined above
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
 		if i.Appliance, i.Enabled = given[0], true; i.Site == "" {
 			return croft.Errorf(croft.Invalid, "name the site with --site")
@@ -276,7 +248,7 @@ room is not asked.`,
 			if i.Template == "" && i.Image == "" {
 				site, err := c.Sites.Find(ctx, i.Site)
 				if err != nil {
-					return nearSite(ctx, c, i.Site, err)
+					return sites.Near(ctx, c, i.Site, err)
 				}
 				if i.Template, err = shipped(i.Appliance, site); err != nil {
 					return err
@@ -285,9 +257,9 @@ room is not asked.`,
 			i.Appliance = cluster.ScopedAppliance(c.Project, given[0])
 			made, err := c.Appliances.AddImplementation(ctx, i)
 			if err != nil {
-				return nearSite(ctx, c, i.Site, nearAppliance(ctx, c, given[0], err))
+				return sites.Near(ctx, c, i.Site, appliances.Near(ctx, c, given[0], err))
 			}
-			return report(cmd, c, made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
+			return c.Report(made, "appliance %s has revision %d at site %s: %s", made.Appliance, made.Revision,
 				made.Site, made.ID)
 		})
 	}
@@ -297,7 +269,7 @@ room is not asked.`,
 // shipped returns the text that croft has for an appliance at a type of site. Invalid: croft has none.
 func shipped(appliance string, at cluster.Site) (string, error) {
 	kinds := map[cluster.SiteType]string{cluster.Local: "local", cluster.OpenStack: "heat"}
-	text, is := appliances.Text(appliance, kinds[at.Type])
+	text, is := shippedtexts.Text(appliance, kinds[at.Type])
 	if !is {
 		return "", croft.Errorf(croft.Invalid, "croft ships no text for appliance %s at a site of type %s: give a file "+
 			"with one, or --image", appliance, at.Type)
@@ -326,28 +298,25 @@ func resources(master, slave string) (map[cluster.Role]croft.Resources, error) {
 
 func implementationList() *cobra.Command {
 	return &cobra.Command{
-		Use:               "implementations APPLIANCE",
+		Use:               "list APPLIANCE",
 		Short:             "List how sites build an appliance",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerAppliances),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, given[0]))
-				if err != nil {
-					return nearAppliance(ctx, c, given[0], err)
-				}
-				return print(cmd, c, append([]cluster.Implementation{}, all...), func(t *out.Table) {
-					t.Head("UUID", "SITE", "REVISION", "ENABLED", "BUILT BY")
-					for _, i := range all {
-						built := out.Bytes(int64(len(i.Template))) + " of template"
-						if i.Image != "" {
-							built = "image " + i.Image
-						}
-						t.Texts(string(i.ID), i.Site, strconv.Itoa(i.Revision), yes(i.Enabled), built)
+		ValidArgsFunction: appliances.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			if err != nil {
+				return appliances.Near(ctx, c, c.Args[0], err)
+			}
+			return c.Print(append([]cluster.Implementation{}, all...), func(t *out.Table) {
+				t.Head("UUID", "SITE", "REVISION", "ENABLED", "BUILT BY")
+				for _, i := range all {
+					built := out.Bytes(int64(len(i.Template))) + " of template"
+					if i.Image != "" {
+						built = "image " + i.Image
 					}
-				})
+					t.Texts(string(i.ID), i.Site, strconv.Itoa(i.Revision), verb.YesNo(i.Enabled), built)
+				}
 			})
-		},
+		}),
 	}
 }
 
@@ -355,7 +324,7 @@ func implementationList() *cobra.Command {
 func findImplementation(ctx context.Context, c *args.Client, appliance, id string) (cluster.Implementation, error) {
 	all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, appliance))
 	if err != nil {
-		return cluster.Implementation{}, nearAppliance(ctx, c, appliance, err)
+		return cluster.Implementation{}, appliances.Near(ctx, c, appliance, err)
 	}
 	for _, i := range all {
 		if string(i.ID) == id {
@@ -368,23 +337,20 @@ func findImplementation(ctx context.Context, c *args.Client, appliance, id strin
 
 func implementationShow() *cobra.Command {
 	return &cobra.Command{
-		Use:   "template APPLIANCE UUID",
+		Use:   "show APPLIANCE UUID",
 		Short: "Print the template of an implementation as it was stored",
-		Args:  command.Count(2, 2),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				i, err := findImplementation(ctx, c, given[0], given[1])
-				if err != nil {
-					return err
-				}
-				if isData(c) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, i)
-				}
-				_, err = fmt.Fprint(cmd.OutOrStdout(), i.Template)
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			i, err := findImplementation(ctx, c, c.Args[0], c.Args[1])
+			if err != nil {
 				return err
-			})
-		},
-		ValidArgsFunction: completing(1, offerAppliances),
+			}
+			if c.WantsData() {
+				return c.PrintData(i)
+			}
+			_, err = fmt.Fprint(c.Cmd.OutOrStdout(), i.Template)
+			return err
+		}),
+		ValidArgsFunction: appliances.Complete(1),
 	}
 }
 
@@ -397,38 +363,32 @@ func enableCommand(enable bool) *cobra.Command {
 	return &cobra.Command{
 		Use:               word + " APPLIANCE UUID",
 		Short:             short,
-		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, offerAppliances),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Appliances.EnableImplementation(ctx, cluster.ScopedAppliance(c.Project, given[0]),
-					cluster.ImplementationID(given[1]), enable)
-				if err != nil {
-					return nearAppliance(ctx, c, given[0], err)
-				}
-				return report(cmd, c, now, "revision %d of appliance %s at site %s is %sd", now.Revision, now.Appliance,
-					now.Site, word)
-			})
-		},
+		ValidArgsFunction: appliances.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			now, err := c.Appliances.EnableImplementation(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]),
+				cluster.ImplementationID(c.Args[1]), enable)
+			if err != nil {
+				return appliances.Near(ctx, c, c.Args[0], err)
+			}
+			return c.Report(now, "revision %d of appliance %s at site %s is %sd", now.Revision, now.Appliance,
+				now.Site, word)
+		}),
 	}
 }
 
 func implementationRemove() *cobra.Command {
 	return &cobra.Command{
-		Use:               "unimplement APPLIANCE UUID",
+		Use:               "remove APPLIANCE UUID",
 		Short:             "Remove an implementation that no cluster was built by",
-		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, offerAppliances),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				err := c.Appliances.RemoveImplementation(ctx, cluster.ScopedAppliance(c.Project, given[0]),
-					cluster.ImplementationID(given[1]))
-				if err != nil {
-					return nearAppliance(ctx, c, given[0], err)
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "implementation %s is removed\n", given[1])
-				return nil
-			})
-		},
+		ValidArgsFunction: appliances.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			err := c.Appliances.RemoveImplementation(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]),
+				cluster.ImplementationID(c.Args[1]))
+			if err != nil {
+				return appliances.Near(ctx, c, c.Args[0], err)
+			}
+			c.Say("implementation %s is removed", c.Args[1])
+			return nil
+		}),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
 	"croft/control/api"
 	"croft/internal/command"
@@ -39,8 +40,7 @@ func setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "set UUID|NAME",
 		Short:             "Change a cluster's name, or how long it stays",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "its new `name`")
@@ -68,7 +68,7 @@ func setCommand() *cobra.Command {
 			if err != nil {
 				return nearCluster(ctx, c, given[0], err)
 			}
-			return report(cmd, c, api.ClusterOf(have), "cluster %s is changed", have.Name)
+			return c.Report(api.ClusterOf(have), "cluster %s is changed", have.Name)
 		})
 	}
 	return cmd
@@ -81,8 +81,7 @@ func resizeCommand() *cobra.Command {
 		Short: "Make a cluster larger or smaller, and wait until it is",
 		Long: `resize changes how many slaves a cluster has. Those that are there stay, with their
 addresses, and the last ones go first. What cannot be made larger stays as it was.`,
-		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			slaves, err := strconv.Atoi(given[1])
 			if err != nil || slaves < 0 || slaves > cluster.MaxSlaves {
@@ -104,8 +103,7 @@ func growCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "grow UUID|NAME",
 		Short:             "Make a cluster larger by one slave, and wait until it is",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
 				error) {
@@ -124,7 +122,6 @@ func shrinkCommand() *cobra.Command {
 		Short: "Make a cluster smaller by one slave, and wait until it is",
 		Long: `shrink removes a slave: the last one, or the one with this UUID or name, such as slave-0. The
 others stay as they are.`,
-		Args:              command.Count(1, 2),
 		ValidArgsFunction: completeHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			host := "last"
@@ -153,7 +150,7 @@ others stay as they are.`,
 // completeHosts completes a cluster, then one of its hosts.
 func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(given) == 0 {
-		return completing(1, completeClusters)(cmd, given, prefix)
+		return clusters.Complete(1)(cmd, given, prefix)
 	}
 	if len(given) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -167,18 +164,16 @@ func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string,
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
-func deleteCommand() *cobra.Command {
+func removeCommand() *cobra.Command {
 	var r cluster.Removal
 	var w waiting
 	cmd := &cobra.Command{
-		Use:     "delete UUID|NAME...",
-		Aliases: []string{"rm", "remove", "destroy"},
-		Short:   "Delete clusters with all of their hosts, and wait until they are gone",
-		Long: `delete removes clusters in whatever state they are. It is written down at once, and done
+		Use:   "remove UUID|NAME...",
+		Short: "Delete clusters with all of their hosts, and wait until they are gone",
+		Long: `remove removes clusters in whatever state they are. It is written down at once, and done
 when the site permits: a cluster at a site that does not answer stays in the state
 DELETING until it does. --abandon forgets such a cluster and leaves there what is left.`,
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, completeClusters),
+		ValidArgsFunction: clusters.Complete(-1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				var errs []error
@@ -212,8 +207,8 @@ func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string
 			return err
 		}
 	}
-	if isData(c) {
-		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, api.ClusterOf(have))
+	if c.WantsData() {
+		return c.PrintData(api.ClusterOf(have))
 	}
 	switch {
 	case have.Abandoned && have.Remote.Asked:
@@ -233,34 +228,30 @@ func useCommand() *cobra.Command {
 		Short: "End uses of clusters",
 		Long: `A use is somebody's interest in a cluster: each request that it answers is one. A cluster
 without uses is idle, and is deleted after the time that --keep-idle has set.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:   "end UUID|NAME [USE]",
-		Short: "End a use of a cluster: yours, if you have one, or that with this UUID",
-		Args:  command.Count(1, 2),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				have, err := find(ctx, c, given[0])
-				if err != nil {
-					return err
-				}
-				use, err := useOf(ctx, c, have, given[1:])
-				if err != nil {
-					return err
-				}
-				if have, err = c.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
-					return err
-				}
-				left := "1 use is left"
-				if n := len(have.Uses); n != 1 {
-					left = fmt.Sprintf("%d uses are left", n)
-				}
-				return report(cmd, c, api.ClusterOf(have), "cluster %s: %s", have.Name, left)
-			})
-		},
-		ValidArgsFunction: completing(1, completeClusters),
+		Use:     "remove UUID|NAME [USE]",
+		Aliases: []string{"end"},
+		Short:   "End a use of a cluster: yours, if you have one, or that with this UUID",
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			have, err := find(ctx, c, c.Args[0])
+			if err != nil {
+				return err
+			}
+			use, err := useOf(ctx, c, have, c.Args[1:])
+			if err != nil {
+				return err
+			}
+			if have, err = c.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
+				return err
+			}
+			left := "1 use is left"
+			if n := len(have.Uses); n != 1 {
+				left = fmt.Sprintf("%d uses are left", n)
+			}
+			return c.Report(api.ClusterOf(have), "cluster %s: %s", have.Name, left)
+		}),
+		ValidArgsFunction: clusters.Complete(1),
 	})
 	return cmd
 }
@@ -294,34 +285,31 @@ func accountCommand() *cobra.Command {
 		Short: "Get your account on the machines of a cluster",
 		Long: `account prints the user name and the password of your account on the machines of a cluster,
 which the appliance's agent makes at the first time. Only you get it.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
+	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
+		user, err := c.User(ctx)
+		if err != nil {
+			return err
+		}
+		if forget {
+			if err := c.Clusters.RemoveAccount(ctx, c.Project, c.Args[0], user); err != nil {
+				return nearCluster(ctx, c, c.Args[0], err)
 			}
-			if forget {
-				if err := c.Clusters.RemoveAccount(ctx, c.Project, given[0], user); err != nil {
-					return nearCluster(ctx, c, given[0], err)
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "the account on cluster %s is forgotten\n", given[0])
-				return nil
-			}
-			login, err := c.Clusters.Account(ctx, c.Project, given[0], user)
-			if err != nil {
-				return nearCluster(ctx, c, given[0], err)
-			}
-			account := api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()}
-			return print(cmd, c, account, func(t *out.Table) {
-				t.Texts("user", account.Username)
-				t.Texts("password", account.Password)
-			})
+			c.Say("the account on cluster %s is forgotten", c.Args[0])
+			return nil
+		}
+		login, err := c.Clusters.Account(ctx, c.Project, c.Args[0], user)
+		if err != nil {
+			return nearCluster(ctx, c, c.Args[0], err)
+		}
+		account := api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()}
+		return c.Print(account, func(t *out.Table) {
+			t.Texts("user", account.Username)
+			t.Texts("password", account.Password)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -333,33 +321,29 @@ func outputCommand() *cobra.Command {
 secret or token in their names are kept sealed, and only this command prints them: for the
 user of the cluster alone. Each read is in the action log and in the events of the cluster.`,
 		Example:           `  croft cluster output web jupyter_token`,
-		Args:              command.Count(2, 2),
-		ValidArgsFunction: completing(1, completeClusters),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				user, err := c.User(ctx)
+		ValidArgsFunction: clusters.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			o, err := c.Clusters.Output(ctx, c.Project, c.Args[0], user, c.Args[1])
+			if err != nil {
+				return nearCluster(ctx, c, c.Args[0], err)
+			}
+			if c.WantsData() {
+				return c.PrintData(api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
+			}
+			text, is := o.Value.(string)
+			if !is {
+				encoded, err := json.Marshal(o.Value)
 				if err != nil {
 					return err
 				}
-				o, err := c.Clusters.Output(ctx, c.Project, given[0], user, given[1])
-				if err != nil {
-					return nearCluster(ctx, c, given[0], err)
-				}
-				if isData(c) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output,
-						api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
-				}
-				text, is := o.Value.(string)
-				if !is {
-					encoded, err := json.Marshal(o.Value)
-					if err != nil {
-						return err
-					}
-					text = string(encoded)
-				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-				return err
-			})
-		},
+				text = string(encoded)
+			}
+			_, err = fmt.Fprintln(c.Cmd.OutOrStdout(), text)
+			return err
+		}),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
 	"croft/control/api"
 	"croft/internal/command"
@@ -48,9 +49,9 @@ func (a *asking) flags(cmd *cobra.Command) {
 	command.DurationVar(f, &a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
 	f.StringVar((*string)(&a.ID), "id", "", "its `UUID`, so that the same request can be sent again (a random one)")
 	for _, flag := range []string{"site", "exclude-site", "prefer-site"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, completing(-1, offerSites)) // the flag was defined above
+		_ = cmd.RegisterFlagCompletionFunc(flag, sites.Complete(-1)) // the flag was defined above
 	}
-	_ = cmd.RegisterFlagCompletionFunc("credential", completing(-1, offerCredentials)) // this one too
+	_ = cmd.RegisterFlagCompletionFunc("credential", credentials.Complete(-1)) // this one too
 }
 
 // request returns the request that the arguments and flags describe. Invalid.
@@ -107,7 +108,6 @@ once.`,
 		Example: `  croft cluster create web slurm --slaves 3
   croft cluster create web slurm --slaves 1 --site local --keep-idle 2h --expires 24h
   croft cluster create web slurm --slaves 3 --prefer-site lab --parameters secrets.yaml`,
-		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -149,13 +149,13 @@ func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, 
 		return cluster.Created{}, err
 	}
 	made, err := c.Clusters.Create(ctx, r)
-	return made, nearAppliance(ctx, c, r.Appliance, chosen(cmd, c, err))
+	return made, appliances.Near(ctx, c, r.Appliance, chosen(cmd, c, err))
 }
 
 // chosen prints a table of the reasons why no site can build a cluster, and returns a shorter error.
 func chosen(cmd *cobra.Command, c *args.Client, err error) error {
 	why, is := errors.AsType[*cluster.ChoiceError](err)
-	if !is || len(why.Dropped) < 2 || isData(c) {
+	if !is || len(why.Dropped) < 2 || c.WantsData() {
 		return err
 	}
 	t := out.Table{Color: out.IsColored(cmd.ErrOrStderr())}
@@ -180,32 +180,29 @@ func explainCommand() *cobra.Command {
 what put each before those behind it, and the sites that could not, with the reason. If the
 quota of the project refuses the cluster, that comes first. It exits with 4 if the cluster
 could not be built now.`,
-		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNameAppliance,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				r, err := a.request(ctx, cmd, c, given)
-				if err != nil {
-					return err
-				}
-				why, err := c.Clusters.Explain(ctx, r)
-				if err != nil {
-					return nearAppliance(ctx, c, r.Appliance, err)
-				}
-				if err := printExplanation(cmd, c, why); err != nil {
-					return err
-				}
-				switch {
-				case why.Reuse != "":
-					return nil
-				case why.Quota != "":
-					return croft.Errorf(croft.OverQuota, "the quota refuses this cluster")
-				case len(why.Candidates) == 0:
-					return croft.Errorf(croft.NoCapacity, "no site can build this cluster")
-				}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			r, err := a.request(ctx, c.Cmd, c, c.Args)
+			if err != nil {
+				return err
+			}
+			why, err := c.Clusters.Explain(ctx, r)
+			if err != nil {
+				return appliances.Near(ctx, c, r.Appliance, err)
+			}
+			if err := printExplanation(c.Cmd, c, why); err != nil {
+				return err
+			}
+			switch {
+			case why.Reuse != "":
 				return nil
-			})
-		},
+			case why.Quota != "":
+				return croft.Errorf(croft.OverQuota, "the quota refuses this cluster")
+			case len(why.Candidates) == 0:
+				return croft.Errorf(croft.NoCapacity, "no site can build this cluster")
+			}
+			return nil
+		}),
 	}
 	a.flags(cmd)
 	return cmd
@@ -214,8 +211,8 @@ could not be built now.`,
 func printExplanation(cmd *cobra.Command, c *args.Client, why cluster.Explanation) error {
 	why.Candidates = append([]cluster.Choice{}, why.Candidates...)
 	why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
-	if isData(c) {
-		return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, why)
+	if c.WantsData() {
+		return c.PrintData(why)
 	}
 	if why.Reuse != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "cluster %s is there and would be used\n", why.Reuse)
@@ -243,5 +240,5 @@ func completeNameAppliance(cmd *cobra.Command, given []string, prefix string) ([
 	if len(given) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return args.StoredNames(cmd, nil, prefix, offerAppliances), cobra.ShellCompDirectiveNoFileComp
+	return args.StoredNames(cmd, nil, prefix, appliances.Offer), cobra.ShellCompDirectiveNoFileComp
 }

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
 	"croft/cluster/seal"
 	"croft/control/api"
@@ -18,59 +19,87 @@ import (
 	"croft/internal/out"
 )
 
-// CredentialCommand returns the command croft credential.
-func CredentialCommand() *cobra.Command {
-	cmd := group("credential", "Keep what lets the cloud build clusters for you at a site", `credential keeps user names and passwords with which the cloud builds clusters for you at
+func credentialCommand() *cobra.Command {
+	cmd := verb.Group("credential", "Keep what lets the cloud build clusters for you at a site",
+		`credential keeps user names and passwords with which the cloud builds clusters for you at
 OpenStack sites. Each is yours alone; admins of your project see that it is there, and can
 remove it. The password goes in, sealed with a key that is not in the cloud's store, and
 never comes out: it is asked for on the terminal, or read from --password-file or stdin,
 never from an argument.
 
-Heat needs a password: application credentials cannot create the trust that it works by.`, `  croft credential create lab --site lab --username anna --project-name physics
-  croft credential set lab --password-file new
-  croft credential list`)
-	overClouds(cmd, credentialList(), credentialShow(), credentialCreate(), credentialSet(), credentialRemove(),
-		rewrapCommand())
-	cmd.AddCommand(keyCommand())
+Heat needs a password: application credentials cannot create the trust that it works by.`,
+		`  croft cluster credential create lab --site lab --username anna --project-name physics
+  croft cluster credential set lab --password-file new
+  croft cluster credential list`,
+		credentialList(), credentials.Show("Show a credential, without its secret"), credentialCreate(),
+		credentialSet(), credentials.Remove("Remove credentials that no living cluster needs",
+			func(ctx context.Context, c *args.Client, name string) error {
+				user, err := c.User(ctx)
+				if err != nil {
+					return err
+				}
+				return c.Credentials.Remove(ctx, c.Project, user, name)
+			}), rewrapCommand())
+	for _, sub := range cmd.Commands() {
+		args.AddCloudFlags(sub.Flags())
+	}
+	cmd.AddCommand(keyCommand()) // needs no cloud
 	return cmd
+}
+
+// credentials are the user's own credentials.
+var credentials = verb.Noun[cluster.Credential]{
+	Name: "credential",
+	Use:  "UUID|NAME",
+	All: func(ctx context.Context, c *args.Client) ([]cluster.Credential, error) {
+		user, err := c.User(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c.Credentials.List(ctx, c.Project, user)
+	},
+	Find: func(ctx context.Context, c *args.Client, name string) (cluster.Credential, error) {
+		user, err := c.User(ctx)
+		if err != nil {
+			return cluster.Credential{}, err
+		}
+		return c.Credentials.Find(ctx, c.Project, user, name)
+	},
+	Word: func(one cluster.Credential) (string, string) { return one.Name, one.Username + " at site " + one.Site },
+	Head: []string{"NAME", "SITE", "USERNAME", "PROJECT THERE", "USER", "STATE"},
+	Row: func(one cluster.Credential) []out.Cell {
+		return append(verb.Texts(one.Name, one.Site, out.OrDash(one.Username),
+			out.OrDash(one.ProjectName+one.ProjectID), one.User), standing(one))
+	},
+	Rows: credentialRows,
+	Data: func(one cluster.Credential) any { return api.CredentialOf(one) },
+}
+
+func credentialRows(t *out.Table, one cluster.Credential) {
+	t.Texts("name", one.Name)
+	t.Texts("id", string(one.ID))
+	t.Texts("site", one.Site)
+	t.Texts("user", one.User+" in project "+string(one.Project))
+	for _, row := range [][2]string{{"username", one.Username}, {"domain", one.UserDomain},
+		{"project there", one.ProjectName + one.ProjectID}, {"its domain", one.ProjectDomain}} {
+		if row[1] != "" {
+			t.Texts(row[0], row[1])
+		}
+	}
+	t.Row(out.Cell{Text: "state"}, standing(one))
 }
 
 func credentialList() *cobra.Command {
 	var everybodys bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List your credentials, without their secrets",
-		Args:    command.Count(0, 0),
+	n := credentials
+	n.All = func(ctx context.Context, c *args.Client) ([]cluster.Credential, error) {
+		if everybodys {
+			return c.Credentials.List(ctx, c.Project, "")
+		}
+		return credentials.All(ctx, c)
 	}
+	cmd := n.List("List your credentials, without their secrets")
 	cmd.Flags().BoolVar(&everybodys, "all", false, "those of all users, for admins of the project and operators")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
-			}
-			if everybodys {
-				user = ""
-			}
-			all, err := c.Credentials.List(ctx, c.Project, user)
-			if err != nil {
-				return err
-			}
-			shown := []api.Credential{} // never null
-			for _, one := range all {
-				shown = append(shown, api.CredentialOf(one))
-			}
-			return print(cmd, c, shown, func(t *out.Table) {
-				t.Head("NAME", "SITE", "USERNAME", "PROJECT THERE", "USER", "STATE")
-				for _, one := range all {
-					t.Row(out.Cell{Text: one.Name}, out.Cell{Text: one.Site}, out.Cell{Text: out.OrDash(one.Username)},
-						out.Cell{Text: out.OrDash(one.ProjectName + one.ProjectID)}, out.Cell{Text: one.User},
-						standing(one))
-				}
-			})
-		})
-	}
 	return cmd
 }
 
@@ -83,40 +112,6 @@ func standing(one cluster.Credential) out.Cell {
 		return out.Cell{Text: "not verified", Color: out.Yellow}
 	}
 	return out.Cell{Text: "accepted at " + moment(one.VerifiedAt), Color: out.Green}
-}
-
-func credentialShow() *cobra.Command {
-	return &cobra.Command{
-		Use:               "show UUID|NAME",
-		Short:             "Show a credential, without its secret",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerCredentials),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				user, err := c.User(ctx)
-				if err != nil {
-					return err
-				}
-				one, err := c.Credentials.Find(ctx, c.Project, user, given[0])
-				if err != nil {
-					return nearCredential(ctx, c, user, given[0], err)
-				}
-				return print(cmd, c, api.CredentialOf(one), func(t *out.Table) {
-					t.Texts("name", one.Name)
-					t.Texts("id", string(one.ID))
-					t.Texts("site", one.Site)
-					t.Texts("user", one.User+" in project "+string(one.Project))
-					for _, row := range [][2]string{{"username", one.Username}, {"domain", one.UserDomain},
-						{"project there", one.ProjectName + one.ProjectID}, {"its domain", one.ProjectDomain}} {
-						if row[1] != "" {
-							t.Texts(row[0], row[1])
-						}
-					}
-					t.Row(out.Cell{Text: "state"}, standing(one))
-				})
-			})
-		},
-	}
 }
 
 // identity describes a user at a site, as flags give it.
@@ -168,7 +163,6 @@ func credentialCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --site SITE",
 		Short: "Store a credential, which the site has to accept",
-		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			if err := cluster.CheckName("a credential", given[0]); err != nil {
 				return err
@@ -194,16 +188,16 @@ func credentialCreate() *cobra.Command {
 				}
 				made, err := c.Credentials.Create(ctx, n)
 				if err != nil {
-					return nearSite(ctx, c, n.Site, err)
+					return sites.Near(ctx, c, n.Site, err)
 				}
-				return report(cmd, c, api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
+				return c.Report(api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
 					standing(made).Text)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&n.Site, "site", "", "the `site` that it is for")
 	cmd.Flags().StringVar((*string)(&n.Kind), "kind", "", "password, or token for a site of type croft (`kind`)")
-	_ = cmd.RegisterFlagCompletionFunc("site", completing(-1, offerSites)) // the flag was defined above
+	_ = cmd.RegisterFlagCompletionFunc("site", sites.Complete(-1)) // the flag was defined above
 	i.add(cmd.Flags())
 	return cmd
 }
@@ -212,7 +206,7 @@ func credentialCreate() *cobra.Command {
 func wantsCredential(ctx context.Context, c *args.Client, site string) error {
 	at, err := c.Sites.Find(ctx, site)
 	if err != nil {
-		return nearSite(ctx, c, site, err)
+		return sites.Near(ctx, c, site, err)
 	}
 	_, err = at.CredentialKind()
 	return err
@@ -226,8 +220,7 @@ func credentialSet() *cobra.Command {
 		Short: "Change a credential, such as its password",
 		Long: `set changes what its flags say: --password asks for a new password, --password-file reads
 it. Clusters that the site refused for the old one go on by themselves.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerCredentials),
+		ValidArgsFunction: credentials.Complete(1),
 	}
 	cmd.Flags().BoolVar(&ask, "password", false, "ask for a new password")
 	i.add(cmd.Flags())
@@ -263,31 +256,12 @@ it. Clusters that the site refused for the old one go on by themselves.`,
 			}
 			now, err := c.Credentials.Change(ctx, c.Project, user, given[0], change, nil)
 			if err != nil {
-				return nearCredential(ctx, c, user, given[0], err)
+				return credentials.Near(ctx, c, given[0], err)
 			}
-			return report(cmd, c, api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
+			return c.Report(api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
 		})
 	}
 	return cmd
-}
-
-func credentialRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove UUID|NAME...",
-		Aliases:           []string{"rm"},
-		Short:             "Remove credentials that no living cluster needs",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, offerCredentials),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return removals(cmd, given, "credential", func(ctx context.Context, c *args.Client, name string) error {
-				user, err := c.User(ctx)
-				if err != nil {
-					return err
-				}
-				return nearCredential(ctx, c, user, name, c.Credentials.Remove(ctx, c.Project, user, name))
-			})
-		},
-	}
 }
 
 func keyCommand() *cobra.Command {
@@ -299,8 +273,7 @@ compute.yaml. Every server of a cloud needs the same file. Whoever has it and th
 store can open the secrets in it; whoever loses it has everybody set their passwords again.
 
 To change the key: name the new file first and the old one behind it on every server, then
-croft credential rewrap, then take the old one away.`,
-		Args: command.Count(1, 1),
+croft cluster credential rewrap, then take the old one away.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			id, err := seal.Generate(given[0])
 			if err != nil {
@@ -316,15 +289,12 @@ func rewrapCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rewrap",
 		Short: "Have the servers' first key seal all secrets, for operators",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				n, err := c.Seals.Rewrap(ctx)
-				if err != nil {
-					return err
-				}
-				return report(cmd, c, api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			n, err := c.Seals.Rewrap(ctx)
+			if err != nil {
+				return err
+			}
+			return c.Report(api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
+		}),
 	}
 }

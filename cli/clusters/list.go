@@ -9,9 +9,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
 	"croft/control/api"
-	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
 )
@@ -19,10 +19,8 @@ import (
 func listCommand() *cobra.Command {
 	var f cluster.Filter
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the clusters of the project",
-		Args:    command.Count(0, 0),
+		Use:   "list",
+		Short: "List the clusters of the project",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var states []string
 			for _, s := range cluster.States {
@@ -43,7 +41,7 @@ func listCommand() *cobra.Command {
 				for _, one := range all {
 					shown = append(shown, api.ClusterOf(one))
 				}
-				return print(cmd, c, shown, func(t *out.Table) {
+				return c.Print(shown, func(t *out.Table) {
 					t.Head("NAME", "STATE", "APPLIANCE", "SITE", "HOSTS", "MASTER", "USER", "WHAT NOW")
 					for _, one := range all {
 						t.Row(out.Cell{Text: one.Name}, state(one.State),
@@ -69,22 +67,19 @@ func showCommand() *cobra.Command {
 		Long: `show shows a cluster, for 24 hours after its end too, by its UUID. With -o json or yaml it
 shows everything, and to the user of the cluster also its secret outputs: each of these reads
 is in the action log, as with croft cluster output.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, completeClusters),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				have, err := find(ctx, c, given[0])
-				if err != nil {
+		ValidArgsFunction: clusters.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			have, err := find(ctx, c, c.Args[0])
+			if err != nil {
+				return err
+			}
+			if c.WantsData() {
+				if err := readSecretOutputs(ctx, c.Cmd, c, &have); err != nil {
 					return err
 				}
-				if isData(c) {
-					if err := readSecretOutputs(ctx, cmd, c, &have); err != nil {
-						return err
-					}
-				}
-				return show(cmd, c, have)
-			})
-		},
+			}
+			return show(c.Cmd, c, have)
+		}),
 	}
 }
 
@@ -95,22 +90,19 @@ func eventsCommand() *cobra.Command {
 		Short: "List what happened to a cluster",
 		Long: `events lists what happened to a cluster, oldest first. Of hosts that failed, the ends of
 their consoles are kept: --console prints them.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 	}
 	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			all, err := c.Clusters.Events(ctx, c.Project, given[0])
-			if err != nil {
-				return err
-			}
-			err = print(cmd, c, append([]cluster.Event{}, all...), func(t *out.Table) { eventRows(t, all) })
-			if err != nil || !consoles || isData(c) {
-				return err
-			}
-			return printConsoles(cmd, all)
-		})
-	}
+	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
+		all, err := c.Clusters.Events(ctx, c.Project, c.Args[0])
+		if err != nil {
+			return err
+		}
+		err = c.Print(append([]cluster.Event{}, all...), func(t *out.Table) { eventRows(t, all) })
+		if err != nil || !consoles || c.WantsData() {
+			return err
+		}
+		return printConsoles(c.Cmd, all)
+	})
 	return cmd
 }

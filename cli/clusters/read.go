@@ -2,12 +2,12 @@ package clusters
 
 import (
 	"io"
-	"os"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/cli/args"
 	"croft/internal/out"
 )
 
@@ -47,20 +47,9 @@ func parameters(stdin io.Reader, file string, pairs []string) (map[string]any, e
 
 // readFile reads a file, or - for stdin. Invalid.
 func readFile(stdin io.Reader, file string, longest int64) ([]byte, error) {
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%w", err)
-		}
-		defer f.Close()
-		stdin = f
+	text, err := args.ReadFile(stdin, file, file, longest)
+	if err == nil && int64(len(text)) > longest {
+		err = croft.Errorf(croft.Invalid, "%s has more than %s", file, out.Bytes(longest))
 	}
-	text, err := io.ReadAll(io.LimitReader(stdin, longest+1))
-	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read %s: %w", file, err)
-	}
-	if int64(len(text)) > longest {
-		return nil, croft.Errorf(croft.Invalid, "%s has more than %s", file, out.Bytes(longest))
-	}
-	return text, nil
+	return text, err
 }

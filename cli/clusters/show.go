@@ -21,7 +21,7 @@ import (
 
 // show prints everything about a cluster that matters to users.
 func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
-	return print(cmd, c, api.ClusterOf(have), func(t *out.Table) {
+	return c.Print(api.ClusterOf(have), func(t *out.Table) {
 		rows(t, have)
 		for _, m := range have.Members {
 			t.Texts("host "+memberName(m), memberWords(m))

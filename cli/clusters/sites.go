@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/cluster"
 	"croft/control/api"
 	"croft/internal/command"
@@ -23,46 +24,36 @@ import (
 	"croft/internal/wording"
 )
 
-// SiteCommand returns the command croft site.
-func SiteCommand() *cobra.Command {
-	cmd := group("site", "Manage where clusters can be built", `site manages where clusters can be built: local, which is the hosts of this cloud and is
+func siteCommand() *cobra.Command {
+	return verb.CloudGroup("site", "Manage where clusters can be built",
+		`site manages where clusters can be built: local, which is the hosts of this cloud and is
 there by itself, and OpenStacks with Heat. A site says where its Keystone is, and holds no
-password: each user has credentials of their own (croft credential). Operators write
-sites, and everybody sees where a password would be sent.`, `  croft site create lab openstack --auth-url https://lab.example:5000/v3 --region one
-  croft site set lab --default network_name=private --default flavor_name=m1.small
-  croft site health lab
-  croft site set lab --enabled=false`)
-	overClouds(cmd, siteList(), siteShow(), siteCreate(), siteSet(), siteRemove(), siteHealth(), imageCommand())
-	return cmd
+password: each user has credentials of their own (croft cluster credential). Operators
+write sites, and everybody sees where a password would be sent.`,
+		`  croft cluster site create lab openstack --auth-url https://lab.example:5000/v3 --region one
+  croft cluster site set lab --default network_name=private --default flavor_name=m1.small
+  croft cluster site health lab
+  croft cluster site set lab --enabled=false`,
+		sites.List("List the sites"), sites.Show("Show a site"), siteCreate(), siteSet(),
+		sites.Remove("Remove sites that no implementation, credential or cluster uses", func(ctx context.Context, c *args.Client, name string) error {
+			return c.Sites.Remove(ctx, name)
+		}), siteHealth(), imageCommand())
 }
 
-func siteList() *cobra.Command {
-	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the sites",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Sites.List(ctx)
-				if err != nil {
-					return err
-				}
-				shown := []api.Site{} // never null
-				for _, s := range all {
-					shown = append(shown, api.SiteOf(s))
-				}
-				return print(cmd, c, shown, func(t *out.Table) {
-					t.Head("NAME", "TYPE", "ENABLED", "PRIORITY", "HEALTH", "ADDRESS")
-					for _, s := range all {
-						t.Row(out.Cell{Text: s.Name}, out.Cell{Text: string(s.Type)}, out.Cell{Text: yes(s.Enabled)},
-							out.Cell{Text: strconv.Itoa(s.Priority)}, health(s.Health),
-							out.Cell{Text: out.OrDash(s.AuthURL)})
-					}
-				})
-			})
-		},
-	}
+var sites = verb.Noun[cluster.Site]{
+	Name: "site",
+	All:  func(ctx context.Context, c *args.Client) ([]cluster.Site, error) { return c.Sites.List(ctx) },
+	Find: func(ctx context.Context, c *args.Client, name string) (cluster.Site, error) {
+		return c.Sites.Find(ctx, name)
+	},
+	Word: func(s cluster.Site) (string, string) { return s.Name, string(s.Type) },
+	Head: []string{"NAME", "TYPE", "ENABLED", "PRIORITY", "HEALTH", "ADDRESS"},
+	Row: func(s cluster.Site) []out.Cell {
+		return append(verb.Texts(s.Name, string(s.Type), verb.YesNo(s.Enabled), strconv.Itoa(s.Priority)),
+			health(s.Health), out.Cell{Text: out.OrDash(s.AuthURL)})
+	},
+	Rows: siteRows,
+	Data: func(s cluster.Site) any { return api.SiteOf(s) },
 }
 
 // health describes the state of a site at the last check.
@@ -76,28 +67,10 @@ func health(h cluster.Health) out.Cell {
 	return out.Cell{Text: strings.TrimSpace("failing since " + moment(h.Since) + " " + h.Error), Color: out.Red}
 }
 
-func siteShow() *cobra.Command {
-	return &cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show a site",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerSites),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				s, err := c.Sites.Find(ctx, given[0])
-				if err != nil {
-					return nearSite(ctx, c, given[0], err)
-				}
-				return print(cmd, c, api.SiteOf(s), func(t *out.Table) { siteRows(t, s) })
-			})
-		},
-	}
-}
-
 func siteRows(t *out.Table, s cluster.Site) {
 	t.Texts("name", s.Name)
 	t.Texts("type", string(s.Type))
-	t.Texts("enabled", yes(s.Enabled))
+	t.Texts("enabled", verb.YesNo(s.Enabled))
 	t.Texts("priority", strconv.Itoa(s.Priority))
 	t.Row(out.Cell{Text: "health"}, health(s.Health))
 	for _, row := range [][2]string{{"address", s.AuthURL}, {"region", s.Region}, {"interface", s.Interface}} {
@@ -175,7 +148,6 @@ func siteCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME TYPE",
 		Short: "Create a site: openstack, croft, or sim, which only pretends",
-		Args:  command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			kind, err := siteType(given[1])
 			if err != nil {
@@ -199,7 +171,7 @@ func siteCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return report(cmd, c, api.SiteOf(made), "site %s is there; croft site health %s asks it", made.Name,
+				return c.Report(api.SiteOf(made), "site %s is there; croft cluster site health %s asks it", made.Name,
 					made.Name)
 			})
 		},
@@ -232,8 +204,7 @@ func siteSet() *cobra.Command {
 		Short: "Change a site; clusters that are there stay",
 		Long: `set changes what its flags say. --default replaces all defaults; --ca '' trusts the system's
 authorities alone.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerSites),
+		ValidArgsFunction: sites.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			change, err := s.change(cmd)
 			if err != nil {
@@ -247,29 +218,14 @@ authorities alone.`,
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				now, err := c.Sites.Change(ctx, given[0], change, nil)
 				if err != nil {
-					return nearSite(ctx, c, given[0], err)
+					return sites.Near(ctx, c, given[0], err)
 				}
-				return report(cmd, c, api.SiteOf(now), "site %s is changed", now.Name)
+				return c.Report(api.SiteOf(now), "site %s is changed", now.Name)
 			})
 		},
 	}
 	s.add(cmd.Flags())
 	return cmd
-}
-
-func siteRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove NAME...",
-		Aliases:           []string{"rm"},
-		Short:             "Remove sites that no implementation, credential or cluster uses",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, offerSites),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return removals(cmd, given, "site", func(ctx context.Context, c *args.Client, name string) error {
-				return nearSite(ctx, c, name, c.Sites.Remove(ctx, name))
-			})
-		},
-	}
 }
 
 func siteHealth() *cobra.Command {
@@ -278,30 +234,27 @@ func siteHealth() *cobra.Command {
 		Short: "Ask a site how it is, with a credential of yours if there is one",
 		Long: `health asks the site now, and ends with exit code 6 where it does not answer, and 7 where it
 refuses your credential.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completing(1, offerSites),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				user, err := c.User(ctx)
-				if err != nil {
-					return err
-				}
-				h, err := c.Sites.Health(ctx, given[0], c.Project, user)
-				if err != nil {
-					return nearSite(ctx, c, given[0], err)
-				}
-				if err := print(cmd, c, h, func(t *out.Table) { healthRows(t, h) }); err != nil || h.Reachable {
-					return err
-				}
-				return croft.Errorf(croft.Unavailable, "site %s does not answer", h.Site)
-			})
-		},
+		ValidArgsFunction: sites.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			h, err := c.Sites.Health(ctx, c.Args[0], c.Project, user)
+			if err != nil {
+				return sites.Near(ctx, c, c.Args[0], err)
+			}
+			if err := c.Print(h, func(t *out.Table) { healthRows(t, h) }); err != nil || h.Reachable {
+				return err
+			}
+			return croft.Errorf(croft.Unavailable, "site %s does not answer", h.Site)
+		}),
 	}
 }
 
 func healthRows(t *out.Table, h cluster.SiteHealth) {
 	t.Texts("site", h.Site)
-	t.Texts("answers", yes(h.Reachable))
+	t.Texts("answers", verb.YesNo(h.Reachable))
 	if h.Error != "" {
 		t.Row(out.Cell{Text: "error"}, out.Cell{Text: h.Error, Color: out.Red})
 	}
@@ -311,14 +264,14 @@ func healthRows(t *out.Table, h cluster.SiteHealth) {
 	if h.Version != "" {
 		t.Texts("version", h.Version)
 	}
-	t.Texts("builds clusters", yes(h.Builds))
-	t.Texts("accepts your credential", yes(h.Accepted))
+	t.Texts("builds clusters", verb.YesNo(h.Builds))
+	t.Texts("accepts your credential", verb.YesNo(h.Accepted))
 	for _, class := range slices.Sorted(maps.Keys(h.Free)) {
 		t.Texts("free "+string(class), fmt.Sprint(h.Free[class]))
 	}
 }
 
-// imageCommand returns the command croft site image.
+// imageCommand returns the command croft cluster site image.
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
@@ -327,33 +280,33 @@ func imageCommand() *cobra.Command {
 it has it brought to its site before the first build; bring does so before that, or says
 what the image is called where it is already. Images that instances boot from are those
 of croft image.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(imageList(), imageAdd(), imageRemove(), imageBring())
 	return cmd
 }
 
+var images = verb.Noun[cluster.SiteImage]{
+	Name: "image",
+	All:  func(ctx context.Context, c *args.Client) ([]cluster.SiteImage, error) { return c.SiteImages.List(ctx) },
+	Word: func(i cluster.SiteImage) (string, string) { return i.Name, i.Format },
+}
+
 func imageList() *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the images for sites, and where they are",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.SiteImages.List(ctx)
-				if err != nil {
-					return err
+		Use:   "list",
+		Short: "List the images for sites, and where they are",
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.SiteImages.List(ctx)
+			if err != nil {
+				return err
+			}
+			return c.Print(append([]cluster.SiteImage{}, all...), func(t *out.Table) {
+				t.Head("NAME", "SITE", "STATE", "CALLED THERE", "SOURCE")
+				for _, i := range all {
+					imageRows(t, i)
 				}
-				return print(cmd, c, append([]cluster.SiteImage{}, all...), func(t *out.Table) {
-					t.Head("NAME", "SITE", "STATE", "CALLED THERE", "SOURCE")
-					for _, i := range all {
-						imageRows(t, i)
-					}
-				})
 			})
-		},
+		}),
 	}
 }
 
@@ -379,7 +332,6 @@ func imageAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an image for sites",
-		Args:  command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			i.Name = given[0]
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -387,7 +339,7 @@ func imageAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return report(cmd, c, made, "image %s can be brought to sites", made.Name)
+				return c.Report(made, "image %s can be brought to sites", made.Name)
 			})
 		},
 	}
@@ -401,18 +353,8 @@ func imageAdd() *cobra.Command {
 }
 
 func imageRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove NAME...",
-		Aliases:           []string{"rm"},
-		Short:             "Remove images for sites; at the sites they stay",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(-1, offerImages),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return removals(cmd, given, "image", func(ctx context.Context, c *args.Client, name string) error {
-				return c.SiteImages.Remove(ctx, name)
-			})
-		},
-	}
+	return images.Remove("Remove images for sites; at the sites they stay",
+		func(ctx context.Context, c *args.Client, name string) error { return c.SiteImages.Remove(ctx, name) })
 }
 
 func imageBring() *cobra.Command {
@@ -420,23 +362,20 @@ func imageBring() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bring NAME SITE...",
 		Short: "Bring an image to sites, with a credential of yours",
-		Args:  command.Count(2, -1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				user, err := c.User(ctx)
-				if err != nil {
-					return err
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			user, err := c.User(ctx)
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, site := range c.Args[1:] {
+				now, err := c.SiteImages.Bring(ctx, c.Args[0], site, ref, c.Project, user)
+				if errs = append(errs, sites.Near(ctx, c, site, err)); err == nil {
+					_ = c.Report(now, "image %s is brought to site %s: croft cluster site image list", now.Name, site)
 				}
-				var errs []error
-				for _, site := range given[1:] {
-					now, err := c.SiteImages.Bring(ctx, given[0], site, ref, c.Project, user)
-					if errs = append(errs, nearSite(ctx, c, site, err)); err == nil {
-						_ = report(cmd, c, now, "image %s is brought to site %s: croft site image list", now.Name, site)
-					}
-				}
-				return errors.Join(errs...)
-			})
-		},
+			}
+			return errors.Join(errs...)
+		}),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", "it is there already, and is called `this`")
 	return cmd

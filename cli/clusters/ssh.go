@@ -10,7 +10,6 @@ import (
 	"croft/cli/args"
 	"croft/cli/instances"
 	"croft/cluster"
-	"croft/internal/command"
 )
 
 // reaching describes how ssh reaches a host of a cluster.
@@ -34,8 +33,7 @@ sites, ssh itself asks whether you trust their keys, and the user is that of ssh
 --user.`,
 		Example: `  croft cluster ssh web
   croft cluster ssh web --host slave-0 -l debian uptime`,
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completing(1, completeClusters),
+		ValidArgsFunction: clusters.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			command, err := afterName(cmd, given[1:])
 			if err != nil {

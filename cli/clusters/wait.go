@@ -44,8 +44,8 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 	}
 	shown := api.ClusterOf(have)
 	shown.Reused = reused
-	if isData(c) {
-		if err := out.PrintData(cmd.OutOrStdout(), c.Settings.Output, shown); err != nil {
+	if c.WantsData() {
+		if err := c.PrintData(shown); err != nil {
 			return err
 		}
 		return cmp.Or(failure(have), w.unsized(asked, have))

@@ -3,8 +3,6 @@ package crush
 
 import (
 	"github.com/spf13/cobra"
-
-	"croft/internal/command"
 )
 
 // Command returns the command croft crush, with more subcommands.
@@ -25,8 +23,6 @@ N of 0 is as many as are wanted, and -K is K fewer.`,
   croft crush test map.txt --policy 'select 0 host; take 1' --replicas 3 --to 9
   croft crush test map.txt --rule replicated_rule --weight 7=0 --trace 42
   croft crush compare map.txt new.txt --rule replicated_rule`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(showCommand(), testCommand(), compareCommand())
 	cmd.AddCommand(more...)

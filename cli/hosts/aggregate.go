@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,49 +10,39 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/cloud"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
 )
 
 // AggregateCommand returns the command croft aggregate.
 func AggregateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "aggregate",
-		Short: "Put hosts together under names, for requests to choose among",
-		Long: `aggregate manages sets of hosts that operators have named: those with fast disks,
+	return verb.CloudGroup("aggregate", "Put hosts together under names, for requests to choose among",
+		`aggregate manages sets of hosts that operators have named: those with fast disks,
 those of a customer, those that are to be replaced. A host may be in any number of
 them. Requests choose by them (schedule --in, --in-any and --not-in), tenants by the
 public ones. Sites, rows and racks can be named there without an aggregate.
 
 Groups are something else: instances that are kept apart or together.`,
-		Example: `  croft aggregate create ssd host1 host2 --public --note "NVMe disks"
+		`  croft aggregate create ssd host1 host2 --public --note "NVMe disks"
   croft aggregate change ssd --add host3 --remove host1
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --in ssd`,
-		Args: func(cmd *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return command.OnlySubcommands(cmd, given)
-			}
-			return croft.Errorf(croft.Invalid, "usage: %s create, list, show, change or remove", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(aggregateCreate(), aggregateList(), aggregateShow(), aggregateChange(), aggregateRemove())
-	command.CompleteFlag(cmd, "output", out.Formats)
-	return cmd
+		aggregateCreate(), aggregates.List("List the aggregates"), aggregateShow(), aggregateChange(),
+		aggregates.Remove("Remove aggregates; their hosts stay",
+			func(ctx context.Context, c *args.Client, name string) error {
+				return c.Aggregates.Remove(ctx, name, nil)
+			}))
 }
 
-func completeAggregates(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		all, err := c.Aggregates.List(ctx)
-		for _, a := range all {
-			offer(a.Name, a.Note)
-		}
-		return err
-	})
-	return found, cobra.ShellCompDirectiveNoFileComp
+var aggregates = verb.Noun[croft.Aggregate]{
+	Name: "aggregate",
+	All:  func(ctx context.Context, c *args.Client) ([]croft.Aggregate, error) { return c.Aggregates.List(ctx) },
+	Word: func(a croft.Aggregate) (string, string) { return a.Name, a.Note },
+	Head: []string{"NAME", "PUBLIC", "HOSTS", "NOTE"},
+	Row: func(a croft.Aggregate) []out.Cell {
+		return verb.Texts(a.Name, verb.YesNo(a.Public), howMany(a), a.Note)
+	},
 }
 
 // hostIDs returns the hosts with these names or UUIDs.
@@ -68,15 +57,6 @@ func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.H
 	return all, nil
 }
 
-// reportAggregate reports an action, or prints the aggregate for programs.
-func reportAggregate(cmd *cobra.Command, c *args.Client, a croft.Aggregate, format string, words ...any) error {
-	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), f, a)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", words...)
-	return nil
-}
-
 func hostCount(n int) string {
 	if n == 1 {
 		return "1 host"
@@ -89,23 +69,20 @@ func aggregateCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME [HOST...]",
 		Short: "Create an aggregate of these hosts",
-		Args:  command.Count(1, -1),
-		RunE: func(cmd *cobra.Command, given []string) error {
+		PreRunE: func(_ *cobra.Command, given []string) error {
 			a.Name = given[0]
-			if err := a.Check(); err != nil {
+			return a.Check()
+		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) (err error) {
+			if a.Hosts, err = hostIDs(ctx, c, c.Args[1:]); err != nil {
 				return err
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
-				if a.Hosts, err = hostIDs(ctx, c, given[1:]); err != nil {
-					return err
-				}
-				made, err := c.Aggregates.Create(ctx, a)
-				if err != nil {
-					return err
-				}
-				return reportAggregate(cmd, c, made, "aggregate %s has %s", made.Name, hostCount(len(made.Hosts)))
-			})
-		},
+			made, err := c.Aggregates.Create(ctx, a)
+			if err != nil {
+				return err
+			}
+			return c.Report(made, "aggregate %s has %s", made.Name, hostCount(len(made.Hosts)))
+		}),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			if len(given) == 0 {
@@ -117,40 +94,6 @@ func aggregateCreate() *cobra.Command {
 	cmd.Flags().StringVar(&a.Note, "note", "", "`text` for people")
 	cmd.Flags().BoolVar(&a.Public, "public", false, "tenants see its name and may choose by it")
 	return cmd
-}
-
-func aggregateList() *cobra.Command {
-	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the aggregates",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Aggregates.List(ctx)
-				if err != nil {
-					return err
-				}
-				stdout := cmd.OutOrStdout()
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(stdout, f, append([]croft.Aggregate{}, all...)) // never null
-				}
-				t := out.Table{Color: out.IsColored(stdout)}
-				t.Head("NAME", "PUBLIC", "HOSTS", "NOTE")
-				for _, a := range all {
-					t.Texts(a.Name, yes(a.Public), howMany(a), a.Note)
-				}
-				return t.Print(stdout)
-			})
-		},
-	}
-}
-
-func yes(is bool) string {
-	if is {
-		return "yes"
-	}
-	return "no"
 }
 
 // howMany returns the number of hosts, if the caller may see them.
@@ -165,28 +108,23 @@ func aggregateShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show an aggregate and its hosts",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completeAggregates,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				a, err := c.Aggregates.Find(ctx, given[0])
-				if err != nil {
+		ValidArgsFunction: aggregates.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			a, err := c.Aggregates.Find(ctx, c.Args[0])
+			if err != nil {
+				return err
+			}
+			var names []string
+			if !c.WantsData() {
+				if names, err = hostNames(ctx, c, a); err != nil {
 					return err
 				}
-				stdout := cmd.OutOrStdout()
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(stdout, f, a)
-				}
-				names, err := hostNames(ctx, c, a)
-				if err != nil {
-					return err
-				}
-				t := out.Table{Color: out.IsColored(stdout)}
-				t.Head("NAME", "PUBLIC", "HOSTS", "NOTE")
-				t.Texts(a.Name, yes(a.Public), out.OrDash(strings.Join(names, " ")), plain.Line(a.Note))
-				return t.Print(stdout)
+			}
+			return c.Print(a, func(t *out.Table) {
+				t.Head(aggregates.Head...)
+				t.Texts(a.Name, verb.YesNo(a.Public), out.OrDash(strings.Join(names, " ")), plain.Line(a.Note))
 			})
-		},
+		}),
 	}
 }
 
@@ -220,8 +158,7 @@ func aggregateChange() *cobra.Command {
 		Short: "Add hosts to an aggregate, remove hosts from it, or change its note",
 		Long: `change does all that its flags say, or nothing. Instances stay where they are, even if
 their request named the aggregate: it counts where a host is chosen.`,
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completeAggregates,
+		ValidArgsFunction: aggregates.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			var change croft.AggregateChange
 			if cmd.Flags().Changed("note") {
@@ -245,7 +182,7 @@ their request named the aggregate: it counts where a host is chosen.`,
 				if err != nil {
 					return err
 				}
-				return reportAggregate(cmd, c, a, "aggregate %s has %s", a.Name, hostCount(len(a.Hosts)))
+				return c.Report(a, "aggregate %s has %s", a.Name, hostCount(len(a.Hosts)))
 			})
 		},
 	}
@@ -255,25 +192,4 @@ their request named the aggregate: it counts where a host is chosen.`,
 	cmd.Flags().BoolVar(&public, "public", false,
 		"tenants see its name and may choose by it; --public=false: they do not")
 	return cmd
-}
-
-func aggregateRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove NAME...",
-		Short:             "Remove aggregates; their hosts stay",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completeAggregates,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				var errs []error
-				for _, name := range given {
-					err := c.Aggregates.Remove(ctx, name, nil)
-					if errs = append(errs, err); err == nil {
-						fmt.Fprintf(cmd.ErrOrStderr(), "aggregate %s is removed\n", name)
-					}
-				}
-				return errors.Join(errs...)
-			})
-		},
-	}
 }

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/cloud"
 	"croft/hosts"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
 )
@@ -32,7 +33,6 @@ disks held is lost. The others stay, and are listed with the reason. Where the h
 serves etcd, that is taken out of it, unless the others would be too few then. With
 --wait it waits until nothing of what moves is left on the host. Whatever ends it, what
 is ordered goes on, and the same command again finishes the rest.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if cmd.Flags().Changed("wait") && !move {
@@ -43,9 +43,11 @@ is ordered goes on, and the same command again finishes the rest.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "host %s takes nothing new\n", plain.Line(h.Name))
-				if !move {
-					return nil
+				if !move || !c.WantsData() {
+					err = reportChange(ctx, c, h, "takes nothing new")
+				}
+				if err != nil || !move {
+					return err
 				}
 				return moveAll(ctx, cmd, c, given[0])
 			})
@@ -54,6 +56,18 @@ is ordered goes on, and the same command again finishes the rest.`,
 	cmd.Flags().BoolVar(&move, "move", false, "recreate ephemeral instances on other hosts")
 	args.AddWaitFlags(cmd.Flags(), "nothing of what moves is left on the host")
 	return cmd
+}
+
+// reportChange reports a change of a host, or prints the host as it is now for programs.
+func reportChange(ctx context.Context, c *args.Client, h hosts.Host, means string) error {
+	if c.WantsData() {
+		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+		defer cancel()
+		if now, err := c.Hosts.Find(ctx, string(h.ID)); err == nil {
+			h = now
+		}
+	}
+	return c.Report(hostData{h, h.State()}, "host %s %s", plain.Line(h.Name), means)
 }
 
 // drain keeps new instances away.
@@ -75,17 +89,8 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 		return err
 	}
 	all, err := c.Maintenance.MoveAll(ordering, h)
-	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-	t.Head("NAME", "TO", "REASON", "INSTANCE")
-	for _, m := range all {
-		to := m.To.Name
-		if m.To.ID == "" {
-			to = "stays"
-		}
-		t.Texts(m.Instance.Name, to, out.OrDash(m.Stays), string(m.Instance.ID))
-	}
-	if len(all) > 0 {
-		err = errors.Join(err, t.Print(cmd.OutOrStdout()))
+	if len(all) > 0 || c.WantsData() {
+		err = errors.Join(err, printMoved(c, h, all))
 	}
 	if err == nil && cmd.Flags().Changed("wait") && c.Settings.Wait.Any() {
 		err = awaitMoved(ctx, c, h, all)
@@ -97,6 +102,29 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s was removed from etcd's members\n", plain.Line(h.Name))
 	}
 	return err
+}
+
+// printMoved prints where each instance of a host moves, and with -o json or yaml the host too.
+func printMoved(c *args.Client, h hosts.Host, all []hosts.Moved) error {
+	type moved struct {
+		Name     string           `json:"name"`
+		Instance croft.InstanceID `json:"instance"`
+		To       string           `json:"to,omitempty"`     // name of the host; empty: it stays
+		Reason   string           `json:"reason,omitempty"` // why it stays
+	}
+	data := struct {
+		hostData
+		Moved []moved `json:"moved"`
+	}{hostData{h, h.State()}, []moved{}}
+	for _, m := range all {
+		data.Moved = append(data.Moved, moved{m.Instance.Name, m.Instance.ID, m.To.Name, m.Stays})
+	}
+	return c.Print(data, func(t *out.Table) {
+		t.Head("NAME", "TO", "REASON", "INSTANCE")
+		for _, m := range data.Moved {
+			t.Texts(m.Name, cmp.Or(m.To, "stays"), out.OrDash(m.Reason), string(m.Instance))
+		}
+	})
 }
 
 // awaitMoved waits until all instances that move have left the host.
@@ -131,48 +159,42 @@ from before is off: a guest that still runs there would run twice.`
 func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (hosts.Host, error),
 	means string) *cobra.Command {
 	return &cobra.Command{
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := change(c.Maintenance, ctx, given[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "host %s %s\n", plain.Line(h.Name), means)
-				}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			h, err := change(c.Maintenance, ctx, c.Args[0])
+			if err != nil {
 				return err
-			})
-		},
+			}
+			return reportChange(ctx, c, h, means)
+		}),
 	}
 }
 
-func forgetCommand() *cobra.Command {
+func removeCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use:     "forget UUID|NAME",
-		Aliases: []string{"rm"},
-		Short:   "Forget a host that is gone for good",
-		Long: `forget removes a host's record and its resource provider. A host that is alive or has
+		Use:     "remove UUID|NAME",
+		Aliases: []string{"forget"},
+		Short:   "Remove a host that is gone for good",
+		Long: `remove removes a host's record and its resource provider. A host that is alive or has
 instances is not forgotten, except with --force: then its instances are lost. Their claims
 are free at once; their names and all that recreates them are kept until somebody runs
-"schedule recreate" or "schedule destroy" on them. "schedule list --all --state lost" shows
+"schedule recreate" or "schedule remove" on them. "schedule list --all --state lost" shows
 them, and the host removes its copies should it ever return. An agent that still runs has
 to be started anew to offer its host again.
 
 Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
 be more than half of all is not forgotten, whatever is said: bring another one back, or
 let one join with --etcd-member, first.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.Maintenance.Forget(ctx, given[0], force)
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "host %s is forgotten\n", plain.Line(h.Name))
-				}
-				tellLost(cmd.ErrOrStderr(), h.Lost)
-				return err
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			h, err := c.Maintenance.Forget(ctx, c.Args[0], force)
+			if err == nil {
+				err = c.Report(hostData{h, h.State()}, "host %s is forgotten", plain.Line(h.Name))
+			}
+			tellLost(c.Cmd.ErrOrStderr(), h.Lost)
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and mark those as lost")
 	return cmd
@@ -186,6 +208,6 @@ func tellLost(w io.Writer, lost []hosts.LostInstance) {
 	for _, l := range lost {
 		fmt.Fprintf(w, "instance %s of project %s is lost\n", plain.Line(l.Name), plain.Line(string(l.Project)))
 	}
-	fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule destroy` gives it up; "+
+	fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule remove` gives it up; "+
 		"`schedule list --all --state lost` lists all")
 }

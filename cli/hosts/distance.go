@@ -1,8 +1,8 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -10,7 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 )
 
@@ -30,35 +30,20 @@ and that more than a rack, a row and a site. Of equally explicit ones the smalle
 		Example: `  croft distance set site1 site2 40 --type network
   croft distance get host1 host2 --type network
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --near web:10 --distance network`,
-		Args: func(cmd *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return command.OnlySubcommands(cmd, given)
-			}
-			return croft.Errorf(croft.Invalid, "usage: %s list, get, set or remove", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	kind := cmd.PersistentFlags().String("type", "", "`type` of distances (failure; for list all)")
 	cmd.AddCommand(distanceList(kind), distanceGet(kind), distanceSet(kind), distanceRemove(kind))
-	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 
 // typeOf returns the type that the flag names.
-func typeOf(kind string) (string, error) {
-	if kind == "" {
-		kind = croft.FailureDistance
-	}
-	return kind, croft.CheckDistanceType(kind)
-}
+func typeOf(kind string) string { return cmp.Or(kind, croft.FailureDistance) }
 
 func distanceList(kind *string) *cobra.Command {
 	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the stated distances",
-		Args:    command.Count(0, 0),
+		Use:   "list",
+		Short: "List the stated distances",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if *kind != "" {
 				if err := croft.CheckDistanceType(*kind); err != nil {
@@ -79,8 +64,8 @@ func distanceList(kind *string) *cobra.Command {
 					all = some
 				}
 				stdout := cmd.OutOrStdout()
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(stdout, f, append([]croft.Distances{}, all...)) // never null
+				if c.WantsData() {
+					return c.PrintData(append([]croft.Distances{}, all...)) // never null
 				}
 				names, err := namesOfHosts(ctx, c, all)
 				if err != nil {
@@ -129,42 +114,31 @@ func namesOfHosts(ctx context.Context, c *args.Client, all []croft.Distances) (f
 
 func distanceGet(kind *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "get A B",
-		Short: "Show the distance between two aggregates, locations or hosts",
-		Args:  command.Count(2, 2),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			of, err := typeOf(*kind)
+		Use:     "get A B",
+		Short:   "Show the distance between two aggregates, locations or hosts",
+		PreRunE: func(*cobra.Command, []string) error { return croft.CheckDistanceType(typeOf(*kind)) },
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			found, err := c.Distances.Between(ctx, typeOf(*kind), c.Args[0], c.Args[1])
 			if err != nil {
 				return err
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				found, err := c.Distances.Between(ctx, of, given[0], given[1])
-				if err != nil {
-					return err
-				}
-				stdout := cmd.OutOrStdout()
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(stdout, f, found)
-				}
-				t := out.Table{Color: out.IsColored(stdout)}
+			return c.Print(found, func(t *out.Table) {
 				t.Head("TYPE", "A", "B", "DISTANCE", "STATED")
-				t.Texts(found.Type, given[0], given[1], strconv.Itoa(found.Distance), yes(found.Stated))
-				return t.Print(stdout)
+				t.Texts(found.Type, c.Args[0], c.Args[1], strconv.Itoa(found.Distance), verb.YesNo(found.Stated))
 			})
-		},
+		}),
 	}
 }
 
 func distanceSet(kind *string) *cobra.Command {
+	d := croft.Distance{}
 	return &cobra.Command{
 		Use:   "set A B DISTANCE",
 		Short: "State the distance between two aggregates, locations or hosts",
 		Long: `set states a distance, a whole number from 0 to 1000000, in place of what was stated
 between these two. Instances stay where they are: it counts where a host is chosen.`,
-		Args: command.Count(3, 3),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			of, err := typeOf(*kind)
-			if err != nil {
+		PreRunE: func(_ *cobra.Command, given []string) error {
+			if err := croft.CheckDistanceType(typeOf(*kind)); err != nil {
 				return err
 			}
 			n, err := strconv.ParseUint(given[2], 10, 31)
@@ -172,36 +146,31 @@ between these two. Instances stay where they are: it counts where a host is chos
 				return croft.Errorf(croft.Invalid, "%q is no distance: write a whole number from 0 to %d", given[2],
 					croft.MaxStatedDistance)
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				d := croft.Distance{A: given[0], B: given[1], Distance: int(n)}
-				if _, err := c.Distances.Set(ctx, of, d, nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "the distance of type %s between %s and %s is %d\n", of, d.A, d.B, n)
-				return nil
-			})
+			d = croft.Distance{A: given[0], B: given[1], Distance: int(n)}
+			return nil
 		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			set, err := c.Distances.Set(ctx, typeOf(*kind), d, nil)
+			if err != nil {
+				return err
+			}
+			return c.Report(set, "the distance of type %s between %s and %s is %d", typeOf(*kind), d.A, d.B, d.Distance)
+		}),
 	}
 }
 
 func distanceRemove(kind *string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "remove A B",
-		Short: "Remove a stated distance",
-		Args:  command.Count(2, 2),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			of, err := typeOf(*kind)
-			if err != nil {
+		Use:     "remove A B",
+		Short:   "Remove a stated distance",
+		PreRunE: func(*cobra.Command, []string) error { return croft.CheckDistanceType(typeOf(*kind)) },
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			if err := c.Distances.Remove(ctx, typeOf(*kind), c.Args[0], c.Args[1], nil); err != nil {
 				return err
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				if err := c.Distances.Remove(ctx, of, given[0], given[1], nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "the distance of type %s between %s and %s is not stated any more\n", of,
-					given[0], given[1])
-				return nil
-			})
-		},
+			c.Say("the distance of type %s between %s and %s is not stated any more", typeOf(*kind), c.Args[0],
+				c.Args[1])
+			return nil
+		}),
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/instances"
+	"croft/cli/verb"
 	"croft/hosts"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/internal/wording"
@@ -28,33 +28,25 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Look at the hosts; drain, enable, accept or forget one",
+		Short: "Look at the hosts; drain, enable, accept or remove one",
 		Example: `  croft host list
   croft host drain host3 --move
-  croft host forget host3`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s list, show, inventory, drain, enable, accept or forget",
-				cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+  croft host remove host3`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), inventoryCommand())
-	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), forgetCommand())
-	command.CompleteFlag(cmd, "output", out.Formats)
+	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), removeCommand())
 	return cmd
 }
 
 func listCommand() *cobra.Command {
 	var filters []string
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the hosts: state, instances, claimed and offered resources",
+		Use:   "list",
+		Short: "List the hosts: state, instances, claimed and offered resources",
 		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
 instances it has, what is claimed of what it offers. With -o wide their versions and
 UUIDs too.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := objects.ParseFilter(filters); err != nil {
 				return err
@@ -179,17 +171,14 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show UUID|NAME",
 		Short:             "Show everything about a host and its instances",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := c.Hosts.Find(ctx, given[0])
-				if h.ID == "" {
-					return err
-				}
-				return errors.Join(printHost(cmd, c.Settings.Output, h), err)
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			h, err := c.Hosts.Find(ctx, c.Args[0])
+			if h.ID == "" {
+				return err
+			}
+			return errors.Join(printHost(c.Cmd, c.Settings.Output, h), err)
+		}),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/api"
-	"croft/internal/command"
 	"croft/internal/out"
 )
 
@@ -19,28 +19,25 @@ func inventoryCommand() *cobra.Command {
 		Long: `inventory shows what a host offers of each class of resources, what it keeps for itself,
 by how much it is oversold, and what is claimed. The host's agent writes that, from what
 the host has and from its settings (offer in compute.yaml).`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteHosts,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := c.Catalogue.Provider(ctx, given[0])
-				if err != nil {
-					return err
-				}
-				list := api.InventoriesOf(p)
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, list)
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("RESOURCE", "TOTAL", "RESERVED", "RATIO", "CAPACITY", "USED", "LEAST", "MOST", "STEP")
-				number := func(n int64) string { return strconv.FormatInt(n, 10) }
-				for _, i := range list.Inventories {
-					t.Texts(string(i.ResourceType), number(i.Total), number(i.Reserved),
-						strconv.FormatFloat(i.AllocationRatio, 'g', -1, 64), number(i.Capacity), number(i.Used),
-						number(i.MinUnit), number(i.MaxUnit), number(i.StepSize))
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := c.Catalogue.Provider(ctx, c.Args[0])
+			if err != nil {
+				return err
+			}
+			list := api.InventoriesOf(p)
+			if c.WantsData() {
+				return c.PrintData(list)
+			}
+			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
+			t.Head("RESOURCE", "TOTAL", "RESERVED", "RATIO", "CAPACITY", "USED", "LEAST", "MOST", "STEP")
+			number := func(n int64) string { return strconv.FormatInt(n, 10) }
+			for _, i := range list.Inventories {
+				t.Texts(string(i.ResourceType), number(i.Total), number(i.Reserved),
+					strconv.FormatFloat(i.AllocationRatio, 'g', -1, 64), number(i.Capacity), number(i.Used),
+					number(i.MinUnit), number(i.MaxUnit), number(i.StepSize))
+			}
+			return t.Print(c.Cmd.OutOrStdout())
+		}),
 	}
 }

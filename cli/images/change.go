@@ -36,7 +36,6 @@ Lists and signatures are addresses relative to the image's.`,
     --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
-		Args: command.Count(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
@@ -91,7 +90,6 @@ on hosts of the cloud.`,
 		Example: `  croft image remove web
   croft image remove --cached debian-12
   croft image remove --cached debian-12 --hosts all`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -160,7 +158,6 @@ func pruneCommand() *cobra.Command {
 on and that were not used in the last ten minutes. The agent may work meanwhile: an
 image that is asked for again is fetched again. It prints what it removed. With --hosts
 it does so on hosts of the cloud.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err

@@ -43,7 +43,6 @@ somebody asks for an instance.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(), showCommand(), addCommand(), removeCommand(), pullCommand(), pruneCommand())
 	return cmd
@@ -131,7 +130,6 @@ image in the cache; one without is what croft image prune removes.
 With CROFT_URL, or after croft login, it prints the catalog of that cloud instead, and
 what the addresses of images begin with that its tenants may name besides. --state-dir
 asks for this host all the same, and --hosts for the caches of hosts of the cloud.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err
@@ -222,7 +220,6 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME|URL|PATH",
 		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			catalog, have, format, err := catalogAndCache(cmd)

@@ -17,7 +17,6 @@ import (
 	"croft/compute"
 	"croft/compute/image"
 	"croft/control/cloud"
-	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -40,7 +39,6 @@ that cannot is told on stderr and does not keep the others from it; the exit cod
 then that of the first such host.`,
 		Example: `  croft image pull debian-12
   croft image pull debian-12 --hosts host1,host2`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := args.LoadSettings(cmd.Flags())

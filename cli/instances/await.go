@@ -30,7 +30,6 @@ func waitCommand() *cobra.Command {
 		Long: `wait returns when all the instances have come as far as --for says: running with an
 address, ready (the guest says that its set-up is done), stopped, or gone. It orders
 nothing. For gone, one that is not there at all is gone already.`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]

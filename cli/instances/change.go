@@ -3,29 +3,26 @@ package instances
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
 	"croft/control/cloud"
-	"croft/internal/command"
 	"croft/schedule"
 )
 
-func destroyCommand() *cobra.Command {
+func removeCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use:   "destroy UUID|NAME...",
+		Use:   "remove UUID|NAME...",
 		Short: "Remove instances with their disks, addresses and claims",
-		Long: `destroy orders instances to be removed. It returns when the order is written; with
+		Long: `remove orders instances to be removed. It returns when the order is written; with
 --wait, when nothing is left of them.
 
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once. A lost instance is given up at once. A member of a cluster is removed by the cluster;
 with --force it is destroyed all the same, and the cluster has lost it.`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -73,7 +70,6 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 	return &cobra.Command{
 		Use:               verb + " UUID|NAME...",
 		Short:             short,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -131,14 +127,30 @@ func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []stri
 			continue
 		}
 		changed = append(changed, inst)
-		if !c.Settings.Wait.Any() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
+		if !c.Settings.Wait.Any() && !c.WantsData() {
+			c.Say("instance %s %s", inst.Name, words)
 		}
 	}
 	if c.Settings.Wait.Any() {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.printChanged(ctx, changed, len(args) > 1))...)
+}
+
+// printChanged prints the changed instances as they are now, for programs.
+func (c *session) printChanged(ctx context.Context, changed []croft.Instance, list bool) error {
+	if !c.WantsData() || len(changed) == 0 {
+		return nil
+	}
+	var all []croft.Status
+	for _, inst := range changed {
+		st, err := c.Instances.FindByID(ctx, inst.ID)
+		if err != nil {
+			st = croft.Status{Instance: inst} // it is gone
+		}
+		all = append(all, st)
+	}
+	return printStatuses(c.Cmd, c.Settings.Output, all, list)
 }
 
 func rebootCommand() *cobra.Command {
@@ -162,11 +174,11 @@ func recreateCommand() *cobra.Command {
 		"will run on another host")
 	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
 	cmd.Long = `recreate schedules instances again that were lost: their host was declared gone for good
-(croft host forget --force). Each gets a host with room and a new disk from its image, and
+(croft host remove --force). Each gets a host with room and a new disk from its image, and
 keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.
 
 An instance that no host has room for stays lost. schedule list --state lost shows all,
-and schedule destroy gives one up.`
+and schedule remove gives one up.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
@@ -177,7 +189,6 @@ func resizeCommand() *cobra.Command {
 		Use:    "resize UUID|NAME [QUERY]",
 		Short:  "Say why an instance keeps its size",
 		Hidden: true,
-		Args:   command.Count(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return croft.Errorf(croft.Invalid,
 				"resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+

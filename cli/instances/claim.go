@@ -20,7 +20,7 @@ import (
 func ClaimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claim",
-		Short: "Use or release claims that are held",
+		Short: "Use or remove claims that are held",
 		Long: `claim is about claims that schedule --hold has made: resources on a host, with the
 project's quota and the seats in its groups, that wait until a time for an instance.
 Each has a name, which the instance will have; schedule list shows them as held.
@@ -30,15 +30,10 @@ keep NAME --expires 2h holds it for longer, from now on.`,
 		Example: `  schedule VCPU:4,MEMORY_MB:8192,DISK_GB:40 --name nightly --hold 2h
   croft claim list
   croft claim use nightly --image debian-12 --wait
-  croft claim release nightly`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s list, use or release", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+  croft claim remove nightly`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(claimListCommand(), useCommand(), releaseCommand())
-	command.CompleteFlag(cmd, "output", out.Formats)
+	cmd.AddCommand(claimListCommand(), useCommand(), claimRemoveCommand())
 	return cmd
 }
 
@@ -48,7 +43,6 @@ func claimListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the claims that are held, the first to end first",
-		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
 				if l.all {
@@ -75,7 +69,6 @@ func useCommand() *cobra.Command {
 		Long: `use orders the instance that a claim is held for, on the host of the claim. What no
 flag says is as schedule --hold was told. The instance does not end with the hold; with
 --expires it ends then.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
 	}
@@ -109,6 +102,7 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 		}
 	}
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
+		connected.Cmd = cmd
 		c := &session{connected}
 		found, err := schedule.FindKeys(ctx, c.Keys, c.Project, a.names)
 		if err != nil {
@@ -126,13 +120,13 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 	})
 }
 
-func releaseCommand() *cobra.Command {
+func claimRemoveCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "release UUID|NAME...",
-		Short: "Give claims back that are held",
-		Long: `release gives claims back that are held. It harms no instance: where a claim was used
-meanwhile it says so, and schedule destroy removes what runs.`,
-		Args:              command.Count(1, -1),
+		Use:     "remove UUID|NAME...",
+		Aliases: []string{"release"},
+		Short:   "Give claims back that are held",
+		Long: `remove gives claims back that are held. It harms no instance: where a claim was used
+meanwhile it says so, and schedule remove removes what runs.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {

@@ -15,7 +15,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/internal/out"
 )
 
@@ -29,7 +28,6 @@ its host; Ctrl-] leaves. One at a time can be attached.
 
 Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
 guest wrote, as schedule logs does.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
@@ -52,7 +50,6 @@ func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "logs UUID|NAME",
 		Short:             "Print what the guest wrote to its serial console",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return onConsole(cmd, args[0], func(ctx context.Context, c *session, st croft.Status) error {

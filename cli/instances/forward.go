@@ -13,7 +13,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 )
 
 func forwardCommand() *cobra.Command {
@@ -25,7 +24,6 @@ input and prints what it sends. With CROFT_URL the connection goes through the c
 so it works where the instance cannot be reached from here; schedule ssh uses it then.`,
 		Example: `  ssh -o ProxyCommand='schedule forward web' root@web
   echo | schedule forward web 80`,
-		Args:              command.Count(1, 2),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			port := 22

@@ -10,8 +10,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/internal/command"
-	"croft/internal/out"
 	"croft/schedule"
 )
 
@@ -22,28 +22,11 @@ func Command() *cobra.Command {
 		Use:   "schedule QUERY [IMAGE] | UUID|NAME",
 		Short: "Ask for a virtual machine, or show one",
 		Long: `schedule asks for a virtual machine with the resources of QUERY, a query of
-Placement, that boots IMAGE: a name from the catalog, a URL, or an absolute path on
-the hosts. It claims the resources on the host with the most room (--policy), tells
-the host, and prints
-
-  NOTIFIED TARGET, <host>, OF INSTANCE <instance>
-
-or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
-requirement drops and what each host lacks; with -o json or yaml that is the result.
---explain says which hosts have room and what drops the others, and asks for nothing.
-
---hold takes the claim and boots nothing; croft claim use boots the instance later.
-
-With --count it asks until nothing is left or it is interrupted, and says how many it
-got; with --all-or-none it gives them back where those are not all. With --wait, an
-instance that fails is removed, and what it said on its console is kept in a file; one
-that is no longer waited for goes on.
+Placement, that boots IMAGE: ` + aboutRequests + `
 
 With a UUID or a name it shows that instance: its address, or with -o everything.
 
-Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or
-over quota, 5 conflict (a name is taken, a group goes by another rule), 6 something does
-not answer, or not in time, 7 not permitted.`,
+` + requestExits,
 		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
@@ -70,18 +53,69 @@ not answer, or not in time, 7 not permitted.`,
 		},
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
+	ask.addRequestFlags(cmd)
+	cmd.AddCommand(verbs()...)
+	return cmd
+}
+
+// aboutRequests and requestExits are parts of the help of the commands that make requests.
+const (
+	aboutRequests = `a name from the catalog, a URL, or an absolute path on
+the hosts. It claims the resources on the host with the most room (--policy), tells
+the host, and prints
+
+  NOTIFIED TARGET, <host>, OF INSTANCE <instance>
+
+or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
+requirement drops and what each host lacks; with -o json or yaml that is the result.
+--explain says which hosts have room and what drops the others, and asks for nothing.
+
+--hold takes the claim and boots nothing; croft claim use boots the instance later.
+
+With --count it asks until nothing is left or it is interrupted, and says how many it
+got; with --all-or-none it gives them back where those are not all. With --wait, an
+instance that fails is removed, and what it said on its console is kept in a file; one
+that is no longer waited for goes on.`
+	requestExits = `Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or
+over quota, 5 conflict (a name is taken, a group goes by another rule), 6 something does
+not answer, or not in time, 7 not permitted.`
+)
+
+// addRequestFlags adds the flags of a command that makes requests.
+func (a *asking) addRequestFlags(cmd *cobra.Command) {
 	args.AddWaitFlags(cmd.Flags(),
 		"the instance runs and has an address; =ready: until it says that its set-up is done")
-	ask.addFlags(cmd.Flags())
-	cmd.AddCommand(showCommand(), listCommand(), destroyCommand(), stopCommand(), startCommand(), consoleCommand(),
-		logsCommand(),
-		sshCommand(), forwardCommand(), waitCommand(), rebootCommand(), rebuildCommand(), recreateCommand(),
-		keepCommand(),
-		resizeCommand())
-	command.CompleteFlag(cmd, "output", out.Formats)
+	a.addFlags(cmd.Flags())
 	command.CompleteFlag(cmd, "restart", schedule.Restarts)
 	command.CompleteFlag(cmd, "policy", schedule.Policies)
-	return cmd
+}
+
+// verbs returns what can be done with instances: the subcommands of schedule and of croft instance.
+func verbs() []*cobra.Command {
+	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
+		consoleCommand(), logsCommand(), sshCommand(), forwardCommand(), waitCommand(), rebootCommand(),
+		rebuildCommand(), recreateCommand(), keepCommand(), resizeCommand()}
+}
+
+// NounCommand returns the command croft instance.
+func NounCommand() *cobra.Command {
+	var ask asking
+	create := &cobra.Command{
+		Use:   "create QUERY [IMAGE]",
+		Short: "Ask for a virtual machine",
+		Long: `create asks for a virtual machine as schedule does: with the resources of QUERY, a query
+of Placement, that boots IMAGE: ` + aboutRequests + `
+
+` + requestExits,
+		ValidArgsFunction: args.CompleteInstances(0),
+		RunE:              ask.run,
+	}
+	ask.addRequestFlags(create)
+	return verb.CloudGroup("instance", "List, show, change and remove virtual machines",
+		`instance has the commands of schedule by the names that the other nouns use, too.`,
+		`  croft instance create VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
+  croft instance list
+  croft instance remove web --wait`, append([]*cobra.Command{create}, verbs()...)...)
 }
 
 // mistyped suggests a subcommand similar to word, unless an instance has a similar name.

@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/internal/command"
 	"croft/internal/wording"
 )
@@ -25,7 +26,6 @@ func keepCommand() *cobra.Command {
 have not expired may get an end in this way too.`,
 		Example: `  schedule keep web --expires 8h
   schedule keep web`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("expires") && life <= 0 {
@@ -33,11 +33,15 @@ have not expired may get an end in this way too.`,
 					wording.Duration(life))
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
-				var errs []error
-				for _, arg := range args {
-					errs = append(errs, c.keep(ctx, cmd, arg, life))
-				}
-				return errors.Join(errs...)
+				var changed []croft.Instance
+				err := verb.Each(args, func(name string) error {
+					inst, err := c.keep(ctx, name, life)
+					if err == nil {
+						changed = append(changed, inst)
+					}
+					return err
+				})
+				return errors.Join(err, c.printChanged(ctx, changed, len(args) > 1))
 			})
 		},
 	}
@@ -45,7 +49,7 @@ have not expired may get an end in this way too.`,
 	return cmd
 }
 
-func (c *session) keep(ctx context.Context, cmd *cobra.Command, idOrName string, life time.Duration) error {
+func (c *session) keep(ctx context.Context, idOrName string, life time.Duration) (croft.Instance, error) {
 	inst, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, project croft.Project,
 		idOrName string) (croft.Instance, string, error) {
 		inst, err := c.Changes.Keep(ctx, project, idOrName, life)
@@ -54,10 +58,10 @@ func (c *session) keep(ctx context.Context, cmd *cobra.Command, idOrName string,
 		}
 		return inst, "expires at " + inst.Expires.Local().Format(time.DateTime), err
 	})
-	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "instance %s %s\n", inst.Name, words)
+	if err == nil && !c.WantsData() {
+		c.Say("instance %s %s", inst.Name, words)
 	}
-	return err
+	return inst, err
 }
 
 // remaining describes how long an instance has until it expires; empty: it does not expire.

@@ -58,7 +58,6 @@ tag).`,
   schedule list --host host1 --tag role=web --sort -created
   schedule list --filter 'owner=jo tier=gold*' --filter tag:keep
   schedule list --columns name,address,id`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.check(); err != nil {
 				return err

@@ -146,7 +146,7 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 		errs = append(errs,
 			&command.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
 				"list` shows them, "+
-				"`schedule destroy` ends them", h.scheduled, wanted.count)})
+				"`schedule remove` ends them", h.scheduled, wanted.count)})
 	default:
 		errs = append(errs, croft.Errorf(croft.KindOf(h.why),
 			"%d of %d instances are scheduled, the others are not: %w",
@@ -194,7 +194,7 @@ func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances 
 			continue
 		}
 		well = append(well, inst)
-		switch ends := fmt.Sprintf("`schedule %s` shows it, `schedule destroy %s` ends it", inst.Name, inst.Name); {
+		switch ends := fmt.Sprintf("`schedule %s` shows it, `schedule remove %s` ends it", inst.Name, inst.Name); {
 		case errors.Is(err, context.Canceled):
 			errs[i] = &command.Interrupted{Text: fmt.Sprintf("instance %s goes on: %s", inst.Name, ends)}
 		case errors.Is(err, croft.Unavailable):

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -282,30 +281,17 @@ func parseTags(texts []string) (map[string]string, error) {
 	return tags, nil
 }
 
-// readUserData reads at most the limit of an instance, and one more byte to detect excess.
+// readUserData reads the user-data, which may be empty. Invalid.
 func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
-	from := stdin
-	switch a.userData {
-	case "":
+	if a.userData == "" {
 		return nil, nil
-	case "-":
-	default:
-		f, err := os.Open(a.userData)
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
-		}
-		defer f.Close()
-		from = f
 	}
-	data, err := io.ReadAll(io.LimitReader(from, croft.MaxUserData+1))
-	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read the user-data: %w", err)
-	}
-	if len(data) > croft.MaxUserData {
+	data, err := args.ReadFile(stdin, "the user-data", a.userData, croft.MaxUserData)
+	if err == nil && len(data) > croft.MaxUserData {
 		return nil, croft.Errorf(croft.Invalid,
 			"the user-data has more than 64 KiB, the most that an instance may carry: let it fetch the rest")
 	}
-	return data, nil
+	return data, err
 }
 
 // briefRows limits the rows of each kind unless a table was requested.

@@ -16,7 +16,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/api"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/schedule"
@@ -29,7 +28,6 @@ func showCommand() *cobra.Command {
 		Short: "Show the address of an instance, or with -o everything",
 		Long: `show prints the address of an instance, or with -o table, json or yaml all that is
 known of it: the record, the order, what its host last saw, the host.`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE:              show,
 	}

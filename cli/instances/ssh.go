@@ -54,7 +54,6 @@ ends with the exit code of the command.`,
 		Example: `  schedule ssh web
   schedule ssh web uptime
   schedule ssh --jump root@host1 web`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {

@@ -3,8 +3,6 @@ package keys
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -13,7 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -21,46 +19,50 @@ import (
 
 // Command returns the command croft key.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "key",
-		Short: "Keep public SSH keys, to be named in requests",
-		Long: `key keeps public SSH keys of a project in the cloud, so that whoever asks for an
+	return verb.CloudGroup("key", "Keep public SSH keys, to be named in requests",
+		`key keeps public SSH keys of a project in the cloud, so that whoever asks for an
 instance can say schedule --key NAME from any machine.`,
-		Example: `  croft key add laptop ~/.ssh/id_ed25519.pub
+		`  croft key add laptop ~/.ssh/id_ed25519.pub
   croft key list
   croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --key laptop`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid, "usage: %s add, list or remove", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(addCommand(), listCommand(), removeCommand())
-	return cmd
+		addCommand(), keys.List("List the keys"), removeCommand())
+}
+
+var keys = verb.Noun[schedule.Key]{
+	Name: "key",
+	All: func(ctx context.Context, c *args.Client) ([]schedule.Key, error) {
+		all, err := c.Keys.ListKeys(ctx, c.Project)
+		if err == nil {
+			c.NoteUnknownProject(c.Cmd, len(all))
+		}
+		return all, err
+	},
+	Word: func(k schedule.Key) (string, string) { return k.Name, comment(k.Line) },
+	Head: []string{"NAME", "FINGERPRINT", "COMMENT", "ADDED"},
+	Row: func(k schedule.Key) []out.Cell {
+		return verb.Texts(k.Name, fingerprint(k.Line), comment(k.Line), k.Added.Format(time.DateTime))
+	},
 }
 
 func addCommand() *cobra.Command {
+	var line string
 	return &cobra.Command{
 		Use:   "add NAME FILE|-|KEY",
 		Short: "Keep a public key under a name",
-		Args:  command.Count(2, 2),
-		RunE: func(cmd *cobra.Command, given []string) error {
+		PreRunE: func(cmd *cobra.Command, given []string) (err error) {
 			if err := checkKeyName(given[0]); err != nil {
 				return err
 			}
-			line, err := oneKey(given[1], cmd.InOrStdin())
-			if err != nil {
+			line, err = oneKey(given[1], cmd.InOrStdin())
+			return err
+		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			k := schedule.Key{Project: c.Project, Name: c.Args[0], Line: line, Added: time.Now().UTC()}
+			if err := c.Keys.AddKey(ctx, k); err != nil {
 				return err
 			}
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				if err := c.Keys.AddKey(ctx, schedule.Key{Project: c.Project, Name: given[0], Line: line,
-					Added: time.Now().UTC()}); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "key %s %s\n", given[0], fingerprint(line))
-				return nil
-			})
-		},
+			return c.Report(k, "key %s %s", k.Name, fingerprint(line))
+		}),
 	}
 }
 
@@ -92,60 +94,15 @@ func oneKey(text string, stdin io.Reader) (string, error) {
 	return keys[0], nil
 }
 
-func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the keys",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				keys, err := c.Keys.ListKeys(ctx, c.Project)
-				if err != nil {
-					return err
-				}
-				c.NoteUnknownProject(cmd, len(keys))
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, append([]schedule.Key{}, keys...)) // never null
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("NAME", "FINGERPRINT", "COMMENT", "ADDED")
-				for _, k := range keys {
-					t.Texts(k.Name, fingerprint(k.Line), comment(k.Line), k.Added.Format(time.DateTime))
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
-	}
-}
-
 func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME...",
 		Short:             "Remove keys; instances that have them keep them",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completeKeys,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				var errs []error
-				for _, name := range given {
-					errs = append(errs, c.Keys.RemoveKey(ctx, c.Project, name))
-				}
-				return errors.Join(errs...)
-			})
-		},
+		ValidArgsFunction: keys.Complete(-1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			return verb.Each(c.Args, func(name string) error { return c.Keys.RemoveKey(ctx, c.Project, name) })
+		}),
 	}
-}
-
-// completeKeys completes names of stored keys.
-func completeKeys(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		keys, err := c.Keys.ListKeys(ctx, c.Project)
-		for _, k := range keys {
-			offer(k.Name, comment(k.Line))
-		}
-		return err
-	})
-	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
 // fingerprint returns the fingerprint that ssh-keygen -l prints, for comparison by eye.

@@ -26,8 +26,6 @@ CROFT_URL a cloud without a login.`,
   croft context list
   croft context use work
   croft schedule list --context home`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(listCommand(), useCommand(), showCommand(), removeCommand())
 	return cmd
@@ -82,10 +80,8 @@ func overridden(cmd *cobra.Command) {
 
 func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the contexts; a star marks the current one",
-		Args:    command.Count(0, 0),
+		Use:   "list",
+		Short: "List the contexts; a star marks the current one",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := command.FormatOf(cmd)
 			if err != nil {
@@ -126,7 +122,6 @@ func useCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "use NAME",
 		Short:             "Make a context the current one",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			err := login.Own().Change(func(all *login.Contexts) error {
@@ -150,7 +145,6 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show [NAME]",
 		Short:             "Show a context, by default the current one, without its secrets",
-		Args:              command.Count(0, 1),
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			format, err := command.FormatOf(cmd)
@@ -193,9 +187,7 @@ func showCommand() *cobra.Command {
 func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME",
-		Aliases:           []string{"rm"},
 		Short:             "Forget a context, as croft logout does",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeContexts,
 		RunE:              func(cmd *cobra.Command, given []string) error { return forget(cmd, given[0]) },
 	}

@@ -16,6 +16,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/client"
 	"croft/client/login"
 	"croft/internal/command"
@@ -43,7 +44,6 @@ Contexts are kept in croft/login.json below the directory of your settings, whic
 else may read.`,
 		Example: `  croft login https://cloud.example:8781
   croft login --name work https://cloud.example:8781 --ca cloud.pem --token < token`,
-		Args: command.Count(1, 1),
 	}
 	ca := cmd.Flags().String("ca", "", "`file` with the authority of the cloud's certificate")
 	name := cmd.Flags().String("name", login.Default, "`name` of the context, which is replaced if there is one")
@@ -176,8 +176,7 @@ func EndCommand() *cobra.Command {
 		Short: "Forget a login",
 		Long: `logout removes what croft login kept on this machine: the current context, or the one
 that is named. Others stay. A token of croft counts until it expires or is revoked
-(croft access revoke).`,
-		Args:              command.Count(0, 1),
+(croft token remove --for api).`,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) > 0 {
@@ -228,4 +227,39 @@ func forget(cmd *cobra.Command, name string) error {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s%s is forgotten\n", which, c.URL, until)
 	return nil
+}
+
+// WhoAmICommand returns the command croft whoami.
+func WhoAmICommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show as whom the cloud knows you, and which cloud that is",
+		Long: `whoami prints your user name in the cloud, the project and the roles that you have, how you
+prove who you are (a token, a login, the socket of this machine, or the cloud's etcd), and
+the address of the cloud.`,
+		Example: `  croft whoami
+  croft whoami --context work -o json`,
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			caller, err := c.Caller(ctx)
+			if err != nil {
+				return err
+			}
+			cloud := c.Settings.URL
+			if cloud == "" {
+				cloud = strings.Join(c.Settings.Etcd.Endpoints, ",")
+			}
+			data := struct {
+				access.Caller
+				Cloud string `json:"cloud"`
+			}{caller, cloud}
+			return c.Print(data, func(t *out.Table) {
+				for _, row := range [][2]string{{"user", caller.User}, {"project", out.OrDash(string(caller.Project))},
+					{"roles", strings.Join(access.Words(caller.Roles), ", ")}, {"via", caller.Via}, {"cloud", cloud}} {
+					t.Texts(row[0], row[1])
+				}
+			})
+		}),
+	}
+	args.AddCloudFlags(cmd.Flags())
+	return cmd
 }

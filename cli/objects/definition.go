@@ -4,34 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant/objects"
 )
 
-// DefinitionCommand returns the command croft definition.
-func DefinitionCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "definition",
-		Short: "Say which properties things may have, and who reads and writes them",
-		Long: `definition keeps the rules for properties, for each KIND: instance, image, host,
+func definitionCommand() *cobra.Command {
+	return verb.Group("definition", "Say which properties things may have, and who reads and writes them",
+		`definition keeps the rules for properties, for each KIND: instance, image, host,
 group, or any. Of the definitions that are set, the most explicit one applies, as a
 whole: that of the partition for the kind, of the partition for any kind, the global
 one for the kind, the global one for any kind. If none is set, everything is allowed.
 
 A definition changes no property. It binds when the properties of a thing are changed
 next; check lists the things that violate it now.`,
-		Example: `  croft definition get instance > instance.yaml
-  croft definition set instance -f instance.yaml
-  croft definition check instance`,
-	}, "get, set, rm or check", definitionGet(), definitionSet(), definitionRemove(), definitionCheck())
+		`  croft property definition get instance > instance.yaml
+  croft property definition set instance -f instance.yaml
+  croft property definition check instance`,
+		definitionGet(), definitionSet(), definitionRemove(), definitionCheck())
 }
 
 // levelFlag defines --level.
@@ -51,28 +47,25 @@ func definitionGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get KIND",
 		Short: "Show the definition that applies to a kind, as set reads it",
-		Long: `get shows the definition that applies to a kind, in YAML, as croft definition set
+		Long: `get shows the definition that applies to a kind, in YAML, as croft property definition set
 reads it; with --level the one that is set there. With -o json it says as well where it
 is set and its generation.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				d, err := get(ctx, c, given[0], level)
-				if err != nil {
-					return err
-				}
-				if f := c.Settings.Output; f == out.FormatJSON {
-					return out.PrintData(cmd.OutOrStdout(), f, d)
-				}
-				text, err := d.Document()
-				if err != nil {
-					return err
-				}
-				_, err = cmd.OutOrStdout().Write(text)
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			d, err := get(ctx, c, c.Args[0], level)
+			if err != nil {
 				return err
-			})
-		},
+			}
+			if f := c.Settings.Output; f == out.FormatJSON {
+				return out.PrintData(c.Cmd.OutOrStdout(), f, d)
+			}
+			text, err := d.Document()
+			if err != nil {
+				return err
+			}
+			_, err = c.Cmd.OutOrStdout().Write(text)
+			return err
+		}),
 	}
 	levelFlag(cmd, &level, "", "show what is set at this `level`, partition or global, instead of what applies")
 	return cmd
@@ -96,15 +89,14 @@ func definitionSet() *cobra.Command {
 		Short: "Set the definition of a kind, from YAML or JSON",
 		Long: `set reads a definition in YAML or JSON from a file or the standard input, and sets it
 for a kind, or for any. What was set there before is replaced as a whole. Things that
-violate the new definition stay as they are; croft definition check lists them.`,
-		Args:              command.Count(1, 1),
+violate the new definition stay as they are; croft property definition check lists them.`,
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			at, err := placeOf(given[0], level)
 			if err != nil {
 				return err
 			}
-			text, err := readDefinition(file, cmd.InOrStdin())
+			text, err := args.ReadFile(cmd.InOrStdin(), "the definition", file, objects.MaxDefinition)
 			if err != nil {
 				return err
 			}
@@ -121,7 +113,10 @@ violate the new definition stay as they are; croft definition check lists them.`
 					return err
 				}
 				d.Place, d.Generation = at, now.Generation
-				_, err = c.Definitions.Set(ctx, d)
+				set, err := c.Definitions.Set(ctx, d)
+				if err == nil && c.WantsData() {
+					err = c.PrintData(set)
+				}
 				return err
 			})
 		},
@@ -131,30 +126,11 @@ violate the new definition stay as they are; croft definition check lists them.`
 	return cmd
 }
 
-// readDefinition reads a file, or stdin for -. If the text is longer than a definition may be, the result is one byte
-// too long.
-func readDefinition(file string, stdin io.Reader) ([]byte, error) {
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "read the definition: %w", err)
-		}
-		defer f.Close()
-		stdin = f
-	}
-	text, err := io.ReadAll(io.LimitReader(stdin, objects.MaxDefinition+1))
-	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read the definition: %w", err)
-	}
-	return text, nil
-}
-
 func definitionRemove() *cobra.Command {
 	var level string
 	cmd := &cobra.Command{
-		Use:               "rm KIND",
+		Use:               "remove KIND",
 		Short:             "Remove the definition of a kind, so that a less explicit one applies",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			at, err := placeOf(given[0], level)
@@ -177,24 +153,21 @@ func definitionCheck() *cobra.Command {
 		Short: "List the things that violate the definition that applies",
 		Long: `check lists the things of a kind whose properties violate the definition that applies
 now, with what is wrong, and ends with code 1 if there are any.`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeKind,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				if all {
-					c.Project = ""
-				}
-				kind := objects.Kind(given[0])
-				breaches, err := c.Definitions.Check(ctx, c.Project, kind)
-				if err != nil {
-					return err
-				}
-				if err := printBreaches(ctx, cmd, c, kind, breaches); err != nil || len(breaches) == 0 {
-					return err
-				}
-				return &command.Exited{Code: croft.ExitFailure}
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			if all {
+				c.Project = ""
+			}
+			kind := objects.Kind(c.Args[0])
+			breaches, err := c.Definitions.Check(ctx, c.Project, kind)
+			if err != nil {
+				return err
+			}
+			if err := printBreaches(ctx, c.Cmd, c, kind, breaches); err != nil || len(breaches) == 0 {
+				return err
+			}
+			return &command.Exited{Code: croft.ExitFailure}
+		}),
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "check the things of all projects")
 	return cmd
@@ -203,8 +176,8 @@ now, with what is wrong, and ends with code 1 if there are any.`,
 func printBreaches(ctx context.Context, cmd *cobra.Command, c *args.Client, kind objects.Kind,
 	all []objects.Breach) error {
 	stdout := cmd.OutOrStdout()
-	if f := c.Settings.Output; isData(f) {
-		return out.PrintData(stdout, f, all)
+	if c.WantsData() {
+		return c.PrintData(all)
 	}
 	if len(all) == 0 {
 		return nil

@@ -1,5 +1,4 @@
-// Package objects has the commands for properties and tags of objects in the cloud: croft property, croft tag and croft
-// definition.
+// Package objects has the commands for properties, tags and definitions of objects in the cloud: croft property.
 package objects
 
 import (
@@ -14,26 +13,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/tenant/objects"
 )
-
-// group makes cmd a command that only has subcommands, which words lists.
-func group(cmd *cobra.Command, words string, subs ...*cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, given []string) error {
-		if len(given) > 0 {
-			return command.OnlySubcommands(cmd, given)
-		}
-		return croft.Errorf(croft.Invalid, "usage: %s %s", cmd.CommandPath(), words)
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(subs...)
-	command.CompleteFlag(cmd, "output", out.Formats)
-	return cmd
-}
 
 // completeKind completes the first argument.
 func completeKind(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -78,9 +62,16 @@ func (t *thing) object(ctx context.Context) (objects.Object, error) {
 	return o, t.nearest(ctx, err)
 }
 
+// change changes the object, and prints it for programs.
 func (t *thing) change(ctx context.Context, c objects.Change) error {
-	_, err := t.Objects.Change(ctx, t.Project, t.kind, t.name, c)
-	return t.nearest(ctx, err)
+	o, err := t.Objects.Change(ctx, t.Project, t.kind, t.name, c)
+	if err != nil {
+		return t.nearest(ctx, err)
+	}
+	if t.WantsData() {
+		return t.PrintData(o)
+	}
+	return nil
 }
 
 func (t *thing) nearest(ctx context.Context, err error) error {
@@ -93,34 +84,28 @@ func (t *thing) nearest(ctx context.Context, err error) error {
 	return t.Nearest(ctx, t.name, err)
 }
 
-// data reports whether JSON or YAML was requested.
-func (t *thing) data() bool { return isData(t.Settings.Output) }
-
-func isData(format string) bool { return format == out.FormatJSON || format == out.FormatYAML }
-
-// PropertyCommand returns the command croft property.
-func PropertyCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "property",
-		Short: "Note properties of instances, images, hosts and groups",
-		Long: `property keeps properties: keys with values that people and policies note about
+// Command returns the command croft property.
+func Command() *cobra.Command {
+	return verb.CloudGroup("property", "Note properties and tags of instances, images, hosts and groups",
+		`property keeps properties: keys with values that people and policies note about
 instances, images, hosts and groups, for lists to choose by. What keys and values there
-may be, and who reads and writes them, says a definition (croft definition). Guests do
-not read them: those read the tags of their request (schedule --tag).
+may be, and who reads and writes them, says a definition (croft property definition).
+Words without a value are tags (croft property tag). Guests read neither: they read the
+tags of their request (schedule --tag).
 
 Instances and hosts are named by name or UUID, images by their name in the catalog.`,
-		Example: `  croft property set instance web owner=jo tier=gold
+		`  croft property set instance web owner=jo tier=gold
   croft property get instance web
   croft property get host host1 rack
+  croft property tag add instance web keep
   schedule list --filter 'owner=jo tier=g*'`,
-	}, "get, set or rm", propertyGet(), propertySet(), propertyRemove())
+		propertyGet(), propertySet(), propertyRemove(), tagCommand(), definitionCommand())
 }
 
 func propertyGet() *cobra.Command {
 	return &cobra.Command{
 		Use:               "get KIND NAME [KEY]",
 		Short:             "Show the properties of a thing, or the value of one",
-		Args:              command.Count(2, 3),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, keys []string) error {
 			o, err := t.object(ctx)
@@ -134,14 +119,14 @@ func propertyGet() *cobra.Command {
 				case !there:
 					return croft.Errorf(croft.NotFound, "%s %s has no property %s; `croft property get %s %s` shows all",
 						t.kind, t.name, keys[0], t.kind, t.name)
-				case t.data():
-					return out.PrintData(stdout, t.Settings.Output, v)
+				case t.WantsData():
+					return t.PrintData(v)
 				}
 				_, err := fmt.Fprintln(stdout, plain.Lines(v.String()))
 				return err
 			}
-			if t.data() {
-				return out.PrintData(stdout, t.Settings.Output, o)
+			if t.WantsData() {
+				return t.PrintData(o)
 			}
 			table := out.Table{Color: out.IsColored(stdout)}
 			table.Head("KEY", "VALUE")
@@ -160,7 +145,6 @@ func propertySet() *cobra.Command {
 		Long: `set sets properties; others stay. All are set, or none if one of them is refused.
 A value is a string, unless the definition says that the property is an integer, a
 number or a boolean.`,
-		Args:              command.Count(3, -1),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, pairs []string) error {
 			under, err := t.Definitions.Effective(ctx, t.kind)
@@ -185,9 +169,8 @@ number or a boolean.`,
 
 func propertyRemove() *cobra.Command {
 	return &cobra.Command{
-		Use:               "rm KIND NAME KEY...",
+		Use:               "remove KIND NAME KEY...",
 		Short:             "Remove properties of a thing, all or none",
-		Args:              command.Count(3, -1),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, keys []string) error {
 			return t.change(ctx, objects.Change{Remove: keys})
@@ -195,31 +178,26 @@ func propertyRemove() *cobra.Command {
 	}
 }
 
-// TagCommand returns the command croft tag.
-func TagCommand() *cobra.Command {
+func tagCommand() *cobra.Command {
 	change := func(use, short string, of func(tags []string) objects.Change) *cobra.Command {
 		return &cobra.Command{
-			Use: use, Short: short, Args: command.Count(3, -1), ValidArgsFunction: completeKind,
+			Use: use, Short: short, ValidArgsFunction: completeKind,
 			RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, tags []string) error {
 				return t.change(ctx, of(tags))
 			}),
 		}
 	}
-	return group(&cobra.Command{
-		Use:   "tag",
-		Short: "Tag instances, images, hosts and groups",
-		Long: `tag keeps tags: words that people put on instances, images, hosts and groups, for
+	return verb.Group("tag", "Tag instances, images, hosts and groups",
+		`tag keeps tags: words that people put on instances, images, hosts and groups, for
 lists to choose by. Whoever sees a thing reads its tags, and members of its project
-change them. Guests do not read them: those read the tags of their request (schedule
---tag).`,
-		Example: `  croft tag add instance web keep reviewed
-  croft tag list instance web
+change them.`,
+		`  croft property tag add instance web keep reviewed
+  croft property tag list instance web
   schedule list --filter tag:keep`,
-	}, "add, rm or list",
 		change("add KIND NAME TAG...", "Tag a thing", func(tags []string) objects.Change {
 			return objects.Change{AddTags: tags}
 		}),
-		change("rm KIND NAME TAG...", "Remove tags from a thing, all or none", func(tags []string) objects.Change {
+		change("remove KIND NAME TAG...", "Remove tags from a thing, all or none", func(tags []string) objects.Change {
 			return objects.Change{RemoveTags: tags}
 		}),
 		tagList())
@@ -229,15 +207,14 @@ func tagList() *cobra.Command {
 	return &cobra.Command{
 		Use:               "list KIND NAME",
 		Short:             "Show the tags of a thing, one on each line",
-		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, _ []string) error {
 			o, err := t.object(ctx)
 			if err != nil {
 				return err
 			}
-			if t.data() {
-				return out.PrintData(cmd.OutOrStdout(), t.Settings.Output, append([]string{}, o.Tags...)) // never null
+			if t.WantsData() {
+				return t.PrintData(append([]string{}, o.Tags...)) // never null
 			}
 			for _, tag := range o.Tags {
 				fmt.Fprintln(cmd.OutOrStdout(), plain.Line(tag))

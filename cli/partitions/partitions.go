@@ -13,9 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/federation"
-	"croft/internal/command"
-	"croft/internal/durable"
 	"croft/internal/out"
 )
 
@@ -32,8 +31,6 @@ cloud that shows it. Peers are other clouds with which this one exchanges reques
 		Example: `  croft partition export --name east east.jsonl
   croft partition import east.jsonl
   croft partition show east hosts`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(exportCommand(), importCommand(), listCommand(), showCommand(), removeCommand(), cardCommand(),
@@ -52,19 +49,21 @@ func exportCommand() *cobra.Command {
 		Long: `export writes hosts, resource providers, limits, projects, definitions, properties,
 tags and instances of this cloud as JSON Lines, all as of one revision of etcd. There
 is no token, user-data, key or address of a host in it.`,
-		Args: command.Count(0, 1),
 	}
 	name := cmd.Flags().String("name", "", "`alias` that importers use unless they choose another")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, transferTime)
 			defer cancel()
-			write := func(w io.Writer) (federation.Header, error) { return c.Partitions.Export(ctx, *name, w) }
-			if len(given) == 0 || given[0] == "-" {
-				_, err := write(cmd.OutOrStdout())
+			var h federation.Header
+			write := func(w io.Writer) (err error) {
+				h, err = c.Partitions.Export(ctx, *name, w)
 				return err
 			}
-			h, err := writeNew(given[0], write)
+			if len(given) == 0 || given[0] == "-" {
+				return write(cmd.OutOrStdout())
+			}
+			err := args.WriteNew(given[0], write)
 			if err == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s has what partition %s has on record at revision %d\n", given[0],
 					h.Partition, h.Revision)
@@ -75,18 +74,6 @@ is no token, user-data, key or address of a host in it.`,
 	return cmd
 }
 
-// writeNew writes a complete file, or no file.
-func writeNew(file string, write func(io.Writer) (federation.Header, error)) (h federation.Header, err error) {
-	if _, err := os.Lstat(file); err == nil {
-		return h, croft.Errorf(croft.Conflict, "%s is there already: name a new file", file)
-	}
-	err = durable.WriteFrom(file, 0o600, func(w io.Writer) (err error) {
-		h, err = write(w)
-		return err
-	})
-	return h, err
-}
-
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
@@ -94,7 +81,6 @@ func importCommand() *cobra.Command {
 		Long: `import reads an export (- is stdin) and shows it whole or not at all. The same export
 again changes nothing, an older one is refused. Names of partitions are aliases of this
 cloud: where the proposed one is taken, a number is added.`,
-		Args: command.Count(1, 1),
 	}
 	alias := cmd.Flags().String("as", "", "`alias` of the partition here, from now on")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -114,8 +100,8 @@ cloud: where the proposed one is taken, a number is added.`,
 			if err != nil {
 				return fmt.Errorf("import %s: %w", given[0], err)
 			}
-			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), f, p)
+			if c.WantsData() {
+				return c.PrintData(p)
 			}
 			words := map[bool]string{true: "is", false: "was already"}[changed]
 			fmt.Fprintf(cmd.ErrOrStderr(), "partition %s %s shown as of revision %d\n", p.Alias, words,
@@ -130,33 +116,30 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the partitions that are known here",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Partitions.List(ctx)
-				if err != nil {
-					return err
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.Partitions.List(ctx)
+			if err != nil {
+				return err
+			}
+			if c.WantsData() {
+				return c.PrintData(all)
+			}
+			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
+			t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES", "PEER")
+			for _, p := range all {
+				texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-", "-"}
+				if p.Peer != nil {
+					texts[len(texts)-1] = p.Peer.Endpoint
 				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, all)
+				if i := p.Imported; i != nil {
+					texts = append(texts[:2:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
+						fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
+						fmt.Sprint(i.Rows[federation.KindInstance]), texts[len(texts)-1])
 				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES", "PEER")
-				for _, p := range all {
-					texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-", "-"}
-					if p.Peer != nil {
-						texts[len(texts)-1] = p.Peer.Endpoint
-					}
-					if i := p.Imported; i != nil {
-						texts = append(texts[:2:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
-							fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
-							fmt.Sprint(i.Rows[federation.KindInstance]), texts[len(texts)-1])
-					}
-					t.Texts(texts...)
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
+				t.Texts(texts...)
+			}
+			return t.Print(c.Cmd.OutOrStdout())
+		}),
 	}
 }
 
@@ -164,16 +147,13 @@ func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove PARTITION",
 		Short:             "Forget a partition and everything that was imported of it",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := c.Partitions.Remove(ctx, given[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "partition %s (%s) is forgotten here\n", p.Alias, p.ID)
-				}
-				return err
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := c.Partitions.Remove(ctx, c.Args[0])
+			if err == nil {
+				c.Say("partition %s (%s) is forgotten here", p.Alias, p.ID)
+			}
+			return err
+		}),
 	}
 }

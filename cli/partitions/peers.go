@@ -3,7 +3,6 @@ package partitions
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/federation"
 	"croft/control/federation/assertion"
 	"croft/internal/command"
@@ -33,21 +33,18 @@ compare the fingerprint that both commands print on stderr.
 Each server of the API has a key of its own. Give a new card after one more serves, and
 after croft partition key rotate.`,
 		Example: `  croft partition card --name east --endpoint https://east.example:8781 > east.card`,
-		Args:    command.Count(0, 0),
 	}
 	name := cmd.Flags().String("name", "", "`alias` that others use unless they choose another")
 	at := cmd.Flags().String("endpoint", "", "`URL` where others reach the API (default: where a server of it listens)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			card, err := c.Peers.Card(ctx, *name, *at)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the card of %s at %s; fingerprint %s\n", card.Partition, card.Endpoint,
-				card.Fingerprint())
-			return out.PrintData(cmd.OutOrStdout(), out.FormatJSON, card)
-		})
-	}
+	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
+		card, err := c.Peers.Card(ctx, *name, *at)
+		if err != nil {
+			return err
+		}
+		c.Say("the card of %s at %s; fingerprint %s", card.Partition, card.Endpoint,
+			card.Fingerprint())
+		return out.PrintData(c.Cmd.OutOrStdout(), out.FormatJSON, card)
+	})
 	return cmd
 }
 
@@ -62,8 +59,6 @@ one here: croft project member add.`,
 		Example: `  croft partition peer add --card east.card --alias east --roles reader,member
   croft partition peer list
   croft partition peer remove east`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(peerAddCommand(), peerListCommand(), peerShowCommand(), peerRemoveCommand())
 	return cmd
@@ -77,7 +72,6 @@ func peerAddCommand() *cobra.Command {
 or other authorities is refused, because whoever wrote it would act for the users of that
 peer; --replace takes it over, and keys that are not in it count no more. The roles bound
 what users may be through the peer, in both directions.`,
-		Args: command.Count(0, 0),
 	}
 	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
 	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
@@ -98,13 +92,9 @@ what users may be through the peer, in both directions.`,
 			if err != nil {
 				return err
 			}
-			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), f, p)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s (%s) at %s is a peer; the fingerprint of its card is %s\n", p.Alias,
+			return c.Report(p, "%s (%s) at %s is a peer; the fingerprint of its card is %s", p.Alias,
 				p.ID,
 				p.Peer.Endpoint, card.Fingerprint())
-			return nil
 		})
 	}
 	return cmd
@@ -113,22 +103,12 @@ what users may be through the peer, in both directions.`,
 // readCard reads a card from a file, or from stdin.
 func readCard(cmd *cobra.Command, file string) (federation.Card, error) {
 	if file == "" {
-		return federation.Card{}, croft.Errorf(croft.Invalid,
-			"name the file with the card: --card FILE; the operators of the "+
-				"other cloud print it with `croft partition card`")
+		return federation.Card{}, croft.Errorf(croft.Invalid, "name the file with the card: --card FILE; the operators of "+
+			"the other cloud print it with `croft partition card`")
 	}
-	from := cmd.InOrStdin()
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return federation.Card{}, croft.Errorf(croft.Invalid, "read the card: %w", err)
-		}
-		defer f.Close()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, 1<<20))
+	text, err := args.ReadFile(cmd.InOrStdin(), "the card", file, 1<<20)
 	if err != nil {
-		return federation.Card{}, croft.Errorf(croft.Invalid, "read the card: %w", err)
+		return federation.Card{}, err
 	}
 	card, err := federation.ParseCard(text)
 	if err != nil {
@@ -141,31 +121,28 @@ func peerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the peers",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Partitions.List(ctx)
-				if err != nil {
-					return err
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.Partitions.List(ctx)
+			if err != nil {
+				return err
+			}
+			peers := []federation.Partition{}
+			for _, p := range all {
+				if p.Peer != nil {
+					peers = append(peers, p)
 				}
-				peers := []federation.Partition{}
-				for _, p := range all {
-					if p.Peer != nil {
-						peers = append(peers, p)
-					}
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, peers)
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("ALIAS", "ID", "ENDPOINT", "ROLES", "KEYS", "ADDED")
-				for _, p := range peers {
-					t.Texts(p.Alias, string(p.ID), p.Peer.Endpoint, rolesOf(p.Peer), fmt.Sprint(len(p.Peer.Keys)),
-						p.Peer.Added.Format(time.DateTime))
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
+			}
+			if c.WantsData() {
+				return c.PrintData(peers)
+			}
+			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
+			t.Head("ALIAS", "ID", "ENDPOINT", "ROLES", "KEYS", "ADDED")
+			for _, p := range peers {
+				t.Texts(p.Alias, string(p.ID), p.Peer.Endpoint, rolesOf(p.Peer), fmt.Sprint(len(p.Peer.Keys)),
+					p.Peer.Added.Format(time.DateTime))
+			}
+			return t.Print(c.Cmd.OutOrStdout())
+		}),
 	}
 }
 
@@ -175,27 +152,21 @@ func peerShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show PEER",
 		Short:             "Show a peer: where it is, its keys, and what its users may be",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := c.Partitions.Find(ctx, given[0])
-				if err == nil && p.Peer == nil {
-					err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
-				}
-				if err != nil {
-					return err
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, p)
-				}
-				t := out.Table{}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := c.Partitions.Find(ctx, c.Args[0])
+			if err == nil && p.Peer == nil {
+				err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
+			}
+			if err != nil {
+				return err
+			}
+			return c.Print(p, func(t *out.Table) {
 				t.Texts("partition", string(p.ID))
 				t.Texts("alias", p.Alias)
-				peerRows(&t, p.Peer)
-				return t.Print(cmd.OutOrStdout())
+				peerRows(t, p.Peer)
 			})
-		},
+		}),
 	}
 }
 
@@ -216,17 +187,14 @@ func peerRemoveCommand() *cobra.Command {
 		Long: `remove ends the exchange of requests with a peer, those that are under way included,
 and the memberships of its projects. Instances stay with the projects here, and what was
 imported stays too (croft partition remove forgets both).`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := c.Peers.RemovePeer(ctx, given[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s (%s) is no peer any more\n", p.Alias, p.ID)
-				}
-				return err
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := c.Peers.RemovePeer(ctx, c.Args[0])
+			if err == nil {
+				c.Say("%s (%s) is no peer any more", p.Alias, p.ID)
+			}
+			return err
+		}),
 	}
 }
 
@@ -240,11 +208,9 @@ are in this cloud's card. To change one:
 
   croft partition key rotate            on that machine: a new key, which signs from tomorrow
   croft partition card > east.card      for each peer, who adds it today
-  croft partition key retire ID         later: the former key leaves the cards`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+  croft partition key remove ID         later: the former key leaves the cards`,
 	}
-	cmd.AddCommand(keyListCommand(), keyRotateCommand(), keyRetireCommand())
+	cmd.AddCommand(keyListCommand(), keyRotateCommand(), keyRemoveCommand())
 	return cmd
 }
 
@@ -252,17 +218,12 @@ func keyListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the keys that are in the cards of this cloud",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Peers.Signers(ctx)
-				if err != nil {
-					return err
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, append([]federation.Signer{}, all...))
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			all, err := c.Peers.Signers(ctx)
+			if err != nil {
+				return err
+			}
+			return c.Print(append([]federation.Signer{}, all...), func(t *out.Table) {
 				t.Head("ID", "HOST", "ENDPOINT", "SINCE", "SIGNS")
 				for _, one := range all {
 					signs := "now"
@@ -271,9 +232,8 @@ func keyListCommand() *cobra.Command {
 					}
 					t.Texts(one.Key.ID(), one.Host, one.Endpoint, one.Since.Local().Format(time.DateTime), signs)
 				}
-				return t.Print(cmd.OutOrStdout())
 			})
-		},
+		}),
 	}
 }
 
@@ -287,7 +247,6 @@ func keyRotateCommand() *cobra.Command {
 		Long: `rotate makes a key in the state directory of this machine, where the server of the API
 finds it within seconds: it is in this cloud's card then. Peers refuse what is signed
 with a key that they were not given, so it signs only after a while (--use-after).`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	after := command.Duration(cmd.Flags(), "use-after", 24*time.Hour,
@@ -317,22 +276,20 @@ with a key that they were not given, so it signs only after a while (--use-after
 	return cmd
 }
 
-func keyRetireCommand() *cobra.Command {
+func keyRemoveCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "retire ID",
-		Short: "Take a key out of the cards of this cloud",
-		Long: `retire takes a key out of the cards that this cloud prints from now on. A peer believes
+		Use:     "remove ID",
+		Aliases: []string{"retire"},
+		Short:   "Take a key out of the cards of this cloud",
+		Long: `remove takes a key out of the cards that this cloud prints from now on. A peer believes
 it until it has another card.`,
-		Args: command.Count(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				err := c.Peers.RetireSigner(ctx, given[0])
-				if err == nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "key %s is in no card from now on: give each peer a new one\n",
-						given[0])
-				}
-				return err
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			err := c.Peers.RetireSigner(ctx, c.Args[0])
+			if err == nil {
+				c.Say("key %s is in no card from now on: give each peer a new one",
+					c.Args[0])
+			}
+			return err
+		}),
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/federation"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant"
 	"croft/tenant/objects"
@@ -27,25 +27,22 @@ func showCommand() *cobra.Command {
 		Long: `show prints of which moment an import is, and how much there is of each kind. With a
 kind it lists all of that: host, provider, quota, project, definition, object or
 instance, with or without an s at the end. -o json has every field.`,
-		Args:              command.Count(1, 2),
 		ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				if len(given) == 1 {
-					return showPartition(ctx, cmd, c, given[0])
-				}
-				kind := federation.Kind(strings.TrimSuffix(given[1], "s"))
-				rows := []json.RawMessage{}
-				err := c.Partitions.Rows(ctx, given[0], kind, func(row json.RawMessage) error {
-					rows = append(rows, row)
-					return nil
-				})
-				if err != nil {
-					return err
-				}
-				return showRows(cmd, c.Settings.Output, kind, rows)
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			if len(c.Args) == 1 {
+				return showPartition(ctx, c.Cmd, c, c.Args[0])
+			}
+			kind := federation.Kind(strings.TrimSuffix(c.Args[1], "s"))
+			rows := []json.RawMessage{}
+			err := c.Partitions.Rows(ctx, c.Args[0], kind, func(row json.RawMessage) error {
+				rows = append(rows, row)
+				return nil
 			})
-		},
+			if err != nil {
+				return err
+			}
+			return showRows(c.Cmd, c.Settings.Output, kind, rows)
+		}),
 	}
 }
 
@@ -54,24 +51,21 @@ func showPartition(ctx context.Context, cmd *cobra.Command, c *args.Client, idOr
 	if err != nil {
 		return err
 	}
-	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), f, p)
-	}
-	t := out.Table{}
-	t.Texts("partition", string(p.ID))
-	t.Texts("alias", p.Alias)
-	if p.Peer != nil {
-		peerRows(&t, p.Peer)
-	}
-	if i := p.Imported; i != nil {
-		t.Texts("revision", fmt.Sprint(i.Revision))
-		t.Texts("exported", i.Exported.Format(time.DateTime))
-		t.Texts("imported", i.At.Format(time.DateTime))
-		for _, kind := range federation.Kinds {
-			t.Texts(string(kind)+"s", fmt.Sprint(i.Rows[kind]))
+	return c.Print(p, func(t *out.Table) {
+		t.Texts("partition", string(p.ID))
+		t.Texts("alias", p.Alias)
+		if p.Peer != nil {
+			peerRows(t, p.Peer)
 		}
-	}
-	return t.Print(cmd.OutOrStdout())
+		if i := p.Imported; i != nil {
+			t.Texts("revision", fmt.Sprint(i.Revision))
+			t.Texts("exported", i.Exported.Format(time.DateTime))
+			t.Texts("imported", i.At.Format(time.DateTime))
+			for _, kind := range federation.Kinds {
+				t.Texts(string(kind)+"s", fmt.Sprint(i.Rows[kind]))
+			}
+		}
+	})
 }
 
 // showRows prints the rows of a kind.

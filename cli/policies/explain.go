@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 	"croft/schedule"
 )
@@ -23,20 +23,17 @@ it is now and the hosts as they are now, and says whether the instance stands on
 one that takes it, and if not, why not.`,
 		Example: `  croft policy explain web
   croft policy explain web -o json | jq .trace`,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: args.CompleteInstances(1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				found, err := c.Policies.Standing(ctx, c.Project, given[0])
-				if err != nil {
-					return err
-				}
-				if isData(c.Settings.Output) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, found)
-				}
-				return printStanding(cmd.OutOrStdout(), found)
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			found, err := c.Policies.Standing(ctx, c.Project, c.Args[0])
+			if err != nil {
+				return err
+			}
+			if c.WantsData() {
+				return c.PrintData(found)
+			}
+			return printStanding(c.Cmd.OutOrStdout(), found)
+		}),
 	}
 }
 
@@ -101,25 +98,21 @@ has to be told about hosts that take no instances now is on stderr.`,
 		Example: `  croft crush export > map.txt
   crushtool -c map.txt -o map.bin
   crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 1 --x 42`,
-		Args: command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				m, err := c.Policies.Map(ctx)
-				if err != nil {
-					return err
-				}
-				if isData(c.Settings.Output) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, m)
-				}
-				for _, device := range m.Out {
-					fmt.Fprintf(cmd.ErrOrStderr(), "--weight %d 0\n", device)
-				}
-				_, err = io.WriteString(cmd.OutOrStdout(), m.Text)
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			m, err := c.Policies.Map(ctx)
+			if err != nil {
 				return err
-			})
-		},
+			}
+			if c.WantsData() {
+				return c.PrintData(m)
+			}
+			for _, device := range m.Out {
+				c.Say("--weight %d 0", device)
+			}
+			_, err = io.WriteString(c.Cmd.OutOrStdout(), m.Text)
+			return err
+		}),
 	}
 	args.AddCloudFlags(cmd.Flags())
-	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }

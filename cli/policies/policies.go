@@ -5,8 +5,6 @@ package policies
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -14,7 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 )
 
@@ -36,61 +34,34 @@ weigh as many VCPUs as they offer. Operators write policies, and everybody reads
 		Example: `  echo 'use site1; take 1; emit; take 1' | croft policy set site1-first -
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 debian-12 --policy crush:site1-first
   croft policy explain web`,
-		Args: func(cmd *cobra.Command, given []string) error {
-			if len(given) > 0 {
-				return command.OnlySubcommands(cmd, given)
-			}
-			return croft.Errorf(croft.Invalid, "usage: %s list, show, set, check, remove or explain", cmd.CommandPath())
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(listCommand(), showCommand(), setCommand(), checkCommand(), removeCommand(), explainCommand())
-	command.CompleteFlag(cmd, "output", out.Formats)
+	cmd.AddCommand(
+		policies.List("List the policies"),
+		showCommand(),
+		setCommand(),
+		checkCommand(),
+		removeCommand(),
+		explainCommand(),
+	)
 	return cmd
 }
-
-func isData(format string) bool { return format == out.FormatJSON || format == out.FormatYAML }
 
 func completeNames(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(given) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // a file name
 	}
-	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		all, err := c.Policies.List(ctx)
-		for _, p := range all {
-			offer(p.Name, inOneLine(p.Text))
-		}
-		return err
-	})
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return policies.Complete(1)(cmd, given, prefix)
 }
 
-func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List the policies",
-		Args:    command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Policies.List(ctx)
-				if err != nil {
-					return err
-				}
-				stdout := cmd.OutOrStdout()
-				if isData(c.Settings.Output) {
-					return out.PrintData(stdout, c.Settings.Output, append([]croft.CrushPolicy{}, all...)) // never null
-				}
-				t := out.Table{Color: out.IsColored(stdout)}
-				t.Head("NAME", "GENERATION", "INSTRUCTIONS")
-				for _, p := range all {
-					t.Texts(p.Name, strconv.FormatInt(p.Generation, 10), inOneLine(p.Text))
-				}
-				return t.Print(stdout)
-			})
-		},
-	}
+var policies = verb.Noun[croft.CrushPolicy]{
+	Name: "policy",
+	All:  func(ctx context.Context, c *args.Client) ([]croft.CrushPolicy, error) { return c.Policies.List(ctx) },
+	Word: func(p croft.CrushPolicy) (string, string) { return p.Name, inOneLine(p.Text) },
+	Head: []string{"NAME", "GENERATION", "INSTRUCTIONS"},
+	Row: func(p croft.CrushPolicy) []out.Cell {
+		return verb.Texts(p.Name, strconv.FormatInt(p.Generation, 10), inOneLine(p.Text))
+	},
 }
 
 // inOneLine returns a policy in one line, without comments.
@@ -111,20 +82,17 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
 		Short: "Print a policy as it was written",
-		Args:  command.Count(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := c.Policies.Find(ctx, given[0])
-				if err != nil {
-					return err
-				}
-				if isData(c.Settings.Output) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, p)
-				}
-				fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(p.Text, "\n"))
-				return nil
-			})
-		},
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := c.Policies.Find(ctx, c.Args[0])
+			if err != nil {
+				return err
+			}
+			if c.WantsData() {
+				return c.PrintData(p)
+			}
+			fmt.Fprintln(c.Cmd.OutOrStdout(), strings.TrimRight(p.Text, "\n"))
+			return nil
+		}),
 		ValidArgsFunction: completeNames,
 	}
 }
@@ -135,18 +103,9 @@ func read(cmd *cobra.Command, name, file string) (croft.CrushPolicy, error) {
 	if err := croft.CheckPolicyName(name); err != nil {
 		return p, err
 	}
-	from := cmd.InOrStdin()
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return p, croft.Errorf(croft.Invalid, "read policy %s: %w", name, err)
-		}
-		defer f.Close()
-		from = f
-	}
-	text, err := io.ReadAll(io.LimitReader(from, croft.MaxPolicyText+1))
+	text, err := args.ReadFile(cmd.InOrStdin(), "policy "+name, file, croft.MaxPolicyText)
 	if err != nil {
-		return p, croft.Errorf(croft.Invalid, "read policy %s: %w", name, err)
+		return p, err
 	}
 	p.Text = string(text)
 	return p, p.Check()
@@ -165,7 +124,6 @@ func setCommand() *cobra.Command {
 		Short: "Store a policy, in place of the one of its name",
 		Long: `set stores a policy from a file; - reads stdin. It is refused where it can choose no
 host. Instances stay where they are; one that moves goes where the policy puts it then.`,
-		Args:              command.Count(2, 2),
 		ValidArgsFunction: completeNames,
 	}
 	generation := cmd.Flags().Int64("generation", 0, "refuse unless the stored policy has this `number`; 0 for none "+
@@ -188,11 +146,7 @@ host. Instances stay where they are; one that moves goes where the policy puts i
 			if err != nil {
 				return err
 			}
-			if isData(c.Settings.Output) {
-				return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, set)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "policy %s has generation %d\n", set.Name, set.Generation)
-			return nil
+			return c.Report(set, "policy %s has generation %d", set.Name, set.Generation)
 		})
 	}
 	return cmd
@@ -202,7 +156,6 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check NAME [FILE]",
 		Short: "Check whether a stored policy, or one in a file, can choose hosts",
-		Args:  command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			var p croft.CrushPolicy
 			if len(given) == 2 {
@@ -221,8 +174,8 @@ func checkCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if isData(c.Settings.Output) {
-					return out.PrintData(cmd.OutOrStdout(), c.Settings.Output, append([]string{}, hints...))
+				if c.WantsData() {
+					return c.PrintData(append([]string{}, hints...))
 				}
 				hint(cmd, p.Name, hints)
 				fmt.Fprintf(cmd.ErrOrStderr(), "policy %s can choose hosts\n", p.Name)
@@ -234,20 +187,6 @@ func checkCommand() *cobra.Command {
 }
 
 func removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME",
-		Aliases: []string{"rm"},
-		Short:   "Remove a policy; instances stay where they are",
-		Args:    command.Count(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				if err := c.Policies.Remove(ctx, given[0], nil); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "policy %s is removed\n", given[0])
-				return nil
-			})
-		},
-		ValidArgsFunction: completeNames,
-	}
+	return policies.Remove("Remove policies; instances stay where they are",
+		func(ctx context.Context, c *args.Client, name string) error { return c.Policies.Remove(ctx, name, nil) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"croft/cli/args"
 	"croft/control/cloud"
 	"croft/control/cloud/direct"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/pool/api"
@@ -29,7 +27,6 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("server", "",
 		"`URLs` of the managers of pools, with commas, instead of the cloud that CROFT_URL names (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
-	command.CompleteFlag(cmd, "output", out.Formats)
 }
 
 // client answers requests about pools and tickets: a manager of pools, or a cloud over its API.
@@ -127,7 +124,7 @@ func completePoolNames(cmd *cobra.Command, args []string, prefix string) ([]stri
 }
 
 func completeResources(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 && !slices.Contains([]string{"delete"}, cmd.Name()) {
+	if len(args) > 0 && cmd.Name() != "remove" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {

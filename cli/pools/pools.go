@@ -1,4 +1,4 @@
-// Package pools has the commands for pools and tickets: croft pool and croft ticket. They call a manager of pools
+// Package pools has the commands for pools and tickets: croft pool and croft pool ticket. They call a manager of pools
 // over its API and print its answers.
 package pools
 
@@ -17,7 +17,6 @@ import (
 
 	"croft"
 	"croft/control/cloud"
-	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -25,29 +24,27 @@ import (
 )
 
 // Command returns the command croft pool, with commands for operators of pools, and serve, which runs their manager.
-func Command(serve *cobra.Command) *cobra.Command {
+func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool",
 		Short: "Keep resources warm and hand them out: the manager, and its pools",
 		Long: `A pool keeps resources ready before anybody asks: virtual machines of this cloud, or
-whatever shell commands can make. croft pool serve runs the manager, which reads
-pools.yaml and hands resources out to tickets (croft ticket); the other commands here
+whatever shell commands can make. croft serve pool runs the manager, which reads
+pools.yaml and hands resources out to tickets (croft pool ticket); the other commands here
 are for those who look after it. With CROFT_URL and a token of a project, list, show,
 resources, resource and logs ask the cloud for the pools that the project may use.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{
 		listCommand(), showCommand(),
 		changeCommand("pause", "Have a pool start nothing and hand out nothing", (*api.Client).Pause),
 		changeCommand("resume", "Have a paused or drained pool go on", (*api.Client).Resume),
 		changeCommand("drain", "Pause a pool and delete its unused resources", (*api.Client).Drain),
-		resourcesCommand(), resourceCommand(), deleteCommand(), logsCommand(),
+		resourcesCommand(), resourceCommand(), removeCommand(), logsCommand(),
 	} {
 		addFlags(sub)
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(serve, tokenCommand())
+	cmd.AddCommand(TicketCommand())
 	return cmd
 }
 
@@ -74,7 +71,6 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the pools and how many resources they have",
-		Args:  command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
 				all, err := c.Pools(ctx)
@@ -140,7 +136,6 @@ func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show POOL",
 		Short:             "Show a pool",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
@@ -212,7 +207,6 @@ func changeCommand(verb, short string,
 	return &cobra.Command{
 		Use:               verb + " POOL",
 		Short:             short,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return operate(cmd, func(ctx context.Context, c *api.Client, output string) error {

@@ -20,7 +20,6 @@ func resourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "resources [POOL]",
 		Short:             "List the resources",
-		Args:              command.Count(0, 1),
 		ValidArgsFunction: completePoolNames,
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list recently ended ones too")
@@ -69,7 +68,6 @@ func resourceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "resource ID|NAME",
 		Short:             "Show a resource, with what it hands out",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, output string) error {
@@ -89,15 +87,15 @@ func resourceCommand() *cobra.Command {
 	}
 }
 
-func deleteCommand() *cobra.Command {
+func removeCommand() *cobra.Command {
 	var all, unused bool
 	cmd := &cobra.Command{
-		Use:   "delete ID|NAME... | --all | --unused",
+		Use:   "remove ID|NAME... | --all | --unused",
+		Args:  command.Count(0, -1),
 		Short: "Have resources deleted; pools start others in their place",
-		Long: `delete has resources deleted, whoever has them: an open ticket with one fails. One that
+		Long: `remove has resources deleted, whoever has them: an open ticket with one fails. One that
 is being started is stopped. It prints the numbers of the resources and does not wait
 for their end (croft pool resources shows it).`,
-		Args:              command.Count(0, -1),
 		ValidArgsFunction: completeResources,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
@@ -138,7 +136,6 @@ func logsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "logs ID|NAME",
 		Short:             "Print what the commands of a resource printed",
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c client, _ string) error {

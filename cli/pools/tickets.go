@@ -19,7 +19,7 @@ import (
 	"croft/pool/api"
 )
 
-// TicketCommand returns the command croft ticket, for users of resources.
+// TicketCommand returns the command croft pool ticket, for users of resources.
 func TicketCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ticket",
@@ -27,16 +27,14 @@ func TicketCommand() *cobra.Command {
 		Long: `A ticket is the right to one resource of a pool, such as a virtual machine that
 runs already: open one, wait until it has its resource, use that, close it.
 
-  t=$(croft ticket open --tag x86_64)
-  address=$(croft ticket wait $t)
+  t=$(croft pool ticket open --tag x86_64)
+  address=$(croft pool ticket wait $t)
   ssh root@$address make check
-  croft ticket close $t
+  croft pool ticket close $t
 
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 there is no such ticket, 4 nothing can
 ever serve it as the pools are now, 5 it has ended, 6 it waits still, or the manager
 does not answer, 7 not permitted.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	addFlags(cmd)
 	cmd.AddCommand(openCommand(), checkCommand(), waitCommand(), closeCommand(), renewCommand(), listTicketsCommand())
@@ -57,7 +55,6 @@ can ever serve the ticket, it closes the ticket again.
 
 With --ttl the ticket is closed once nobody asked about it, waited for it or renewed
 it for so long, so that a client that dies keeps nothing.`,
-		Args: command.Count(0, 0),
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
@@ -168,7 +165,6 @@ type ticketVerb func(ctx context.Context, cmd *cobra.Command, c client, id int64
 func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " TICKET", Short: short, Long: long,
-		Args:              command.Count(1, 1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := api.ParseTicketID(args[0])
@@ -219,7 +215,6 @@ func closeCommand() *cobra.Command {
 		Short: "Give the resources of tickets back",
 		Long: `close gives the resource of each ticket back, or cancels a ticket that waits. Closing
 one that is closed is no error.`,
-		Args:              command.Count(1, -1),
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ids []int64
@@ -260,7 +255,6 @@ func listTicketsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tickets",
-		Args:  command.Count(0, 0),
 	}
 	cmd.Flags().BoolVarP(&of.All, "all", "a", false, "list closed tickets too, as far as they are remembered")
 	cmd.Flags().IntVar(&of.Limit, "limit", 0, "list the newest so many alone (`number`)")

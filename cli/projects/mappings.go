@@ -11,7 +11,6 @@ import (
 	"croft/cli/args"
 	"croft/control/federation"
 	"croft/internal/command"
-	"croft/internal/out"
 	"croft/tenant/access"
 )
 
@@ -40,7 +39,6 @@ project of the same name do not get in.
 The same again changes the role.`,
 		Example: `  croft project member add shop --peer east --their-project web --role member \
       --their-project-id 0b29f1a0-4a53-5d0a-a6e1-3d1b8f5a7c55`,
-		Args: command.Count(1, 1),
 	}
 	mappingFlags(cmd, &m)
 	cmd.Flags().StringVar((*string)(&m.TheirsID), "their-project-id", "", "`UUID` of that project")
@@ -63,13 +61,9 @@ The same again changes the role.`,
 			if err != nil {
 				return err
 			}
-			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), f, set)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are %s of project %s\n", set.Theirs, set.Alias,
+			return c.Report(set, "members of %s in %s are %s of project %s", set.Theirs, set.Alias,
 				set.Role,
 				set.Project)
-			return nil
 		})
 	}
 	command.CompleteFlag(cmd, "role", access.Words(access.MemberRoles))

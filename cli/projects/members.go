@@ -11,7 +11,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/federation"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -23,19 +22,16 @@ func memberCommand() *cobra.Command {
 		Short: "Say who belongs to a project, and as what",
 		Long: `member says who belongs to a project: reader, member, or project-admin, who
 administers the projects below it too. The name of a user is the one by which the
-identity provider knows him; tokens (croft access) carry their own role.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+identity provider knows him; tokens (croft token --for api) carry their own role.`,
 	}
 	set := &cobra.Command{
 		Use:   "set PROJECT USER ROLE",
 		Short: "Give a user a role in a project: reader, member or project-admin",
-		Args:  command.Count(3, 3),
 		ValidArgsFunction: func(cmd *cobra.Command, given []string, prefix string) ([]string,
 			cobra.ShellCompDirective) {
 			switch len(given) {
 			case 0:
-				return completeProjects(cmd, given, prefix)
+				return projects.Complete(1)(cmd, given, prefix)
 			case 2:
 				return access.Words(access.MemberRoles), cobra.ShellCompDirectiveNoFileComp
 			}
@@ -52,7 +48,6 @@ identity provider knows him; tokens (croft access) carry their own role.`,
 	remove := &cobra.Command{
 		Use:   "remove PROJECT [USER]",
 		Short: "Take a user out of a project, or the members of a project of another cloud",
-		Args:  command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if foreign := m.Peer != "" && m.Theirs != ""; foreign == (len(given) == 2) ||
 				(m.Peer == "") != (m.Theirs == "") {
@@ -93,7 +88,7 @@ func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) 
 		if p, err = c.Projects.Change(ctx, p); err != nil {
 			return err
 		}
-		return printed(cmd, c, p, format, words...)
+		return c.Report(p, format, words...)
 	})
 }
 
@@ -111,8 +106,8 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	if err != nil {
 		return err
 	}
-	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), f, struct {
+	if c.WantsData() {
+		return c.PrintData(struct {
 			tenant.Tenant
 
 			Used     tenant.Amounts       `json:"used"`

@@ -5,7 +5,6 @@ package projects
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 	"croft/tenant"
 )
@@ -31,11 +30,9 @@ above it allow (croft quota).`,
   croft project create lab-ci --parent lab
   croft project member set lab ann project-admin
   croft quota set lab VCPU=20 MEMORY_MB=65536 instances=10`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(createCommand(), listCommand(), showCommand(), removeCommand(), memberCommand())
+	cmd.AddCommand(createCommand(), projects.List("List the projects"), showCommand(), removeCommand(), memberCommand())
 	return cmd
 }
 
@@ -53,7 +50,6 @@ A new project may have 100 instances with 200 VCPU, 400 GiB of memory and 10,000
 disks, or what croft quota set --default says; croft quota set changes that, and
 --unlimited lets it have what there is room for. What an admin of a project creates
 below it has the name of that project and a dot in front.`,
-		Args: command.Count(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.Name, p.Created = croft.Project(given[0]), time.Now().UTC()
 			if err := p.Check(); err != nil {
@@ -71,7 +67,7 @@ below it has the name of that project and a dot in front.`,
 					fmt.Fprintf(cmd.ErrOrStderr(), "project %s is below no project, although its name has a dot: to have "+
 						"it below one, remove it and create it with --parent %s\n", made.Name, above)
 				}
-				return printed(cmd, c, made, "project %s is created", made.Name)
+				return c.Report(made, "project %s is created", made.Name)
 			})
 		},
 	}
@@ -111,90 +107,42 @@ func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error
 	return err
 }
 
-// printed reports an action, or prints the project for programs.
-func printed(cmd *cobra.Command, c *args.Client, p tenant.Tenant, format string, words ...any) error {
-	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), f, p)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", words...)
-	return nil
-}
-
-func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the projects",
-		Args:  command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Projects.List(ctx)
-				if err != nil {
-					return err
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					return out.PrintData(cmd.OutOrStdout(), f, append([]tenant.Tenant{}, all...)) // never null
-				}
-				t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-				t.Head("NAME", "PARENT", "MEMBERS", "CREATED", "NOTE")
-				for _, p := range tenant.NewTree(all).Sorted() {
-					t.Texts(string(p.Name), string(p.Parent), fmt.Sprint(len(p.Members)),
-						p.Created.Format(time.DateTime), p.Note)
-				}
-				return t.Print(cmd.OutOrStdout())
-			})
-		},
-	}
+var projects = verb.Noun[tenant.Tenant]{
+	Name: "project",
+	All: func(ctx context.Context, c *args.Client) ([]tenant.Tenant, error) {
+		all, err := c.Projects.List(ctx)
+		return tenant.NewTree(all).Sorted(), err
+	},
+	Word: func(p tenant.Tenant) (string, string) { return string(p.Name), p.Note },
+	Head: []string{"NAME", "PARENT", "MEMBERS", "CREATED", "NOTE"},
+	Row: func(p tenant.Tenant) []out.Cell {
+		return verb.Texts(string(p.Name), string(p.Parent), fmt.Sprint(len(p.Members)),
+			p.Created.Format(time.DateTime), p.Note)
+	},
 }
 
 func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show a project, its members, and what it uses",
-		Args:              command.Count(1, 1),
-		ValidArgsFunction: completeProjects,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				p, err := args.FindProject(ctx, c.Cloud, croft.Project(given[0]))
-				if err != nil {
-					return err
-				}
-				return show(ctx, cmd, c, p)
-			})
-		},
+		ValidArgsFunction: projects.Complete(-1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			p, err := args.FindProject(ctx, c.Cloud, croft.Project(c.Args[0]))
+			if err != nil {
+				return err
+			}
+			return show(ctx, c.Cmd, c, p)
+		}),
 	}
 }
 
 func removeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "remove NAME...",
-		Short:             "Remove projects that have no instances",
-		Args:              command.Count(1, -1),
-		ValidArgsFunction: completeProjects,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				var errs []error
-				for _, name := range given {
-					err := c.Projects.Remove(ctx, croft.Project(name))
-					if croft.KindOf(err) == croft.NotFound {
-						err = cmp.Or(args.UnknownProject(ctx, c.Cloud, croft.Project(name)), err)
-					}
-					if errs = append(errs, err); err == nil {
-						fmt.Fprintf(cmd.ErrOrStderr(), "project %s is removed\n", name)
-					}
-				}
-				return errors.Join(errs...)
-			})
-		},
-	}
-}
-
-func completeProjects(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	found := args.StoredNames(cmd, given, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		all, err := c.Projects.List(ctx)
-		for _, p := range all {
-			offer(string(p.Name), p.Note)
-		}
-		return err
-	})
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return projects.Remove("Remove projects that have no instances",
+		func(ctx context.Context, c *args.Client, name string) error {
+			err := c.Projects.Remove(ctx, croft.Project(name))
+			if croft.KindOf(err) == croft.NotFound {
+				err = cmp.Or(args.UnknownProject(ctx, c.Cloud, croft.Project(name)), err)
+			}
+			return err
+		})
 }

@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
+	"croft/cli/verb"
 	"croft/internal/out"
 	"croft/tenant"
 )
@@ -27,8 +27,6 @@ resource class that instances claim, such as VCPU and MEMORY_MB, and the numbers
 instances, access tokens (tokens), pools, and open tickets of pools (tickets). A
 stopped instance counts; one that is gone does not. A limit below what is used
 removes nothing and refuses growth.`,
-		Args: command.OnlySubcommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(showQuotaCommand(), setQuotaCommand(), checkQuotaCommand())
@@ -72,30 +70,27 @@ func showQuotaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show [PROJECT...]",
 		Short:             "Show limits and use; without names, of all projects",
-		Args:              command.Count(0, -1),
-		ValidArgsFunction: completeProjects,
-		RunE: func(cmd *cobra.Command, given []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				names, err := namesOf(ctx, c, given)
-				if err != nil {
+		ValidArgsFunction: projects.Complete(-1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			names, err := namesOf(ctx, c, c.Args)
+			if err != nil {
+				return err
+			}
+			accounts, err := c.Projects.Accounts(ctx, names...)
+			if err != nil {
+				return err
+			}
+			if len(c.Args) > 0 {
+				if err := checkUnused(ctx, c, accounts); err != nil {
 					return err
 				}
-				accounts, err := c.Projects.Accounts(ctx, names...)
-				if err != nil {
-					return err
-				}
-				if len(given) > 0 {
-					if err := checkUnused(ctx, c, accounts); err != nil {
-						return err
-					}
-				}
-				defaults, err := c.Projects.Defaults(ctx)
-				if err != nil {
-					return err
-				}
-				return printAccounts(cmd, c, accounts, defaults.Limits)
-			})
-		},
+			}
+			defaults, err := c.Projects.Defaults(ctx)
+			if err != nil {
+				return err
+			}
+			return printAccounts(c.Cmd, c, accounts, defaults.Limits)
+		}),
 	}
 }
 
@@ -131,8 +126,8 @@ func namesOf(ctx context.Context, c *args.Client, given []string) (names []croft
 }
 
 func printAccounts(cmd *cobra.Command, c *args.Client, accounts []tenant.Account, defaults tenant.Limits) error {
-	if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), f, struct {
+	if c.WantsData() {
+		return c.PrintData(struct {
 			Defaults tenant.Limits    `json:"defaults"`
 			Projects []tenant.Account `json:"projects"`
 		}{defaults, append([]tenant.Account{}, accounts...)})
@@ -162,7 +157,6 @@ projects have. Limits that are not named stay.`,
 		Example: `  croft quota set lab VCPU=20 instances=10
   croft quota set lab VCPU=unlimited instances=default
   croft quota set --default instances=5`,
-		Args: command.Count(1, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			name := given[0]
 			if !defaults {
@@ -184,7 +178,7 @@ projects have. Limits that are not named stay.`,
 				if p, err = c.Projects.Change(ctx, p); err != nil {
 					return err
 				}
-				return printed(cmd, c, p, "the quota of project %s is set", p.Name)
+				return c.Report(p, "the quota of project %s is set", p.Name)
 			})
 		},
 	}
@@ -252,31 +246,28 @@ func checkQuotaCommand() *cobra.Command {
 		Long: `check proves that what is counted for each project is what its records say, as of
 one revision of etcd. A difference ends it with exit code 1; --repair counts again.
 One appears only if a program of an older version wrote records meanwhile.`,
-		Args: command.Count(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				found, err := c.Projects.Check(ctx)
-				if err != nil {
-					return err
-				}
-				if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-					err = out.PrintData(cmd.OutOrStdout(), f, append([]tenant.Discrepancy{}, found...)) // never null
-				} else if len(found) == 0 {
-					fmt.Fprintln(cmd.ErrOrStderr(), "what is counted is what the records say")
-				}
-				for _, d := range found {
-					fmt.Fprintf(cmd.ErrOrStderr(), "project %s: %s is counted, and the records say %s\n", d.Project,
-						d.Counted, d.Records)
-					if repair && err == nil {
-						err = c.Projects.Recount(ctx, d.Project)
-					}
-				}
-				if err == nil && len(found) > 0 && !repair {
-					return fmt.Errorf("%d projects are counted wrongly: count again with --repair", len(found))
-				}
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			found, err := c.Projects.Check(ctx)
+			if err != nil {
 				return err
-			})
-		},
+			}
+			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
+				err = out.PrintData(c.Cmd.OutOrStdout(), f, append([]tenant.Discrepancy{}, found...)) // never null
+			} else if len(found) == 0 {
+				fmt.Fprintln(c.Cmd.ErrOrStderr(), "what is counted is what the records say")
+			}
+			for _, d := range found {
+				c.Say("project %s: %s is counted, and the records say %s", d.Project,
+					d.Counted, d.Records)
+				if repair && err == nil {
+					err = c.Projects.Recount(ctx, d.Project)
+				}
+			}
+			if err == nil && len(found) > 0 && !repair {
+				return fmt.Errorf("%d projects are counted wrongly: count again with --repair", len(found))
+			}
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "count again what is wrong")
 	return cmd

@@ -38,10 +38,8 @@ operators see with --former. With very many projects the oldest days go sooner.`
 		Example: `  croft usage
   croft usage --project lab --since 30d --by project
   croft usage --since 2026-01-01 --until 2026-01-31 -o json`,
-		Args: command.Count(0, 0),
 	}
 	args.AddCloudFlags(cmd.Flags())
-	command.CompleteFlag(cmd, "output", out.Formats)
 	since := cmd.Flags().String("since", "7d", "the first day: so many `days` up to today, such as 7d, or a day such as 2026-01-31")
 	until := cmd.Flags().String("until", "", "the last `day`, such as 2026-01-31; today by default")
 	by := cmd.Flags().String("by", byDay, "a line for each `day` of a project, or project for their sum")

@@ -5,11 +5,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/node"
 )
 
-// Compute returns the command croft compute.
+// Compute returns the command croft serve compute.
 func Compute() *cobra.Command {
 	flags := append([]args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag,
 		args.CloudFlag, args.TokenFlag}, args.AgentFlags...)
@@ -22,7 +21,6 @@ unless that is done already. Guests outlive it.
 
 On a host that joined a cloud with croft up --join it runs the agent of that one, as
 croft up does.`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +43,7 @@ croft up does.`,
 	return cmd
 }
 
-// Metadata returns the command croft mdserver.
+// Metadata returns the command croft serve mdserver.
 func Metadata() *cobra.Command {
 	flags := []args.HostFlag{args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.AgentFlags[2],
 		args.AgentFlags[3],
@@ -56,7 +54,6 @@ func Metadata() *cobra.Command {
 		Long: `Run the metadata server of this host alone, for the guests of the agent that has
 the same state directory and metadata.server: false in its settings. What it tells of
 itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -4,11 +4,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/node"
 )
 
-// Control returns the command croft control.
+// Control returns the command croft serve control.
 func Control() *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag, args.PlacementFlag, args.CloudFlag, args.TokenFlag,
@@ -26,7 +25,6 @@ Beyond this machine it takes TLS: cloud_api.cert and cloud_api.key, or the certi
 of a host of the cloud.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"

@@ -5,11 +5,10 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/node"
 )
 
-// Placement returns the command croft placement, with these subcommands.
+// Placement returns the command croft serve placement, with these subcommands.
 func Placement(below ...*cobra.Command) *cobra.Command {
 	flags := []args.HostFlag{
 		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,
@@ -33,7 +32,6 @@ whichever of them it comes. Where etcd does not answer they answer 503 until it
 does again.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
-		Args: command.Count(0, 0),
 	}
 	cmd.AddCommand(below...)
 	args.AddHostFlags(cmd, flags...)

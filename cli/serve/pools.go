@@ -8,13 +8,12 @@ import (
 
 	"croft/cli/args"
 	"croft/control/cloud/direct"
-	"croft/internal/command"
 	"croft/node/manager"
 	"croft/node/settings"
 	"croft/pool/server"
 )
 
-// Pools returns the command croft pool serve. rpc is a second protocol for tickets; nil: none.
+// Pools returns the command croft serve pool. rpc is a second protocol for tickets; nil: none.
 func Pools(rpc server.RPC) *cobra.Command {
 	flags := []args.HostFlag{
 		args.StateDirFlag, args.LogLevelFlag, args.EtcdFlag,
@@ -24,16 +23,16 @@ func Pools(rpc server.RPC) *cobra.Command {
 		{Flag: "address", Setting: "pool.address",
 			Usage: "URL at which other managers on the same etcd reach this one"},
 		{Flag: "tokens", Setting: "pool.tokens",
-			Usage: "file with the tokens of clients; croft pool token create adds one"},
+			Usage: "file with the tokens of clients; croft token create --for pool adds one"},
 		{Flag: "cert", Setting: "pool.cert", Usage: "file of the certificate to serve https:// with"},
 		{Flag: "key", Setting: "pool.key", Usage: "file of its key"},
 		{Flag: "insecure", Setting: "pool.insecure", Usage: "serve without tokens beyond this machine"},
 		{Flag: "logs", Setting: "pool.logs", Usage: "directory for what the pools' commands print"},
 	}
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   "pool",
 		Short: "Run the manager of the pools",
-		Long: `serve runs the manager of the pools in pools.yaml: it starts, checks, cleans and deletes
+		Long: `pool runs the manager of the pools in pools.yaml: it starts, checks, cleans and deletes
 their resources and hands them out to tickets. A change of the file counts within
 seconds; where the file has a fault, the last good one stays in force.
 
@@ -44,7 +43,6 @@ ends another takes its place.
 
 It serves a page for people, a JSON API (docs/users/pools-api.md), the XML-RPC of resalloc's
 clients, /metrics, /livez and /readyz. Without --tokens it serves this machine alone.`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup("insecure").NoOptDefVal = "true"

@@ -1,5 +1,3 @@
-// Package serve has the commands that run a process of the cloud: up, compute, mdserver, control, placement and the
-// manager of pools. They parse flags, and when ready report that to the process that started them.
 package serve
 
 import (
@@ -12,7 +10,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/node"
 )
@@ -40,7 +37,6 @@ etcd.listen and etcd.peer_listen, with certificates that it gets with the token.
 
 With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. With
 --hypervisor none this machine is no host itself: other hosts join.`,
-		Args: command.Count(0, 0),
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.Flags().Lookup(args.InsecureFlag.Flag).NoOptDefVal = "true"

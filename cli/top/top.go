@@ -12,7 +12,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 )
@@ -34,7 +33,6 @@ is asked of the agents whose hosts are on the screen.
 
 Where nobody looks at a terminal, with --once, or with -o json or yaml, it prints the
 cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
-		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				if all {
@@ -47,7 +45,6 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
-	command.CompleteFlag(cmd, "output", out.Formats)
 	return cmd
 }
 

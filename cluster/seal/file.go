@@ -98,11 +98,11 @@ func load(path string) (key, error) {
 	}
 	parts := fileForm.FindSubmatch(text)
 	if parts == nil { // the content must not be in errors
-		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft credential key` makes one", path)
+		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft cluster credential key` makes one", path)
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(string(parts[2]))
 	if err != nil || len(raw) != keySize {
-		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft credential key` makes one", path)
+		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft cluster credential key` makes one", path)
 	}
 	return newKey(string(parts[1]), raw)
 }

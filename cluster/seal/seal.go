@@ -72,7 +72,7 @@ func (k *Keys) Seal(s cluster.Secret, about string) (cluster.Sealed, error) {
 func noKey() error {
 	return cluster.Away("this process has no key to seal secrets of clusters with: ask a server of the " +
 		"cloud's API that builds clusters (CROFT_URL), or run the command as root on its machine; a server uses the files " +
-		"in clusters.credential_key_file, which `croft credential key` makes, or cluster.key in its state directory")
+		"in clusters.credential_key_file, which `croft cluster credential key` makes, or cluster.key in its state directory")
 }
 
 func encode(v sealed) (cluster.Sealed, error) {

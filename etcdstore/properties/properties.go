@@ -333,7 +333,7 @@ func (s *Objects) Definition(ctx context.Context, at objects.Place) (objects.Def
 	}
 	if len(got.Kvs) == 0 {
 		return objects.Definition{}, croft.Errorf(croft.NotFound,
-			"no definition is set for %s at the level %s; `croft definition get %s` shows what applies", at.Kind, at.Level,
+			"no definition is set for %s at the level %s; `croft property definition get %s` shows what applies", at.Kind, at.Level,
 			at.Kind)
 	}
 	return s.decodeDefinition(at, got.Kvs[0])

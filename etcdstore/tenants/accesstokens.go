@@ -138,7 +138,7 @@ func (s *AccessTokens) find(ctx context.Context, scope access.Scope, id access.T
 }
 
 func noToken(id access.TokenID) error {
-	return croft.Errorf(croft.NotFound, "there is no token %.16q; `croft access list` shows all", string(id))
+	return croft.Errorf(croft.NotFound, "there is no token %.16q; `croft token list --for api` shows all", string(id))
 }
 
 // findWithin returns a token of one of the projects of a scope. Tokens of other projects add no cost.

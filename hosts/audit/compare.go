@@ -127,7 +127,7 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 	}
 	if _, known := c.Hosts[inst.Host]; !known && c.Hosts != nil {
 		c.report(inst, Difference{Kind: UnknownHost, Cause: "it is on record for a host that is not on record itself",
-			Advice: "schedule destroy --force frees its name and its claim"})
+			Advice: "schedule remove --force frees its name and its claim"})
 		return
 	}
 	if inst.State == croft.StateHeld {
@@ -258,7 +258,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 				fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent",
 					c.name(inst.Host))
 			d.Advice = fmt.Sprintf(
-				"bring the host back; if it is permanently lost with its guests, `croft host forget --force %s` "+
+				"bring the host back; if it is permanently lost with its guests, `croft host remove --force %s` "+
 					"ends the wait", c.name(o.Host))
 			c.add(d)
 		}
@@ -341,13 +341,13 @@ func (c *comparison) checkContents(host croft.HostID) {
 			d.Project, d.Name = inst.Project, inst.Name
 			d.Cause = "a guest of an instance that belongs to " + c.home(inst) + ", and the guest still runs here"
 			d.Advice = fmt.Sprintf("save the data of its disk, undefine the guest here with virsh, and then "+
-				"`schedule recreate %s` or `schedule destroy %[1]s`", inst.ID)
+				"`schedule recreate %s` or `schedule remove %[1]s`", inst.ID)
 		case exists:
 			d.Project, d.Name = inst.Project, inst.Name
 			d.Cause = "a guest of an instance that belongs to " + c.home(inst) +
 				": this machine was that host before it lost its state directory, or a copy of its disks was made"
 			d.Advice = fmt.Sprintf(
-				"give this machine that host's host-id back, or destroy the instance and `croft host forget %s`",
+				"give this machine that host's host-id back, or destroy the instance and `croft host remove %s`",
 				c.name(inst.Host))
 		}
 		c.add(d)

@@ -24,14 +24,16 @@ func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0],
-		nearest.Hint(args[0], Subcommands(cmd)))
+	hint := ""
+	if meant := similar(cmd, args[0]); meant != "" {
+		hint = fmt.Sprintf("; did you mean %q?", meant)
+	}
+	return croft.Errorf(croft.Invalid, "%s has no command %q%s", cmd.CommandPath(), args[0], hint)
 }
 
 // otherWords maps other programs' names of commands to names below schedule.
 var otherWords = map[string]string{
-	"exec": "ssh", "run": "ssh", "login": "ssh", "rm": "destroy", "remove": "destroy", "delete": "destroy",
-	"kill": "destroy", "ls": "list", "ps": "list",
+	"exec": "ssh", "run": "ssh", "login": "ssh", "kill": "remove", "ps": "list",
 	"restart": "reboot", "log": "logs", "describe": "show", "get": "show", "info": "show", "status": "show",
 }
 
@@ -42,8 +44,8 @@ func UnknownCommand(cmd *cobra.Command, word string) error {
 
 // CommandHint suggests a command similar to a word; empty: no command is similar.
 func CommandHint(cmd *cobra.Command, word string) string {
-	if hint := nearest.Hint(word, Subcommands(cmd)); hint != "" {
-		return hint
+	if meant := similar(cmd, word); meant != "" {
+		return fmt.Sprintf("; did you mean %q?", meant)
 	}
 	if word == "version" {
 		return fmt.Sprintf("; did you mean \"%s --version\"?", cmd.CommandPath())
@@ -52,11 +54,26 @@ func CommandHint(cmd *cobra.Command, word string) string {
 		if sub.Name() != "schedule" {
 			continue
 		}
-		if meant := cmp.Or(otherWords[word], nearest.Word(word, Subcommands(sub))); meant != "" {
+		if meant := cmp.Or(otherWords[word], similar(sub, word)); meant != "" {
 			return fmt.Sprintf("; did you mean \"%s %s\"?", sub.CommandPath(), meant)
 		}
 	}
 	return ""
+}
+
+// similar returns the name of the subcommand whose name or alias is similar to a word; empty: no subcommand is similar.
+func similar(cmd *cobra.Command, word string) string {
+	words := Subcommands(cmd)
+	for _, sub := range cmd.Commands() {
+		words = append(words, sub.Aliases...)
+	}
+	meant := nearest.Word(word, words)
+	for _, sub := range cmd.Commands() {
+		if sub.HasAlias(meant) {
+			return sub.Name()
+		}
+	}
+	return meant
 }
 
 // Subcommands returns the names of the subcommands of cmd.

@@ -38,7 +38,7 @@ func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *serve
 	if !endpoint.IsLoopback(s.Pool.Listen) && !s.Pool.Insecure {
 		return "", nil,
 			croft.Errorf(croft.Invalid, "pool.listen: whoever reaches %s could take everything that the pools have; "+
-				"make tokens (croft pool token create) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
+				"make tokens (croft token create --for pool) and name their file with --tokens, or, in a network that only your machines are in, --insecure", s.Pool.Listen)
 	}
 	return file, nil, nil
 }

@@ -95,7 +95,7 @@ func Decode(r io.Reader) (*State, error) {
 	case d.line == 0:
 		return nil,
 			croft.Errorf(croft.Invalid,
-				`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`)
+				`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft serve placement export wrote?`)
 	case !d.ended:
 		return nil,
 			croft.Errorf(croft.Invalid,

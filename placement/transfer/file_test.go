@@ -119,7 +119,7 @@ func TestBadFilesAreRefusedByLine(t *testing.T) {
 	lines := strings.SplitAfter(wantFile, "\n")
 	for _, c := range []struct{ name, file, want string }{
 		{"nothing at all", "",
-			`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft placement export wrote?`},
+			`line 1: it is empty, want {"kind":"placement","version":1}; is this what croft serve placement export wrote?`},
 		{"something else", "hello\n",
 			"line 1: it is not a JSON object: invalid character 'h' looking for beginning of " +
 				"value"},

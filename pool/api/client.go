@@ -194,7 +194,7 @@ func (c *Client) once(ctx context.Context, endpoint string, what call, body []by
 	resp, err := c.http.Do(r)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return croft.Errorf(croft.Unavailable,
-			"no manager of pools runs at %s (%w); start one with `croft pool serve --pools pools.yaml`, or name another with --server", endpoint, plain(err))
+			"no manager of pools runs at %s (%w); start one with `croft serve pool --pools pools.yaml`, or name another with --server", endpoint, plain(err))
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return croft.Errorf(croft.Invalid, "the manager of pools at %s speaks HTTP without TLS: name its http:// address with "+

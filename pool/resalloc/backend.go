@@ -12,7 +12,7 @@ import (
 	"croft/pool"
 )
 
-// Backend runs managers of pools, as `croft pool serve` does.
+// Backend runs managers of pools, as `croft serve pool` does.
 type Backend struct {
 	// Serve runs a manager until ctx ends. It keeps its state in dir, and locks dir by open.
 	Serve func(ctx context.Context, s Settings, dir string, open OpenState, log *slog.Logger) error
@@ -38,7 +38,7 @@ func failed(err error) error {
 	return &command.Exited{Code: 1, Err: err}
 }
 
-// Settings are the settings of `croft pool serve` that server.yaml contains.
+// Settings are the settings of `croft serve pool` that server.yaml contains.
 type Settings struct {
 	Etcd                  []string // endpoints; empty: the manager runs its own etcd
 	Pools                 string   // path of pools.yaml

@@ -16,8 +16,8 @@ import (
 func serverCommand(b Backend) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resalloc-server",
-		Short: "The server of resalloc: croft pool serve by its configuration",
-		Long: `resalloc-server is croft pool serve with the settings of resalloc's server: server.yaml
+		Short: "The server of resalloc: croft serve pool by its configuration",
+		Long: `resalloc-server is croft serve pool with the settings of resalloc's server: server.yaml
 and pools.yaml in $CONFIG_DIR, /etc/resallocserver by default. The database that db_url
 names is only the name of a place: the state is beside it.`,
 		Args: command.Count(0, 0),

@@ -60,7 +60,7 @@ func (s *Server) only(role Role, next http.HandlerFunc) http.HandlerFunc {
 			refuse(w, http.StatusUnauthorized, "this server does not know the token")
 		case c.role == "":
 			refuse(w, http.StatusUnauthorized, "this server wants a token: set CROFT_POOL_TOKEN, or pool.token_file "+
-				"in schedule.yaml; croft pool token create makes one")
+				"in schedule.yaml; croft token create --for pool makes one")
 		case !c.may(role):
 			refuse(w, http.StatusForbidden, "the token "+c.name+" is a client's, and this is for admins")
 		default:

@@ -153,7 +153,7 @@ func parseGrant(line string) (Grant, error) {
 		return g, fmt.Errorf("%q is not a role: use client or admin", g.Role)
 	case !prefixed || err != nil || len(sum) != sha256.Size:
 		return g,
-			fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft pool token create makes such a line)")
+			fmt.Errorf("the third word is sha256: and 64 hexadecimal digits (croft token create --for pool makes such a line)")
 	}
 	g.Hash = strings.ToLower(hash)
 	for _, word := range words[3:] {

@@ -26,7 +26,7 @@ var tokenIDForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
 func (id TokenID) Check() error {
 	if !tokenIDForm.MatchString(string(id)) {
 		return croft.Errorf(croft.Invalid, "%.16q is not the ID of a token, which has 12 hexadecimal digits: "+
-			"`croft access list` shows them", string(id))
+			"`croft token list --for api` shows them", string(id))
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func TestEveryKeywordConstrains(t *testing.T) {
 			w.mustChange(operator, ref, set(`{"k": `+c.good+`}`))
 			_, err := w.change(operator, ref, set(`{"k": `+c.bad+`}`))
 			w.wantError(err, croft.Invalid,
-				ref.String()+": the property k "+c.problem+"; `croft definition get instance`")
+				ref.String()+": the property k "+c.problem+"; `croft property definition get instance`")
 			if broken, is := errors.AsType[*objects.ViolationsError](err); !is || len(broken.Violations) != 1 ||
 				broken.Violations[0].Key != "k" {
 				t.Errorf("the violations are %+v", broken)

@@ -33,7 +33,7 @@ func (e *ViolationsError) Error() string {
 	for _, v := range e.Violations {
 		all = append(all, "the property "+v.Key+" "+v.Problem)
 	}
-	return fmt.Sprintf("%s: %s; `croft definition get %s` shows what is permitted", e.Ref, strings.Join(all, ", "),
+	return fmt.Sprintf("%s: %s; `croft property definition get %s` shows what is permitted", e.Ref, strings.Join(all, ", "),
 		e.Kind)
 }
 

@@ -1,0 +1,185 @@
+// Package verb implements the verbs that most nouns have: list, show and remove, the completion of names, and hints for
+// names that do not exist.
+package verb
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/internal/nearest"
+	"croft/internal/out"
+)
+
+// Run returns the RunE of a command that calls do with a client, and ends within args.AnswerTimeout.
+func Run(do func(context.Context, *args.Client) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			c.Args = given
+			return do(ctx, c)
+		})
+	}
+}
+
+// Noun is a kind of objects. Fields that a noun's verbs do not use may be nil.
+type Noun[T any] struct {
+	Name string // such as aggregate
+	Use  string // how a usage line names an object; empty: NAME
+	All  func(context.Context, *args.Client) ([]T, error)
+	Find func(ctx context.Context, c *args.Client, name string) (T, error)
+	Word func(T) (name, what string) // the name and the description that are completed
+	Head []string                    // of the table of List
+	Row  func(T) []out.Cell          // of the table of List
+	Rows func(*out.Table, T)         // the table of Show
+	Data func(T) any                 // what programs read; nil: the object itself
+}
+
+// Texts returns cells without colors.
+func Texts(texts ...string) []out.Cell {
+	cells := make([]out.Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	return cells
+}
+
+// data returns what programs read of objects, which is never null.
+func (n Noun[T]) data(all []T) any {
+	if n.Data == nil {
+		return append([]T{}, all...)
+	}
+	list := make([]any, len(all))
+	for i, one := range all {
+		list[i] = n.Data(one)
+	}
+	return list
+}
+
+// List returns the command list.
+func (n Noun[T]) List(short string) *cobra.Command {
+	return &cobra.Command{Use: "list", Short: short, RunE: Run(func(ctx context.Context, c *args.Client) error {
+		all, err := n.All(ctx, c)
+		if err != nil {
+			return err
+		}
+		return n.Print(c, all)
+	})}
+}
+
+// Print prints objects as List does.
+func (n Noun[T]) Print(c *args.Client, all []T) error {
+	return c.Print(n.data(all), func(t *out.Table) {
+		t.Head(n.Head...)
+		for _, one := range all {
+			t.Row(n.Row(one)...)
+		}
+	})
+}
+
+// Show returns the command show.
+func (n Noun[T]) Show(short string) *cobra.Command {
+	return &cobra.Command{Use: "show " + n.use(), Short: short, ValidArgsFunction: n.Complete(1),
+		RunE: Run(func(ctx context.Context, c *args.Client) error {
+			one, err := n.Find(ctx, c, c.Args[0])
+			if err != nil {
+				return n.Near(ctx, c, c.Args[0], err)
+			}
+			var data any = one
+			if n.Data != nil {
+				data = n.Data(one)
+			}
+			return c.Print(data, func(t *out.Table) { n.Rows(t, one) })
+		})}
+}
+
+// Remove returns the command remove, which goes on after errors.
+func (n Noun[T]) Remove(short string, remove func(ctx context.Context, c *args.Client, name string) error,
+) *cobra.Command {
+	return &cobra.Command{Use: "remove " + n.use() + "...", Short: short, ValidArgsFunction: n.Complete(-1),
+		RunE: Run(func(ctx context.Context, c *args.Client) error {
+			return Each(c.Args, func(name string) error {
+				err := n.Near(ctx, c, name, remove(ctx, c, name))
+				if err == nil {
+					c.Say("%s %s is removed", n.Name, name)
+				}
+				return err
+			})
+		})}
+}
+
+// Each calls do with each name, also after errors.
+func Each(names []string, do func(name string) error) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, do(name))
+	}
+	return errors.Join(errs...)
+}
+
+func (n Noun[T]) use() string {
+	if n.Use == "" {
+		return "NAME"
+	}
+	return n.Use
+}
+
+// Offer offers the names of all objects for completion.
+func (n Noun[T]) Offer(ctx context.Context, c *args.Client, offer args.Offer) error {
+	all, err := n.All(ctx, c)
+	for _, one := range all {
+		offer(n.Word(one))
+	}
+	return err
+}
+
+// Complete completes names, up to most arguments; -1: any number.
+func (n Noun[T]) Complete(most int) cobra.CompletionFunc { return Complete(most, n.Offer) }
+
+// Complete completes the names that list offers, up to most arguments; -1: any number.
+func Complete(most int, list func(context.Context, *args.Client, args.Offer) error) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if most >= 0 && len(given) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return args.StoredNames(cmd, given, prefix, list), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Near adds the most similar name to a NotFound error that names none.
+func (n Noun[T]) Near(ctx context.Context, c *args.Client, name string, err error) error {
+	if n.Word == nil || !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {
+		return err
+	}
+	var names []string
+	_ = n.Offer(ctx, c, func(name, _ string) { names = append(names, name) }) // the hint is optional
+	if hint := nearest.Hint(name, names); hint != "" {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
+
+// YesNo returns yes or no.
+func YesNo(is bool) string {
+	if is {
+		return "yes"
+	}
+	return "no"
+}
+
+// Group returns a command that only has subcommands.
+func Group(use, short, long, example string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// CloudGroup returns a command that only has subcommands, all of which connect to the cloud.
+func CloudGroup(use, short, long, example string, subs ...*cobra.Command) *cobra.Command {
+	cmd := Group(use, short, long, example, subs...)
+	args.AddCloudFlags(cmd.PersistentFlags())
+	return cmd
+}
