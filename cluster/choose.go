@@ -3,12 +3,14 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/nearest"
 	"croft/internal/wording"
 )
 
@@ -235,4 +237,252 @@ func revisionReason(h Hints, i Implementation, newest map[string]Implementation)
 		return fmt.Sprintf("revision %d is newer", best.Revision)
 	}
 	return ""
+}
+
+// Dropped is a site or implementation that was not chosen, and why.
+type Dropped struct {
+	Site           string           `json:"site"`
+	Implementation ImplementationID `json:"implementation,omitempty"`
+	Reason         string           `json:"reason"` // one sentence
+}
+
+// Candidate is a way to build a cluster.
+type Candidate struct {
+	Site           Site
+	Implementation Implementation
+	Credential     Credential // the zero value at a local site
+	Room           Room
+	Why            string // why it ranks before the next candidate; Choose fills it
+}
+
+// CheckHints rejects hints that name something that does not exist: an empty list of candidates would not explain the
+// error. Invalid.
+func CheckHints(h Hints, w World) error {
+	var sites, credentials, implementations []string
+	for _, s := range w.Sites {
+		sites = append(sites, s.Name)
+	}
+	for _, c := range w.Credentials {
+		credentials = append(credentials, c.Name, string(c.ID))
+	}
+	for _, i := range w.Implementations {
+		implementations = append(implementations, string(i.ID))
+	}
+	for _, check := range []struct {
+		hint, noun     string
+		named, present []string
+	}{
+		{"sites", "site", h.Sites, sites},
+		{"exclude_sites", "site", h.ExcludeSites, sites},
+		{"prefer_sites", "site", h.PreferSites, sites},
+		{"credentials", "credential of yours", h.Credentials, credentials},
+		{"implementations", "implementation of this appliance", h.implementations(), implementations},
+	} {
+		for _, name := range check.named {
+			if !slices.Contains(check.present, name) {
+				return croft.Errorf(croft.Invalid, "hint %s: there is no %s %.80q%s", check.hint, check.noun, name,
+					nearest.Hint(name, check.present))
+			}
+		}
+	}
+	return nil
+}
+
+// NeedsCredential reports whether a site of this type builds clusters only with a credential.
+func (t SiteType) NeedsCredential() bool { return t == OpenStack || t == Croft }
+
+// credential returns the credential to use at a site: the first one in the order of the hints, else the one that was
+// verified last, else the oldest one. Credentials that the site has refused since their verification come after all
+// others.
+func (w World) credential(h Hints, s Site) (Credential, string) {
+	var own []Credential
+	for _, c := range w.Credentials {
+		if c.Site == s.Name {
+			own = append(own, c)
+		}
+	}
+	var hinted []Credential
+	for _, c := range own {
+		if rank(h, c) < len(h.Credentials) {
+			hinted = append(hinted, c)
+		}
+	}
+	switch {
+	case len(h.Credentials) > 0 && len(hinted) == 0:
+		return Credential{}, "none of the credentials that the request asks for is for this site"
+	case len(h.Credentials) > 0:
+		own = hinted
+	case len(own) == 0 && s.Type.NeedsCredential():
+		return Credential{}, "you have no credential for this site"
+	case len(own) == 0:
+		return Credential{}, ""
+	}
+	return slices.MinFunc(own, func(a, b Credential) int {
+		return cmp.Or(cmp.Compare(rank(h, a), rank(h, b)), cmp.Compare(min(1, len(a.LastError)), min(1,
+			len(b.LastError))),
+			b.VerifiedAt.Compare(a.VerifiedAt), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	}), ""
+}
+
+// rank returns the position of a credential in the hints, or the number of hints if they do not name it.
+func rank(h Hints, c Credential) int {
+	at := slices.IndexFunc(h.Credentials, func(s string) bool { return s == c.Name || s == string(c.ID) })
+	if at < 0 {
+		return len(h.Credentials)
+	}
+	return at
+}
+
+// Choices converts candidates to the form that users see.
+func Choices(all []Candidate) []Choice {
+	choices := []Choice{}
+	for _, c := range all {
+		choices = append(choices, Choice{Site: c.Site.Name, Implementation: c.Implementation.ID,
+			Revision: c.Implementation.Revision, Credential: c.Credential.Name, Capacity: capacity(c.Room), Why: c.Why})
+	}
+	return choices
+}
+
+func capacity(r Room) string {
+	if !r.Known {
+		return "it is not known whether it has room"
+	}
+	return fmt.Sprintf("it has room, and leaves %.0f %% of its scarcest resource free", r.Free*100)
+}
+
+// A criterion compares candidates by a number; smaller is better.
+type criterion struct {
+	of  func(Candidate) float64
+	why func(a, b Candidate) string // says why a is before b
+}
+
+// order sorts candidates, best first, and sets the reason why each is before the next.
+func (w World) order(h Hints, all []Candidate, random *rand.Rand) {
+	// The order of the input must not matter: only the random source decides between equal candidates.
+	slices.SortFunc(all, func(a, b Candidate) int { return cmp.Compare(a.Implementation.ID, b.Implementation.ID) })
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	criteria := w.criteria(h)
+	slices.SortStableFunc(all, func(a, b Candidate) int {
+		for _, c := range criteria {
+			if n := cmp.Compare(c.of(a), c.of(b)); n != 0 {
+				return n
+			}
+		}
+		return 0
+	})
+	for i := range all {
+		all[i].Why = why(criteria, all, i)
+	}
+}
+
+func why(criteria []criterion, all []Candidate, i int) string {
+	if len(all) == 1 {
+		return "it is the only one"
+	}
+	if i == len(all)-1 {
+		return "it is the last"
+	}
+	for _, c := range criteria {
+		if c.of(all[i]) != c.of(all[i+1]) {
+			return c.why(all[i], all[i+1])
+		}
+	}
+	return "by chance: the next is as good"
+}
+
+func (w World) criteria(h Hints) []criterion {
+	failures := map[string]int{}
+	for _, t := range w.Troubles {
+		if w.Now.Sub(t.At) < TroubleKept {
+			failures[t.Site]++
+		}
+	}
+	place := func(c Candidate) float64 {
+		if at := slices.Index(h.PreferSites, c.Site.Name); at >= 0 {
+			return float64(at)
+		}
+		return math.Inf(1)
+	}
+	return []criterion{
+		{func(c Candidate) float64 { return before(c.Site.Name == w.Reuse) },
+			func(_, _ Candidate) string { return "it has a cluster that can be reused" }},
+		{func(c Candidate) float64 { return before(c.Room.Known) },
+			func(_, _ Candidate) string { return "it is known to have room" }},
+		{place, func(_, _ Candidate) string { return "the request prefers it" }},
+		{func(c Candidate) float64 { return -float64(c.Site.Priority) },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("its priority is %d, the next site's is %d", a.Site.Priority, b.Site.Priority)
+			}},
+		{func(c Candidate) float64 { return -c.Room.Free },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("it leaves %.1f %% of its scarcest resource free, the next site %.1f "+
+					"%%", a.Room.Free*100,
+					b.Room.Free*100)
+			}},
+		{func(c Candidate) float64 { return float64(failures[c.Site.Name]) },
+			func(a, b Candidate) string {
+				return fmt.Sprintf("%s in the last hour, at the next %d",
+					wording.Count(failures[a.Site.Name], "failure"),
+					failures[b.Site.Name])
+			}},
+	}
+}
+
+// before maps a condition to a sort key: 0, which sorts first, if it holds, else 1.
+func before(yes bool) float64 {
+	if yes {
+		return 0
+	}
+	return 1
+}
+
+// reusable lists the states in which a cluster can be joined; the states nearest to use come first.
+var reusable = []State{Ready, Resizing, Building, Scheduling}
+
+// Joins reports whether a request may join an existing cluster. It compares all but their parameters. credentials are
+// the user's; hints may refer to them by name.
+func (r Request) Joins(c Cluster, credentials []Credential) bool {
+	return r.Reuse == ReuseAuto && c.Project == r.Project && c.User == r.User && c.Appliance == r.Appliance &&
+		slices.Contains(reusable, c.State) && c.Slaves >= r.Slaves && r.Hints.permit(c, credentials)
+}
+
+// permit reports whether the hints permit the site of a cluster. A cluster without a site is permitted if its request
+// had the same hints, or if h has no hard hints.
+func (h Hints) permit(c Cluster, credentials []Credential) bool {
+	if c.Site == "" {
+		return h.hard() == nil || slices.EqualFunc(h.hard(), c.Hints.hard(), slices.Equal)
+	}
+	if len(h.Sites) > 0 && !slices.Contains(h.Sites, c.Site) || slices.Contains(h.ExcludeSites, c.Site) {
+		return false
+	}
+	if len(h.Implementations) > 0 && !slices.Contains(h.Implementations, c.Implementation) {
+		return false
+	}
+	if len(h.Credentials) == 0 {
+		return true
+	}
+	at := slices.IndexFunc(credentials, func(own Credential) bool { return own.ID == c.Credential })
+	return at >= 0 && rank(h, credentials[at]) < len(h.Credentials)
+}
+
+// hard lists the hints that are not preferences, each sorted; nil: there are none.
+func (h Hints) hard() [][]string {
+	all := [][]string{h.Sites, h.ExcludeSites, h.Credentials, h.implementations()}
+	some := false
+	for i := range all {
+		all[i] = slices.Sorted(slices.Values(all[i]))
+		some = some || len(all[i]) > 0
+	}
+	if !some {
+		return nil
+	}
+	return all
+}
+
+// CompareReuse orders the clusters that a request may join: by a name equal to the requested one, then by the state
+// that is ready for use soonest, then by size, then by age. Smaller and older clusters come first.
+func (r Request) CompareReuse(a, b Cluster) int {
+	return cmp.Or(cmp.Compare(before(a.Name == r.Name), before(b.Name == r.Name)),
+		cmp.Compare(slices.Index(reusable, a.State), slices.Index(reusable, b.State)),
+		cmp.Compare(a.Slaves, b.Slaves), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 }

@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"croft"
@@ -271,4 +272,13 @@ type Hints struct {
 	Credentials     []string           `json:"credentials,omitempty"` // names or IDs
 	Implementations []ImplementationID `json:"implementations,omitempty"`
 	PreferSites     []string           `json:"prefer_sites,omitempty"`
+}
+
+// Settled reports whether no operation is in progress or about to start: the size that the site was last asked for is
+// the wanted one. It notices a change that the manager has not seen yet.
+func (c Cluster) Settled() bool {
+	if c.State == Ready || c.State == Degraded {
+		return c.Sizing.Taken && slices.Equal(c.Sizing.Told, c.Indexes)
+	}
+	return c.State.Settled()
 }

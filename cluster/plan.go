@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // Act is the next action of a manager for a cluster.
@@ -370,4 +371,442 @@ func (p *plan) deleted() {
 		return
 	}
 	p.do(ActForget, "it ended long ago")
+}
+
+// standing handles a cluster that is READY or DEGRADED.
+func (p resizePlan) standing() {
+	switch {
+	case p.resizeWanted():
+		p.c.State, p.c.Step = Resizing, "it is about to be resized"
+		p.c.Sizing.Back = false
+		p.begin()
+		p.members(Seen{})
+		if p.c.Good == p.c.Slaves {
+			p.note(fmt.Sprintf("croft asks site %s again for %s", p.c.Site, wording.Count(p.c.Slaves, "slave")))
+		} else {
+			p.note(fmt.Sprintf("it is resized from %s to %s", wording.Count(p.c.Good, "slave"),
+				wording.Count(p.c.Slaves, "slave")))
+		}
+		p.do(ActLook, "it is about to be resized")
+	case p.l.Did == "":
+		p.do(ActLook, "it is looked at now and then")
+	case p.silent():
+		p.rest(paceSettled, p.c.Step)
+	case p.l.Err != nil || p.lost():
+		p.rest(paceSettled, "")
+	default:
+		p.settled(*p.l.Seen)
+		if p.c.State != Failed {
+			p.rest(paceSettled, "")
+		}
+		if p.c.Sizing.Open > 0 {
+			p.at(p.c.Sizing.Sent.Add(settleAfter))
+		}
+	}
+}
+
+// settleAfter is how long a resize without an answer may still take effect. After it the size is sent once more, which
+// overrides any effect of the old request.
+const settleAfter = 10 * time.Minute
+
+// resizeWanted reports whether a size has to be sent to the site. Several changes are combined into one resize.
+func (p *plan) resizeWanted() bool {
+	s := p.c.Sizing
+	unsettled := s.Open > 0 && !p.now.Before(s.Sent.Add(settleAfter))
+	return !s.Taken || unsettled || !slices.Equal(s.Told, p.c.Indexes)
+}
+
+// resizeSent counts a request before it is sent. The new request settles the requests that were sent at least
+// settleAfter ago.
+func (p resizePlan) resizeSent() {
+	s := &p.c.Sizing
+	if !p.now.Before(s.Sent.Add(settleAfter)) {
+		s.Open = 0
+	}
+	s.Open, s.Sent = s.Open+1, p.now
+}
+
+func (p resizePlan) resizeAnswered() { p.c.Sizing.Open = max(0, p.c.Sizing.Open-1) }
+
+// settled derives the state of a cluster from its members.
+func (p resizePlan) settled(seen Seen) {
+	p.remote(seen)
+	p.c.Step = ""
+	if seen.Phase != Standing && seen.Phase != Unsized || len(seen.Members) == 0 {
+		return
+	}
+	p.unwanted(seen)
+	p.members(seen)
+	master := p.c.Members[0].State
+	var missing []string
+	for _, m := range p.c.Members[1:] {
+		if m.State != MemberReady {
+			missing = append(missing, name(m))
+		}
+	}
+	switch {
+	case master == MemberGone:
+		p.noteMembers()
+		p.fail(FailedMaster, "its master no longer exists")
+	case len(missing) > 0 && p.c.State == Ready:
+		p.c.State = Degraded
+		p.noteMembers()
+		p.note(strings.Join(missing, ", ") + " not there")
+	case p.c.State == Degraded && p.slaveGone() && !p.now.Before(p.c.Sizing.Sent.Add(recreateAgain)):
+		p.c.Sizing.Taken = false
+		p.note(fmt.Sprintf("site %s is asked to make %s again", p.c.Site, strings.Join(missing, ", ")))
+		p.at(p.now)
+	case len(missing) == 0 && p.c.State == Degraded && seen.Phase == Standing && master == MemberReady:
+		p.c.State, p.c.Good, p.c.Sizing.Good = Ready, len(p.c.Indexes), slices.Clone(p.c.Indexes)
+		p.note("all its members are there again")
+	}
+}
+
+// recreateAgain is the minimum time after the last resize request before the site is asked again for lost slaves. A
+// slave is asked for once two looks found it gone.
+const recreateAgain = 10 * time.Minute
+
+// slaveGone reports whether the site has lost a slave. A slave that failed or is booting still exists.
+func (p *plan) slaveGone() bool {
+	return slices.ContainsFunc(p.c.Members[1:], func(m Member) bool {
+		return m.State == MemberGone && slices.Contains(p.c.Indexes, m.Index)
+	})
+}
+
+// unwantedAgain is the minimum time after the last resize request before the same unwanted slaves cause another one:
+// the outputs of a template may name hosts that do not exist.
+const unwantedAgain = time.Hour
+
+// unwanted makes the manager send the size again if the site has unwanted slaves. Such slaves remain when an older
+// resize takes effect after newer ones.
+func (p resizePlan) unwanted(seen Seen) {
+	var extra []int
+	for _, m := range seen.Members {
+		if m.Role == Slave && m.State != MemberGone && !slices.Contains(p.c.Indexes, m.Index) {
+			extra = append(extra, m.Index)
+		}
+	}
+	slices.Sort(extra)
+	s := &p.c.Sizing
+	if slices.Equal(extra, s.Unwanted) && (len(extra) == 0 || p.now.Before(s.Sent.Add(unwantedAgain))) {
+		return
+	}
+	if s.Unwanted = extra; len(extra) > 0 {
+		s.Taken = false
+		p.note(fmt.Sprintf("site %s has %s more than requested: croft sends it the size again", p.c.Site,
+			wording.Count(len(extra), "slave")))
+		p.at(p.now)
+	}
+}
+
+func (p resizePlan) resizing() {
+	switch {
+	case p.l.Did != "" && p.silent() && !p.late() && !p.faulty():
+	case p.l.Did == ActResize && p.l.Err == nil:
+		p.resizeAnswered()
+		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
+		p.c.PartialSince = time.Time{}
+		p.wait("site " + p.c.Site + " is resizing it")
+	case p.l.Did == ActResize && refused(p.l.Err):
+		p.resizeAnswered()
+		if kind := croft.KindOf(p.l.Err); kind == croft.Conflict || kind == croft.NotFound {
+			p.wait(fmt.Sprintf("site %s cannot resize it yet: %.200s", p.c.Site, p.l.Err))
+			break
+		}
+		p.unsized(p.l.Err.Error())
+	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil && p.resized():
+	case p.faulty():
+		p.unsized(p.l.Err.Error())
+	case p.late():
+		p.unsized(fmt.Sprintf("site %s did not resize it within %s", p.c.Site, wording.Duration(p.timeout)))
+	case p.l.Did != "":
+		p.wait(cmp.Or(p.c.Step, "site "+p.c.Site+" is resizing it"))
+	default:
+		p.do(ActLook, "it is being resized")
+	}
+}
+
+// resized handles the observed state of a resize, and returns false while the resize goes on.
+func (p resizePlan) resized() bool {
+	seen := *p.l.Seen
+	if p.lost() {
+		return true
+	}
+	p.remote(seen)
+	if seen.Phase != Standing && seen.Phase != Unsized && seen.Phase != Broken {
+		p.members(seen)
+		if !p.masterGone(seen) {
+			p.c.PartialSince = time.Time{}
+			return false // an operation is in progress
+		}
+		if _, over := p.partial(); !over {
+			return false
+		}
+	}
+	if p.masterGone(seen) {
+		p.members(seen)
+		p.noteMembers()
+		p.fail(FailedMaster, "its master no longer exists")
+		return true
+	}
+	if p.resizeWanted() {
+		if p.late() {
+			return false
+		}
+		p.members(Seen{})
+		p.c.Step = fmt.Sprintf("site %s is asked to resize it to %s", p.c.Site,
+			wording.Count(len(p.c.Indexes), "slave"))
+		p.resizeSent()
+		p.do(ActResize, p.c.Step)
+		return true
+	}
+	p.members(seen)
+	if seen.Phase != Standing {
+		p.unsized("site " + p.c.Site + " could not resize it: " + seen.Failure)
+		return true
+	}
+	if why := unusable(seen); why != "" {
+		p.unsized(why)
+		return true
+	}
+	if p.whole() {
+		p.ready(seen)
+		return true
+	}
+	if why, over := p.partial(); over {
+		p.unsized(why)
+		return true
+	}
+	return false
+}
+
+// unsized undoes a failed resize, once. Slaves that were to be added are given up; a removal of slaves is asked for
+// once more.
+func (p resizePlan) unsized(message string) {
+	p.blame(FailedResize, message)
+	p.noteMembers()
+	if p.c.Sizing.Back {
+		p.c.State, p.c.Deadline, p.c.Sizing.Back = Degraded, time.Time{}, false
+		p.c.Sizing.Told, p.c.Sizing.Taken = slices.Clone(p.c.Indexes), true
+		p.note("the resize could not be taken back: " + p.c.Error.Message)
+		p.rest(paceSettled, p.c.Error.Message)
+		return
+	}
+	var kept, added []int
+	for _, i := range p.c.Indexes {
+		if slices.Contains(p.c.Sizing.Good, i) {
+			kept = append(kept, i)
+		} else {
+			added = append(added, i)
+		}
+	}
+	if len(added) > 0 {
+		p.c.Indexes, p.c.Slaves = kept, len(kept)
+		p.c.Removed = slices.Concat(p.c.Removed, added)
+	}
+	p.c.Sizing.Taken, p.c.Sizing.Back = false, true
+	p.begin()
+	p.members(Seen{})
+	p.c.Step = "the resize failed, and is being taken back"
+	p.note(p.c.Error.Message + "; it goes back to " + wording.Count(len(kept), "slave"))
+	p.do(ActLook, p.c.Step)
+}
+
+// end destroys a cluster that expires, or that has been idle for KeepIdle, some time after it announced that.
+func (p *plan) end() {
+	if p.c.State == Deleting || p.c.State == Deleted {
+		return
+	}
+	if p.c.KeepIdle > 0 && len(p.c.Uses) == 0 && p.c.IdleSince.IsZero() {
+		p.c.IdleSince = p.now
+	}
+	end, why := p.ends()
+	switch {
+	case end.IsZero() || p.now.Before(end.Add(-WarnBefore)):
+		p.c.Warned = time.Time{}
+		if !end.IsZero() {
+			p.at(end.Add(-WarnBefore))
+		}
+		return
+	case p.c.Warned.IsZero():
+		p.c.Warned = p.now
+		p.note(fmt.Sprintf("it will be destroyed at %s, since %s", p.destroyed(end).UTC().Format(time.RFC3339), why))
+	case p.over(p.destroyed(end)):
+		p.c.State, p.c.Step = Deleting, "it is about to be removed"
+		p.note("it is destroyed, since " + why)
+		p.l = Learned{Timeout: p.l.Timeout, Held: p.l.Held}
+		return
+	}
+	p.at(p.destroyed(end))
+}
+
+// destroyed returns when a cluster whose end was announced is destroyed.
+func (p *plan) destroyed(end time.Time) time.Time {
+	if soonest := p.c.Warned.Add(warnAtLeast); end.Before(soonest) {
+		return soonest
+	}
+	return end
+}
+
+// ends returns when a cluster ends, and why; zero: never.
+func (p *plan) ends() (time.Time, string) {
+	end, why := p.c.Expires, "it expires"
+	idle := p.c.State == Ready || p.c.State == Degraded || p.c.State == Failed
+	if p.c.KeepIdle > 0 && len(p.c.Uses) == 0 && idle {
+		if at := p.c.IdleSince.Add(p.c.KeepIdle); end.IsZero() || at.Before(end) {
+			end, why = at, "nobody uses it"
+		}
+	}
+	return end, why
+}
+
+// failed handles a cluster in ERROR. The remains on its site are removed after KeptUntil. A cluster that its site did
+// not show comes back when the site shows it again.
+func (p removal) failed() {
+	switch {
+	case p.c.Error != nil && p.c.Error.Code == FailedCredential && p.c.KeptUntil.IsZero():
+		p.hidden()
+	case p.c.KeptUntil.IsZero() || !p.c.Remote.Asked:
+	case !p.over(p.c.KeptUntil):
+		p.at(p.c.KeptUntil)
+	default:
+		p.remove(func() {
+			p.c.Remote, p.c.Retry, p.c.KeptUntil, p.c.Members = Remote{}, Retry{}, time.Time{}, nil
+			p.c.MasterIP, p.c.Outputs = "", nil
+			p.note("its remains at site " + p.c.Site + " is gone")
+			p.rest(0, "nothing is left of it")
+		})
+	}
+}
+
+// hidden looks whether the credential shows the cluster again.
+func (p removal) hidden() {
+	switch {
+	case p.l.Did == "":
+		p.do(ActLook, "the credential may have been mended")
+	case p.l.Err != nil || p.l.Seen == nil || p.l.Seen.Elsewhere || p.l.Seen.Phase == Absent:
+		p.rest(paceSettled, "")
+	case p.c.Sizing.Taken && p.c.MasterIP != "":
+		p.c.State, p.c.Error, p.c.Step = Ready, nil, ""
+		if p.resizeWanted() {
+			p.c.State = Resizing
+			p.begin()
+		}
+		p.note("the site shows it again")
+		p.rest(paceQuick, "")
+	default:
+		p.c.State, p.c.Error = Building, nil
+		p.begin()
+		p.note("the site shows it again")
+		p.rest(paceQuick, "")
+	}
+}
+
+func (p removal) deleting() {
+	if p.c.Abandoned {
+		message := "its user gave it up"
+		if p.c.Remote.Asked {
+			message += fmt.Sprintf("; %s may be left at site %s", p.c.Remote.Name, p.c.Site)
+		}
+		p.gone(message)
+		return
+	}
+	p.remove(func() { p.gone("nothing of it is left") })
+}
+
+// gone turns the record into a tombstone.
+func (p removal) gone(message string) {
+	p.c.State, p.c.Step, p.c.Error, p.c.Ended = Deleted, "", nil, p.now
+	p.c.Members, p.c.Uses, p.c.Sealed, p.c.Outputs, p.c.MasterIP = nil, nil, nil, nil, ""
+	p.c.Deadline, p.c.Retry, p.c.KeptUntil, p.c.Warned = time.Time{}, Retry{}, time.Time{}, time.Time{}
+	p.note(message)
+	p.next.Do = ActRest
+	p.next.At = p.now.Add(Remembered)
+}
+
+// remove asks the site to remove the cluster until nothing is left there, then calls gone. Absence counts only after
+// the site accepted a removal: a launch whose call was abandoned may take effect later.
+func (p removal) remove(gone func()) {
+	p.c.Deadline = time.Time{}
+	switch r := &p.c.Retry; {
+	case !p.c.Remote.Asked, p.c.Remote.nothing():
+		gone()
+	case p.l.Did == ActDestroy:
+		p.destroyAsked()
+	case p.l.Did == ActLook && p.l.Err == nil && p.l.Seen != nil:
+		p.removed(*p.l.Seen, gone)
+	case p.l.Did == ActLook:
+		p.unheard()
+	case r.Taken && (p.l.Did == ""):
+		p.do(ActLook, "it is being removed")
+	case p.now.Before(r.Next):
+		p.at(r.Next)
+	default:
+		p.do(ActDestroy, "it is to be removed from site "+p.c.Site)
+	}
+}
+
+// destroyAsked counts a request to remove.
+func (p removal) destroyAsked() {
+	r := &p.c.Retry
+	r.Tries++
+	if r.Since.IsZero() {
+		r.Since = p.now
+	}
+	r.Next = p.now.Add(min(retryFirst<<min(r.Tries-1, 10), retryMost))
+	if p.l.Err == nil {
+		r.Taken, p.c.Error = true, p.notCredential()
+		p.c.Step = "site " + p.c.Site + " is removing it"
+		p.rest(paceQuick, p.c.Step)
+		return
+	}
+	p.unheard()
+	p.next.Pace = 0
+	p.at(r.Next)
+}
+
+// notCredential returns the error of the cluster, or nil if the error is about the credential, which works again.
+func (p removal) notCredential() *Failure {
+	if p.c.Error != nil && p.c.Error.Code == FailedCredential {
+		return nil
+	}
+	return p.c.Error
+}
+
+// unheard sets a step that says why the site does not remove the cluster now.
+func (p removal) unheard() {
+	if !p.silent() {
+		p.c.Step = fmt.Sprintf("site %s does not remove it: %.200s", p.c.Site, p.l.Err)
+		p.rest(paceSlow, p.c.Step)
+	}
+}
+
+// removed handles the observed state of a removal.
+func (p removal) removed(seen Seen, gone func()) {
+	r := &p.c.Retry
+	next := r.Next
+	if seen.Phase == Removing {
+		next = next.Add(retryMost)
+	}
+	if !seen.Elsewhere {
+		p.c.Error = p.notCredential()
+	}
+	switch {
+	case seen.Elsewhere:
+		message := "site " + p.c.Site + " does not show it: the credential sees another project now"
+		p.blame(FailedCredential, message)
+		p.c.Step = message
+		p.rest(paceSettled, message)
+	case seen.Phase == Absent && r.Taken:
+		gone()
+	case !p.now.Before(next):
+		p.do(ActDestroy, "it is still at site "+p.c.Site)
+	default:
+		p.remote(seen)
+		if seen.Phase == Stuck {
+			p.c.Step = fmt.Sprintf("site %s could not remove it, and is asked again: %.200s", p.c.Site, seen.Failure)
+		}
+		p.rest(p.pace(r.Since), p.c.Step)
+		p.at(next)
+	}
 }
