@@ -103,6 +103,10 @@ func (s *Service) make(ctx context.Context, c cluster.Cluster, agent cluster.Age
 			s.c.Log.Warn("mark of an account stays for a while", "cluster", c.ID, "user", user, "err", unmark)
 		}
 	}()
+	// Another request may have stored the account and removed its mark since this one looked.
+	if login, err := s.stored(ctx, c, user); !errors.Is(err, croft.NotFound) {
+		return login, err
+	}
 	if s.c.Vault == nil {
 		return login, noKey()
 	}

@@ -110,6 +110,33 @@ func TestAnAgentThatIsOfNoUse(t *testing.T) {
 	}
 }
 
+// TestAnAccountThatWasJustMadeIsNotMadeAgain: between the last look and the mark of a request, another one makes the
+// account and removes its own mark.
+func TestAnAccountThatWasJustMadeIsNotMadeAgain(t *testing.T) {
+	var made atomic.Int64
+	b, _, _ := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"username": "user%d", "password": "b"}`, made.Add(1))
+	})
+	account := func() error {
+		login, err := b.Account(t.Context(), "physics", "one", "bob")
+		if err == nil && login.Username != "user1" {
+			t.Errorf("got %+v", login)
+		}
+		return err
+	}
+	b.store.Before = func(op string) error {
+		if op != "AddAccount" {
+			return nil
+		}
+		b.store.Before = nil
+		return account()
+	}
+	b.fatal(account())
+	if made.Load() != 1 {
+		t.Errorf("%d accounts were made, want 1", made.Load())
+	}
+}
+
 func TestAccountsNeedAReadyCluster(t *testing.T) {
 	b, c, dialed := withAgent(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, `{"username": "a", "password": "b"}`)
