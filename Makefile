@@ -11,7 +11,7 @@ run: ## from a fresh host to a running VM (IMAGE=debian-12 QUERY=... for another
 stop: ## end the cloud that make run started; its VMs go on running
 	@scripts/stop
 
-build: ## bin/croft, and its other names beside it
+build: ## bin/croft and bin/fission, and their other names beside them
 	@scripts/build
 
 guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
@@ -21,10 +21,10 @@ test: ## install what tests need, look at the code, run all tests
 	@scripts/test
 
 test-cloud: ## the tests of the cloud alone
-	@scripts/test -p=1 -short -skip='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' $$(go list ./... | grep -v '^croft/grid/')
+	@scripts/test -p=1 -short -skip='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' $$(go list ./... | grep -vE '^croft/(grid/|cmd/fission$$)')
 
 test-grid: ## the tests of the grid alone
-	@scripts/test ./grid/...
+	@scripts/test ./grid/... ./cmd/fission
 	@scripts/test -run='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' ./cmd/croft
 
 test-guests: ## boot Debian with each source of metadata, ten guests at once, clusters, hosts that are cut off; takes a quarter of an hour without KVM

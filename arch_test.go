@@ -315,11 +315,11 @@ func packages(t *testing.T) []goPackage {
 }
 
 // ofTheCloud are the packages of the cloud that the grid imports: placement by CRUSH, and the definition of a VM.
-var ofTheCloud = []string{"croft", "croft/crush/...", "croft/internal/...", "croft/compute",
-	"croft/compute/hypervisor/libvirt/domainxml", "croft/mdserver"}
+var ofTheCloud = []string{"croft", "croft/crush/...", "croft/internal/...", "croft/compute/machine",
+	"croft/compute/hypervisor/libvirt/domainxml"}
 
 // TestTheGridAndTheCloudAreApart: the grid imports only these packages of the cloud, and the cloud no package of the
-// grid. One program contains both.
+// grid. The program croft contains both, and fission only the grid.
 func TestTheGridAndTheCloudAreApart(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -332,7 +332,7 @@ func TestTheGridAndTheCloudAreApart(t *testing.T) {
 }
 
 func crossesToTheGrid(importer, imported string) bool {
-	grid := []string{"croft/grid/..."}
+	grid := []string{"croft/grid/...", "croft/cmd/fission"}
 	switch {
 	case importer == "croft/cmd/croft" || !matchAny([]string{"croft/..."}, imported):
 		return false
@@ -342,6 +342,22 @@ func crossesToTheGrid(importer, imported string) bool {
 	return matchAny(grid, imported)
 }
 
+// TestFissionIsTheGridAlone: the program links nothing of the cloud, directly or through other packages.
+func TestFissionIsTheGridAlone(t *testing.T) {
+	deps, err := exec.Command("go", "list", "-deps", "./cmd/fission").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(deps)) {
+		if crossesToTheGrid("croft/cmd/fission", dep) {
+			t.Errorf("fission links %s, which is of the cloud: give the grid a smaller package", dep)
+		}
+	}
+	if !strings.Contains(string(deps), "croft/grid/cli\n") {
+		t.Errorf("fission does not link the grid:\n%s", deps)
+	}
+}
+
 func TestWhatCrossesBetweenTheGridAndTheCloud(t *testing.T) {
 	for _, c := range []struct {
 		importer, imported string
@@ -349,6 +365,8 @@ func TestWhatCrossesBetweenTheGridAndTheCloud(t *testing.T) {
 	}{
 		{"croft/cmd/croft", "croft/grid/cli", false},
 		{"croft/cli", "croft/grid/cli", true},
+		{"croft/cmd/fission", "croft/grid/cli", false},
+		{"croft/cmd/fission", "croft/cli", true},
 		{"croft/compute", "croft/grid/unit", true},
 		{"croft/grid/cli", "croft/cli/args", true},
 		{"croft/grid/unit", "croft/etcdstore", true},

@@ -4,18 +4,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
-	"croft"
 	"croft/cli/actions"
 	"croft/cli/admin"
 	"croft/cli/catalogue"
@@ -34,9 +30,7 @@ import (
 	"croft/cli/serve"
 	"croft/cli/tokens"
 	"croft/cli/top"
-	"croft/internal/build"
 	"croft/internal/command"
-	"croft/internal/nearest"
 	"croft/pool/server"
 )
 
@@ -62,22 +56,15 @@ type Other struct {
 
 // Run runs args, which include the program's name, and returns the exit code once everything that it started has ended.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd := p.Root(args[0])
-	given := args[1:]
-	if cmd.Name() == "croft" {
+	root, given := p.Root(args[0]), args[1:]
+	if root.Name() == "croft" {
 		given = renamed(given)
 	}
-	cmd.SetArgs(given)
-	cmd.SetIn(stdin)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
 	end := p.listing
 	if _, is := p.Others[filepath.Base(args[0])]; is {
 		end = func(error) string { return "" } // these programs print what those of others do
 	}
-	report(stderr, err, end)
-	return exitCode(err)
+	return command.Run(ctx, root, given, stdin, stdout, stderr, end)
 }
 
 // former maps former names of commands to the words that replace them.
@@ -146,17 +133,17 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 		{"The grid: machines without a cloud", more},
 		{"Run a cloud", []*cobra.Command{serve.Up(), serve.Down(), serve.Command(p.RPC, admin.ExportCommand(),
 			admin.ImportCommand()), admin.EtcdCommand(), admin.CACommand(),
-			completionCommand(), p.manCommand()}},
+			completion(), command.Man(p.others)}},
 	}, others
 }
 
 // Root returns the command that the binary runs under a name.
 func (p Program) Root(name string) *cobra.Command {
 	if other, is := p.Others[filepath.Base(name)]; is {
-		same := finished(other.Command())
-		completion := completionCommand()
-		completion.Hidden = true // users of this program see their usual help
-		same.AddCommand(completion)
+		same := command.Finished(other.Command())
+		script := completion()
+		script.Hidden = true // users of this program see their usual help
+		same.AddCommand(script)
 		same.SetVersionTemplate(other.Version)
 		return same
 	}
@@ -196,7 +183,7 @@ some of it atomically, an order tells the host's agent, the agent makes it so.`,
 		command.Conventions(sub)
 	}
 	command.DocumentExits(root)
-	return finished(root)
+	return command.Finished(root)
 }
 
 // program returns the subcommand that the binary runs under the name called: sub, one of its subcommands, or one that
@@ -214,105 +201,23 @@ func program(called string, sub *cobra.Command, others map[string]*cobra.Command
 	}
 	own.Use = strings.Replace(own.Use, own.Name(), called, 1)
 	command.Conventions(own)
-	own.AddCommand(completionCommand())
+	own.AddCommand(completion())
 	command.DocumentExits(own)
-	return finished(own)
+	return command.Finished(own)
 }
 
-// aliasesInHelp is the part of cobra's template that lists aliases: former words for the same command.
-const aliasesInHelp = `{{if gt (len .Aliases) 0}}
-
-Aliases:
-  {{.NameAndAliases}}{{end}}`
-
-// finished sets the properties that all root commands share.
-func finished(root *cobra.Command) *cobra.Command {
-	root.Version = build.Version
-	root.SetVersionTemplate("croft {{.Version}}\n")
-	root.SilenceErrors, root.SilenceUsage = true, true
-	root.DisableSuggestions = true
-	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), aliasesInHelp, "", 1))
-	if root.Annotations[command.OwnErrors] == "" {
-		root.SetFlagErrorFunc(command.FlagError)
+// others returns the root commands of the programs under names other than croft and its subcommands.
+func (p Program) others() []*cobra.Command {
+	var roots []*cobra.Command
+	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
+		roots = append(roots, p.Root(name))
 	}
-	return root
+	return roots
 }
 
-// completionCommand returns the command that prints its root's completion script.
-func completionCommand() *cobra.Command {
-	shells := []string{"bash", "zsh", "fish"}
-	return &cobra.Command{
-		Use:   "completion bash|zsh|fish",
-		Short: "Print a shell's completion",
-		Long: `completion prints a script that completes commands, flags and the names of
-instances. To have it in every new shell:
-
-  bash   schedule completion bash > /etc/bash_completion.d/schedule
-  zsh    schedule completion zsh > "${fpath[1]}/_schedule"
-  fish   schedule completion fish > ~/.config/fish/completions/schedule.fish
-
-The script for bash needs the package bash-completion. Each program prints its own script:
+// completion returns the command that prints its root's completion script.
+func completion() *cobra.Command {
+	return command.Completion("schedule", ` Each program prints its own script:
 run croft completion bash > /etc/bash_completion.d/croft for croft, and likewise compute,
-mdserver and resalloc's programs.`,
-		Args:      command.Count(1, 1),
-		ValidArgs: shells,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out, root := cmd.OutOrStdout(), cmd.Root()
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(out, true)
-			case "zsh":
-				return root.GenZshCompletion(out)
-			case "fish":
-				return root.GenFishCompletion(out, true)
-			}
-			return croft.Errorf(croft.Invalid, "no completion for the shell %q, only for bash, zsh and fish%s", args[0],
-				nearest.Hint(args[0], shells))
-		},
-	}
-}
-
-// manCommand returns the command that writes the manual pages of all commands and of programs under other names.
-func (p Program) manCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "man DIR",
-		Short: "Write the manual pages into a directory",
-		Args:  command.Count(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
-				return fmt.Errorf("write manual pages: %w", err)
-			}
-			header := &doc.GenManHeader{Title: "CROFT", Section: "1", Source: "croft " + build.Version, Manual: "croft"}
-			roots := []*cobra.Command{cmd.Root()}
-			for _, name := range slices.Sorted(maps.Keys(p.Others)) {
-				roots = append(roots, p.Root(name))
-			}
-			for _, root := range roots {
-				root.DisableAutoGenTag = true // keeps the pages reproducible
-				escape(root)
-				if err := doc.GenManTree(root, header, args[0]); err != nil {
-					return fmt.Errorf("write the manual pages of %s: %w", root.Name(), err)
-				}
-			}
-			return nil
-		},
-	}
-}
-
-// escape prepares descriptions for the generator, which reads Markdown. It protects text in angle brackets, such as
-// <host>, which would be dropped as HTML, and indents lines that begin with a blank so far that they are not filled.
-func escape(cmd *cobra.Command) {
-	lines := strings.Split(cmd.Long, "\n")
-	for n, line := range lines {
-		if strings.HasPrefix(line, "  ") {
-			lines[n] = "    " + line
-		} else {
-			lines[n] = strings.ReplaceAll(line, "<", `\<`)
-		}
-	}
-	cmd.Long = strings.Join(lines, "\n")
-	for _, sub := range cmd.Commands() {
-		escape(sub)
-	}
+mdserver and resalloc's programs.`)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"net/netip"
-	"slices"
 
 	"croft"
+	"croft/compute/machine"
 	"croft/hosts/audit"
 )
 
@@ -134,51 +134,17 @@ type CachedImage struct {
 	Digest      string // sha256, hex, of that file, which may have been unpacked after the fetch
 }
 
-// Layer is one file of a disk's backing chain. In lists, the topmost layer is first.
-type Layer struct {
-	Path   string // absolute
-	Format string // qcow2 or raw
-}
-
-// Ordered is the part of an order that is recorded on the domain which carries it out.
-type Ordered struct {
-	Generation int64
-	// the guest is isolated from other projects' guests on the host; empty: defined by an earlier version of croft
-	Project croft.Project
-	Open    []string // ports that other projects' guests may reach nevertheless, as in croft.Spec
-}
-
-// Equal reports whether both are the same.
-func (m Ordered) Equal(other Ordered) bool {
-	return m.Generation == other.Generation && m.Project == other.Project && slices.Equal(m.Open, other.Open)
-}
+// The definition of a domain, which programs without an agent use too.
+type (
+	Machine = machine.Machine
+	Layer   = machine.Layer
+	NIC     = machine.NIC
+	Ordered = machine.Ordered
+)
 
 // OrderedBy returns the part of an order that is recorded on its domain.
 func OrderedBy(o croft.Order) Ordered {
 	return Ordered{Generation: o.Generation, Project: o.Project, Open: o.Spec.Open}
-}
-
-// Machine is the definition of a domain.
-type Machine struct {
-	ID        croft.InstanceID
-	Partition croft.PartitionID
-	Ordered
-	Name      string // the instance's name, for display; domains are named by ID
-	VCPUs     int64
-	MemoryMiB int64
-	Disk      []Layer // the overlay first, then its backing files
-	Seed      string  // path of an ISO; empty: no seed
-	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
-	Source  croft.Metadata
-	Console string // path of the serial console's log
-	NICs    []NIC
-}
-
-// NIC is one network interface: on a libvirt network or on a bridge of the host.
-type NIC struct {
-	MAC     string
-	Network string // libvirt network, such as default
-	Bridge  string // host bridge; used if Network is empty
 }
 
 // Power is the power state of a domain.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"croft"
+	"croft/internal/nocloud"
 )
 
 // Guests finds the owner of an address.
@@ -103,25 +104,11 @@ func (g Guest) metadataVia(n int) (via netip.Addr, ok bool) {
 	return g.Gateway, n == g.Home && g.Gateway.Is4() && len(g.MACs) > 1
 }
 
-// Hostname returns the instance's name as a DNS label (RFC 1123): characters other than letters, digits and dashes
-// become dashes. If nothing is left, it is vm- and the start of the UUID.
-func (g Guest) Hostname() string {
-	label := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, g.Name)
-	label = strings.Trim(label, "-")
-	label = strings.Trim(label[:min(len(label), 63)], "-")
-	return cmp.Or(label, "vm-"+string(g.ID[:min(len(g.ID), 8)]))
-}
+// Hostname returns the instance's name as a DNS label.
+func (g Guest) Hostname() string { return nocloud.Hostname(g.Name, g.ID) }
 
 // zone returns the availability zone. It is never empty, because some programs require a value.
-func (g Guest) zone() string { return cmp.Or(g.Zone, "default") }
+func (g Guest) zone() string { return cmp.Or(g.Zone, nocloud.Zone) }
 
 // region returns the outermost level of the location.
 func (g Guest) region() string {

@@ -1,7 +1,6 @@
 package mdserver
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,22 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kdomanski/iso9660"
-
 	"croft"
+	"croft/internal/nocloud"
 	"croft/internal/userdata"
 )
 
-// padding is the number of zero bytes after the image. Readers probe for other file systems up to offset 68 KiB;
-// busybox rejects a smaller disk before it reads its label, and a CD drive may read ahead. genisoimage adds the same
-// amount.
-const padding = 150 * 2048
-
-// Volume labels by which guests find a NoCloud and a config-2 disk.
-const (
-	seedLabel        = "cidata"
-	configDriveLabel = "config-2"
-)
+// configDriveLabel is the volume label by which guests find a config-2 disk.
+const configDriveLabel = "config-2"
 
 // Seeds creates the metadata disks of one host's instances.
 type Seeds struct {
@@ -89,12 +79,11 @@ func (s Seeds) WriteSeed(ctx context.Context, w io.Writer, o croft.Order) error 
 }
 
 // WriteSeed writes an ISO 9660 image with the guest's metadata in NoCloud's format: meta-data, user-data, vendor-data
-// and, with several network interfaces, network-config. The names are lower case with a dash, in the plain directory:
-// ISO 9660 leaves such names to agreement, and Linux, cloud-init and busybox accept them.
+// and, with several network interfaces, network-config.
 func WriteSeed(w io.Writer, g Guest) error {
 	files, err := seedFiles(g)
 	if err == nil {
-		err = writeDisk(w, seedLabel, g.withHostKey(files))
+		err = nocloud.WriteDisk(w, nocloud.Label, g.withHostKey(files))
 	}
 	if err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
@@ -105,82 +94,47 @@ func WriteSeed(w io.Writer, g Guest) error {
 // WriteConfigDrive writes an ISO 9660 image with the files of OpenStack's tree in the version "latest", which every
 // reader accepts.
 func WriteConfigDrive(w io.Writer, g Guest) error {
-	var files []seedFile
+	var files []nocloud.File
 	for _, n := range openstackFiles(g, randomSeed) {
-		files = append(files, seedFile{"openstack/latest/" + n.name, n.body()})
+		files = append(files, nocloud.File{Name: "openstack/latest/" + n.name, Body: n.body()})
 	}
-	if err := writeDisk(w, configDriveLabel, g.withHostKey(files)); err != nil {
+	if err := nocloud.WriteDisk(w, configDriveLabel, g.withHostKey(files)); err != nil {
 		return fmt.Errorf("write the metadata disk of %s: %w", g.ID, err)
 	}
 	return nil
 }
 
 // withHostKey adds the SSH server's key for guests without cloud-init.
-func (g Guest) withHostKey(files []seedFile) []seedFile {
+func (g Guest) withHostKey(files []nocloud.File) []nocloud.File {
 	if g.HostKey == "" {
 		return files
 	}
-	return append(files, seedFile{croftDir + "/" + hostKeyFile, []byte(g.HostKey)})
+	return append(files, nocloud.File{Name: croftDir + "/" + hostKeyFile, Body: []byte(g.HostKey)})
 }
 
-func writeDisk(w io.Writer, label string, files []seedFile) (err error) {
-	image, err := iso9660.NewWriter()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cleanup := image.Cleanup(); err == nil {
-			err = cleanup
-		}
-	}()
-	for _, f := range files {
-		if err := image.AddFile(bytes.NewReader(f.body), f.name); err != nil {
-			return err
-		}
-	}
-	if err := image.WriteTo(w, label); err != nil {
-		return err
-	}
-	_, err = w.Write(make([]byte, padding))
-	return err
-}
-
-type seedFile struct {
-	name string
-	body []byte
-}
-
-// seedFiles returns the files of the disk. user-data is present even if empty: without it NoCloud ignores the disk.
-func seedFiles(g Guest) ([]seedFile, error) {
-	meta, err := marshal(seedMeta(g))
+// nocloud.Files returns the files of the disk. user-data is present even if empty: without it NoCloud ignores the disk.
+func seedFiles(g Guest) ([]nocloud.File, error) {
+	meta, err := nocloud.Marshal(seedMeta(g))
 	if err != nil {
 		return nil, err
 	}
-	files := []seedFile{
-		{"meta-data", meta},
-		{"user-data", g.UserData},
-		{"vendor-data", userdata.Join(append(g.vendorLayer(), g.ownParts()...)...)},
+	files := []nocloud.File{
+		{Name: "meta-data", Body: meta},
+		{Name: "user-data", Body: g.UserData},
+		{Name: "vendor-data", Body: userdata.Join(append(g.vendorLayer(), g.ownParts()...)...)},
 	}
 	if len(g.MACs) > 1 {
-		network, err := marshal(seedNetwork(g))
+		network, err := nocloud.Marshal(seedNetwork(g))
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, seedFile{"network-config", network})
+		files = append(files, nocloud.File{Name: "network-config", Body: network})
 	}
 	return files, nil
 }
 
-type seedMetaYAML struct {
-	InstanceID string            `yaml:"instance-id"`
-	Hostname   string            `yaml:"local-hostname"`
-	Zone       string            `yaml:"availability-zone"`
-	PublicKeys []string          `yaml:"public-keys,omitempty"`
-	Tags       map[string]string `yaml:"tags,omitempty"`
-}
-
-func seedMeta(g Guest) seedMetaYAML {
-	m := seedMetaYAML{InstanceID: string(g.ID), Hostname: g.Hostname(), Zone: g.zone(), Tags: g.Tags}
+func seedMeta(g Guest) nocloud.Meta {
+	m := nocloud.Meta{InstanceID: string(g.ID), Hostname: g.Hostname(), Zone: g.zone(), Tags: g.Tags}
 	for _, k := range g.publicKeys() {
 		m.PublicKeys = append(m.PublicKeys, k.line)
 	}

@@ -1,28 +1,20 @@
 package mdserver
 
 import (
-	"bytes"
 	"cmp"
-	_ "embed"
 	"fmt"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"croft/internal/acquaint"
 	"croft/internal/hostkey"
+	"croft/internal/nocloud"
 	"croft/internal/userdata"
 )
-
-// reporter is a script with which cloud-init's own Python reports to the server how the guest's set-up ended.
-//
-//go:embed reporter.sh
-var reporter []byte
 
 // ownParts returns croft's own parts of the guest's set-up. They are separate from the user's data, as vendor data if
 // the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
-	parts := []userdata.Part{{Name: "croft-report", Data: reporter}}
+	parts := []userdata.Part{nocloud.Reporter()}
 	if config := g.hostKeyConfig(); config != nil {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}
@@ -41,8 +33,7 @@ func (g Guest) hostKeyConfig() []byte {
 	if err != nil {
 		return nil // created before host keys existed, or by another program
 	}
-	text,
-		err := marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey,
+	text, err := nocloud.Marshal(map[string]map[string]string{"ssh_keys": {"ed25519_private": g.HostKey,
 		"ed25519_public": public}})
 	if err != nil {
 		return nil // strings can always be encoded
@@ -93,14 +84,4 @@ func (g Guest) vendorLayer() []userdata.Part {
 		return nil
 	}
 	return []userdata.Part{{Name: "vendor-data", Data: g.Vendor}}
-}
-
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), e.Close()
 }

@@ -18,7 +18,7 @@ import (
 func withGrid(p cli.Program) cli.Program {
 	p.More = []cli.Subcommand{
 		{Command: func() *cobra.Command { return gridcli.New(&cloudForGrid) }, Name: "fission",
-			Listings: map[string]string{"node": "croft grid status"}},
+			Listings: gridcli.Listings},
 		{Command: ip.Command, Name: "itabot"},
 		{Command: sshca.Command, Name: "lockpick"},
 	}

@@ -8,22 +8,12 @@ package main
 import (
 	"context"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"croft/cli"
+	commands "croft/internal/command"
 )
 
-func main() {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, and Notify would undo that
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(Run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
-}
+func main() { commands.Main(Run) }
 
 // Run runs the program as cli.Program.Run does.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

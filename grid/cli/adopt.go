@@ -35,7 +35,7 @@ func adoptCommand(o *options, cloud *Cloud) *cobra.Command {
 	var mark, dry, fromCloud bool
 	cmd := &cobra.Command{
 		Use:   "adopt [NODE]",
-		Short: "Write jobs for what runs on a node already, or in a croft cloud",
+		Short: "Write jobs for what runs on a node already",
 		Long: `adopt writes a job for each container of podman and docker, and each domain of libvirt, that runs
 on a node and is of no grid: jobs/adopted/NODE/NAME.yaml, and its slot. What a job cannot say is
 in comments at its head. On the node nothing changes, and a plan would make new units beside
@@ -43,14 +43,9 @@ the old ones: so read the jobs first.
 
 With --mark, running containers are given the names and marks of their jobs, as the files are
 then, without being stopped; the next plan finds them as they should be, and changes nothing.
-Domains cannot be given one: shut them down when their successors run.
-
-With --from-cloud, the jobs are those of the instances of a croft cloud, as virtual machines
-on the nodes that are named like their hosts; NODE chooses one. The cloud is that of
-schedule.yaml, of a login, or of the flags, as for schedule list. Nothing changes there.`,
+Domains cannot be given one: shut them down when their successors run.`,
 		Example: `  croft grid adopt web1
-  croft grid adopt web1 --mark --runtime podman
-  croft grid adopt --from-cloud --project shop --dry-run`,
+  croft grid adopt web1 --mark --runtime podman`,
 		Args: command.Count(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if _, err := o.data(); err != nil {
@@ -78,6 +73,13 @@ schedule.yaml, of a login, or of the flags, as for schedule list. Nothing change
 	f.BoolVar(&mark, "mark", false, "give running containers the marks of their jobs")
 	f.BoolVar(&dry, "dry-run", false, "write nothing")
 	if cloud != nil {
+		cmd.Short += ", or in a croft cloud"
+		cmd.Long += `
+
+With --from-cloud, the jobs are those of the instances of a croft cloud, as virtual machines
+on the nodes that are named like their hosts; NODE chooses one. The cloud is that of
+schedule.yaml, of a login, or of the flags, as for schedule list. Nothing changes there.`
+		cmd.Example += "\n  croft grid adopt --from-cloud --project shop --dry-run"
 		f.BoolVar(&fromCloud, "from-cloud", false, "ask a croft cloud for its instances in place of a node")
 		cloud.AddFlags(f)
 	}
@@ -99,6 +101,13 @@ func checkAdopt(cmd *cobra.Command, given []string, fromCloud bool, cloud *Cloud
 	if !fromCloud {
 		of = nil
 		if cloud != nil {
+			cmd.Short += ", or in a croft cloud"
+			cmd.Long += `
+
+With --from-cloud, the jobs are those of the instances of a croft cloud, as virtual machines
+on the nodes that are named like their hosts; NODE chooses one. The cloud is that of
+schedule.yaml, of a login, or of the flags, as for schedule list. Nothing changes there.`
+			cmd.Example += "\n  croft grid adopt --from-cloud --project shop --dry-run"
 			of = cloud.Flags
 		}
 	}

@@ -145,9 +145,9 @@ func (o *options) findings(cmd *cobra.Command, findings []checks.Result) error {
 		}
 	} else {
 		for _, f := range findings {
-			line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, f.Found)
+			line := fmt.Sprintf("%-4s  %-14s  %s", f.Level, f.Check, command.Names.Replace(f.Found))
 			if f.Do != "" {
-				line += "; do: " + f.Do
+				line += "; do: " + command.Names.Replace(f.Do)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), line)
 		}

@@ -18,6 +18,9 @@ type Cloud struct {
 	Instances func(*cobra.Command) ([]croft.Status, error)
 }
 
+// Listings maps each noun of a NotFound error to the command that lists what exists.
+var Listings = map[string]string{"node": "croft grid status"}
+
 // New returns the command croft grid. cloud is nil in a program without the cloud.
 func New(cloud *Cloud) *cobra.Command {
 	o := &options{}
@@ -68,14 +71,25 @@ not permitted; that is an error, 1, here.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVarP(&o.dir, "directory", "C", ".", "the cluster's `directory`")
-	cmd.AddCommand(
-		secretCommand(o), doctorCommand(o), adoptCommand(o, cloud),
-		initCommand(o), lintCommand(o), showCommand(o), nodeCommand(o), jobCommand(o), placeCommand(o), ruleCommand(o),
-		crushCommand(o), othersCommand(o),
-		planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o), drainCommand(o), lockCommand(o),
-		logsCommand(o), execCommand(o),
-		beatCommand(o), watchCommand(o),
-	)
+	for _, subject := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"The directory", []*cobra.Command{initCommand(o), nodeCommand(o), jobCommand(o), showCommand(o),
+			lintCommand(o), secretCommand(o)}},
+		{"Decide where jobs run", []*cobra.Command{placeCommand(o), ruleCommand(o), crushCommand(o)}},
+		{"Run them", []*cobra.Command{planCommand(o), applyCommand(o), statusCommand(o), auditCommand(o),
+			logsCommand(o), execCommand(o)}},
+		{"Look after machines", []*cobra.Command{doctorCommand(o), drainCommand(o), lockCommand(o), beatCommand(o),
+			watchCommand(o)}},
+		{"Other systems", []*cobra.Command{adoptCommand(o, cloud), othersCommand(o)}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: subject.title, Title: subject.title})
+		for _, sub := range subject.commands {
+			sub.GroupID = subject.title
+			cmd.AddCommand(sub)
+		}
+	}
 	command.OneForErrors(cmd)
 	return cmd
 }

@@ -79,7 +79,7 @@ func (o *options) lint(cmd *cobra.Command, unknown bool) error {
 	}
 	for _, one := range list {
 		at := state.Position{File: one.File, Line: one.Line}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s\n", at, one.Level, plain.Line(one.Text))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s\n", at, one.Level, plain.Line(command.Names.Replace(one.Text)))
 	}
 	return err
 }

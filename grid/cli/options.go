@@ -78,7 +78,7 @@ func (o *options) locked(do func() error) (err error) {
 
 // say prints messages, separately from the results.
 func say(cmd *cobra.Command, format string, values ...any) {
-	fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", values...)
+	fmt.Fprintln(cmd.ErrOrStderr(), command.Names.Replace(fmt.Sprintf(format, values...)))
 }
 
 // findJob returns a job by its name, with or without jobs/ and .yaml.

@@ -168,7 +168,7 @@ func (o *options) printRound(cmd *cobra.Command, r watch.Report, data bool) erro
 		if v.Silent >= time.Second {
 			silent = wording.Duration(v.Silent)
 		}
-		t.Texts(v.Node, v.State, string(v.Status), out.OrDash(silent), out.OrDash(v.Reason))
+		t.Texts(v.Node, v.State, string(v.Status), out.OrDash(silent), out.OrDash(command.Names.Replace(v.Reason)))
 	}
 	if err := t.Print(cmd.OutOrStdout()); err != nil {
 		return err

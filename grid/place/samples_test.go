@@ -23,7 +23,7 @@ func TestTheSamplesOfK3sAreJobs(t *testing.T) {
 		f[fmt.Sprintf("nodes/s/r%d/n%d.yaml", i/2, i)] = fmt.Sprintf("id: %d\nfacts: [%s]\n", i, fact)
 	}
 	for _, name := range []string{"k3s-server@", "k3s-agent@"} {
-		text, err := os.ReadFile("../../docs/samples/grid/jobs/" + name + ".yaml")
+		text, err := os.ReadFile("../docs/samples/jobs/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

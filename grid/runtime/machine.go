@@ -12,11 +12,12 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/compute"
 	"croft/compute/hypervisor/libvirt/domainxml"
+	"croft/compute/machine"
 	"croft/grid/hardpoint"
 	"croft/grid/unit"
-	"croft/mdserver"
+	"croft/internal/nocloud"
+	"croft/internal/userdata"
 )
 
 // diskFormat is a placeholder in the domain's XML for the format of the image, which the node detects.
@@ -88,10 +89,10 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 	if virt == "" {
 		virt = domainxml.VirtKVM
 	}
-	m := compute.Machine{
+	m := machine.Machine{
 		ID: id, Name: fmt.Sprintf("%s %d", u.Job, u.Slot), VCPUs: int64(u.VM.VCPUs), MemoryMiB: (u.VM.Memory +
 			1<<20 - 1) >> 20,
-		Disk: []compute.Layer{{Path: disks + "/" + u.Name() + ".qcow2", Format: "qcow2"},
+		Disk: []machine.Layer{{Path: disks + "/" + u.Name() + ".qcow2", Format: "qcow2"},
 			{Path: u.VM.Image, Format: diskFormat}},
 		Seed: disks + "/" + u.Name() + "-seed.iso", Source: croft.MetadataNoCloud,
 		Console: disks + "/" + u.Name() + "-console.log",
@@ -101,7 +102,7 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 		if network == "" {
 			network = "default"
 		}
-		m.NICs = []compute.NIC{{MAC: id.MAC(0).String(), Network: network}}
+		m.NICs = []machine.NIC{{MAC: id.MAC(0).String(), Network: network}}
 		if bridge, ok := strings.CutPrefix(network, "bridge:"); ok {
 			m.NICs[0].Network, m.NICs[0].Bridge = "", bridge
 		}
@@ -119,10 +120,17 @@ func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
 	var b bytes.Buffer
 	text := base64.NewEncoder(base64.StdEncoding, &b)
 	packed := gzip.NewWriter(text)
-	guest := mdserver.Guest{ID: id, Name: strings.ReplaceAll(strings.TrimPrefix(u.Name(), "f-"), ".", "-"),
-		UserData: []byte(u.VM.UserData), Vendor: vendor}
-	if err := mdserver.WriteSeed(packed, guest); err != nil {
+	name := nocloud.Hostname(strings.ReplaceAll(strings.TrimPrefix(u.Name(), "f-"), ".", "-"), id)
+	meta, err := nocloud.Marshal(nocloud.Meta{InstanceID: string(id), Hostname: name, Zone: nocloud.Zone})
+	if err != nil {
 		return "", err
+	}
+	if err := nocloud.WriteDisk(packed, nocloud.Label, []nocloud.File{
+		{Name: "meta-data", Body: meta},
+		{Name: "user-data", Body: []byte(u.VM.UserData)},
+		{Name: "vendor-data", Body: userdata.Join(append(vendor, nocloud.Reporter())...)},
+	}); err != nil {
+		return "", fmt.Errorf("write the metadata disk of %s: %w", u.Name(), err)
 	}
 	if err := packed.Close(); err != nil {
 		return "", err
@@ -134,7 +142,7 @@ func seedOf(u unit.Unit, id croft.InstanceID) (hardpoint.Secret, error) {
 }
 
 // vendorData returns a cloud-config with which cloud-init writes the unit's files; nil if the unit has no files.
-func vendorData(u unit.Unit) ([]byte, error) {
+func vendorData(u unit.Unit) ([]userdata.Part, error) {
 	type file struct {
 		Path        string `yaml:"path"`
 		Permissions string `yaml:"permissions"`
@@ -153,5 +161,5 @@ func vendorData(u unit.Unit) ([]byte, error) {
 		return nil, nil
 	}
 	text, err := yaml.Marshal(map[string][]file{"write_files": files})
-	return append([]byte("#cloud-config\n"), text...), err
+	return []userdata.Part{{Name: "vendor-data", Data: append([]byte("#cloud-config\n"), text...)}}, err
 }

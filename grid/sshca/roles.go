@@ -44,7 +44,7 @@ type Roles struct {
 }
 
 // firstRoles is the file that Init writes.
-const firstRoles = `# Rules for certificates: croft sshca sign, croft sshca serve.
+const firstRoles = `# Rules for certificates, signed here (sign) or over ssh (serve).
 #
 # roles:
 #   ops:

@@ -40,7 +40,7 @@ func LoadForIDs(ctx context.Context, dir string) (*State, []Problem, error) {
 	l := &loading{ctx: ctx, s: &State{Dir: dir, Policies: map[string]File{}}, files: files{root}}
 	if !l.files.has(ClusterFile) {
 		return nil, nil, croft.Errorf(croft.NotFound, "%s is not the directory of a cluster: it has no %s; name another "+
-			"one with -C, or make one with grid init", dir, ClusterFile)
+			"one with -C, or make one with croft grid init", dir, ClusterFile)
 	}
 	l.loadCluster()
 	l.loadIDs()

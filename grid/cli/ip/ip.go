@@ -13,8 +13,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ip",
 		Short: "Keep addresses, sets of them and access rules as files",
-		Long: `ip manages addresses as files of a directory under version control, below net/. It
-works in an empty directory; in that of a cluster (croft grid) it knows jobs and nodes.
+		Long: `Addresses are files of a directory under version control, below net/. Any directory will
+do; in the directory of a cluster (croft grid), jobs and nodes have names in sets too.
 
 The path of a lease is its address: a link from net/lease/v4/10.0.0.5 to the owner, so
 that two branches which give one address to two owners conflict when they are merged.

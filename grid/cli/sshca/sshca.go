@@ -20,7 +20,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sshca",
 		Short: "Sign short-lived SSH certificates",
-		Long: `sshca is a certificate authority for SSH. Who may have which certificate is in the
+		Long: `An authority signs certificates for SSH. Who may have which certificate is in the
 repository, in ca/roles.yaml; the private keys and the log of what was issued are
 outside of it, on the machine that signs.
 
@@ -47,7 +47,9 @@ type options struct {
 
 func (o *options) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&o.dir, "dir", "C", ".", "the repository: the `directory` that has ca/")
+	f.StringVarP(&o.dir, "directory", "C", ".", "the repository: the `directory` that has ca/")
+	f.StringVar(&o.dir, "dir", ".", "the former name of --directory")
+	f.Lookup("dir").Hidden = true
 	f.StringVar(&o.keys, "keys", "", "`directory` of the private keys and the log (by default $"+keysVariable+
 		", else "+filepath.Join("~/.local/share", "croft", "sshca")+")")
 	f.StringVar(&o.agent, "agent", "", "sign by the agent at this `socket`; - is $SSH_AUTH_SOCK")
@@ -61,7 +63,7 @@ func (o *options) authority() (*sshca.CA, error) {
 		}
 	}
 	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-		return nil, croft.Errorf(croft.Invalid, "%s is not a directory: name the repository (--dir)", o.dir)
+		return nil, croft.Errorf(croft.Invalid, "%s is not a directory: name the repository (--directory)", o.dir)
 	}
 	return &sshca.CA{
 		Dir:        filepath.Join(o.dir, "ca"),
@@ -111,7 +113,7 @@ to be told, with root and without; once all is there, it prints that alone.`,
 			}
 			text, err := a.Setup()
 			if err == nil {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
+				_, err = fmt.Fprint(cmd.OutOrStdout(), command.Names.Replace(text))
 			}
 			return err
 		}),

@@ -7,7 +7,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"croft"
-	"croft/compute"
+	"croft/compute/machine"
 )
 
 // How the guest's processors are run.
@@ -30,7 +30,7 @@ type Definition struct {
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
 // network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster.
-func (f Definition) Marshal(m compute.Machine) (string, error) {
+func (f Definition) Marshal(m machine.Machine) (string, error) {
 	dom := libvirtxml.Domain{
 		Type:     f.Virt,
 		Name:     f.Name,
@@ -72,7 +72,7 @@ func title(name string) string {
 
 // smbios tells cloud-init its data source, so that it does not probe every cloud: OpenStack means the
 // metadata server or a config drive; a serial number selects NoCloud.
-func smbios(m compute.Machine) *libvirtxml.DomainSysInfoSMBIOS {
+func smbios(m machine.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 	manufacturer, product, serial := "OpenStack Foundation", "OpenStack Nova", string(m.ID)
 	if m.Source == croft.MetadataNoCloud {
 		manufacturer, product, serial = "croft", "croft", "ds=nocloud"
@@ -114,7 +114,7 @@ func (f Definition) clock() *libvirtxml.DomainClock {
 	}}
 }
 
-func (f Definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
+func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 	return &libvirtxml.DomainDeviceList{
 		Disks:       f.disks(m),
 		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
@@ -131,7 +131,7 @@ func (f Definition) devices(m compute.Machine) *libvirtxml.DomainDeviceList {
 
 // serial is the console: a terminal for the attached client, with all output logged. The log of earlier boots
 // is appended to.
-func serial(m compute.Machine) libvirtxml.DomainSerial {
+func serial(m machine.Machine) libvirtxml.DomainSerial {
 	s := libvirtxml.DomainSerial{
 		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
@@ -142,7 +142,7 @@ func serial(m compute.Machine) libvirtxml.DomainSerial {
 	return s
 }
 
-func (f Definition) disks(m compute.Machine) []libvirtxml.DomainDisk {
+func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 	var list []libvirtxml.DomainDisk
 	if len(m.Disk) > 0 {
 		list = append(list, f.rootDisk(m.Disk))
@@ -157,7 +157,7 @@ func (f Definition) disks(m compute.Machine) []libvirtxml.DomainDisk {
 // a guest. It uses files, not volumes: AppArmor's helper cannot follow volumes. The cache mode is writeback,
 // and the guest's flushes reach the disk: as safe as no cache, works on every file system, and instances of
 // one image share its page cache.
-func (f Definition) rootDisk(chain []compute.Layer) libvirtxml.DomainDisk {
+func (f Definition) rootDisk(chain []machine.Layer) libvirtxml.DomainDisk {
 	disk := libvirtxml.DomainDisk{
 		Device: "disk",
 		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: chain[0].Format, Cache: "writeback", Discard: "unmap"},
@@ -204,7 +204,7 @@ func (f Definition) shared(path string) *libvirtxml.DomainDiskSource {
 	return source
 }
 
-func (f Definition) interfaces(m compute.Machine) []libvirtxml.DomainInterface {
+func (f Definition) interfaces(m machine.Machine) []libvirtxml.DomainInterface {
 	var list []libvirtxml.DomainInterface
 	for _, n := range m.NICs {
 		source := &libvirtxml.DomainInterfaceSource{

@@ -1,0 +1,50 @@
+// Package machine defines a virtual machine for a hypervisor.
+package machine
+
+import (
+	"slices"
+
+	"croft"
+)
+
+// Machine is the definition of a domain.
+type Machine struct {
+	ID        croft.InstanceID
+	Partition croft.PartitionID
+	Ordered
+	Name      string // the instance's name, for display; domains are named by ID
+	VCPUs     int64
+	MemoryMiB int64
+	Disk      []Layer // the overlay first, then its backing files
+	Seed      string  // path of an ISO; empty: no seed
+	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
+	Source  croft.Metadata
+	Console string // path of the serial console's log
+	NICs    []NIC
+}
+
+// NIC is one network interface: on a libvirt network or on a bridge of the host.
+type NIC struct {
+	MAC     string
+	Network string // libvirt network, such as default
+	Bridge  string // host bridge; used if Network is empty
+}
+
+// Layer is one file of a disk's backing chain. In lists, the topmost layer is first.
+type Layer struct {
+	Path   string // absolute
+	Format string // qcow2 or raw
+}
+
+// Ordered is the part of an order that is recorded on the domain which carries it out.
+type Ordered struct {
+	Generation int64
+	// the guest is isolated from other projects' guests on the host; empty: defined by an earlier version of croft
+	Project croft.Project
+	Open    []string // ports that other projects' guests may reach nevertheless, as in croft.Spec
+}
+
+// Equal reports whether both are the same.
+func (m Ordered) Equal(other Ordered) bool {
+	return m.Generation == other.Generation && m.Project == other.Project && slices.Equal(m.Open, other.Open)
+}
