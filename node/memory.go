@@ -2,10 +2,15 @@ package node
 
 import (
 	"context"
+	"io/fs"
 	"math"
 	"os"
+	"path"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/shirou/gopsutil/v3/mem"
@@ -20,8 +25,8 @@ const (
 	// run continuously.
 	smallLive = smallMemory * 3 / 4
 
-	// largeMemory is the size to which the heap may grow while the process is busy, unless more is live; it is at most
-	// the largeShare-th part of the machine's memory.
+	// largeMemory is the size to which the process may grow while it is busy, unless more is live; it is at most the
+	// largeShare-th part of the memory that the machine has, or that the cgroup allows.
 	largeMemory = 1 << 30
 	largeShare  = 8
 	// busyBytes is the allocation rate, in bytes per second, from which on the process counts as busy: some hundred
@@ -41,14 +46,15 @@ type heapRule struct {
 // heapRuleFor returns the rule for a heap with live bytes and an allocation rate in bytes per second. An idle process
 // stays within smallMemory while that is cheap: without a limit the collector would let the heap double, and return the
 // memory of the start slowly. A busy process would spend a fifth of its time collecting; it may use up to large bytes
-// instead.
+// instead. large is a limit, so that the process stays within it also between two looks at its load. If more than three
+// quarters of large are live, the limit is a third above live: with less the collector would run continuously.
 func heapRuleFor(live, perSecond, large uint64) heapRule {
-	r := heapRule{percent: frugalPercent, limit: math.MaxInt64}
+	r := heapRule{percent: frugalPercent, limit: int64(max(large, live+live/3))}
 	switch {
 	case perSecond >= busyBytes:
 		r.percent = min(max(frugalPercent, int(large*100/max(live, 1))-100), largePercent)
 	case live < smallLive:
-		r.limit = smallMemory
+		r.limit = min(r.limit, smallMemory)
 	}
 	return r
 }
@@ -60,7 +66,7 @@ func PaceCollector(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	large := uint64(largeMemory)
+	large := min(largeMemory, cgroupMemory(os.DirFS("/"))/largeShare)
 	if machine, err := mem.VirtualMemory(); err == nil { // unknown: the constant
 		large = min(large, machine.Total/largeShare)
 	}
@@ -79,4 +85,33 @@ func PaceCollector(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// cgroupMemory returns the smallest memory limit of this process's control groups, below the root of a file system;
+// MaxUint64: no limit is known.
+func cgroupMemory(root fs.FS) uint64 {
+	least := uint64(math.MaxUint64)
+	text, _ := fs.ReadFile(root, "proc/self/cgroup") // unreadable: not Linux, or not mounted
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		top, name := "sys/fs/cgroup", "memory.max"
+		if slices.Contains(strings.Split(parts[1], ","), "memory") { // version 1
+			top, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		// In a container, the path may be that of the host, and only the top exists.
+		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+			limit, _ := fs.ReadFile(root, path.Join(top, dir, name))
+			n, err := strconv.ParseUint(strings.TrimSpace(string(limit)), 10, 64)
+			if err == nil { // otherwise it is "max", or there is none
+				least = min(least, n)
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least
 }

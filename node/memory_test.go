@@ -3,6 +3,7 @@ package node
 import (
 	"math"
 	"testing"
+	"testing/fstest"
 )
 
 func TestHeapRules(t *testing.T) {
@@ -13,18 +14,48 @@ func TestHeapRules(t *testing.T) {
 		want                   heapRule
 	}{
 		{"a small heap stays small while little is asked", 30 * mib, 5 * mib, 1024 * mib, heapRule{100, 120 * mib}},
-		{"a heap near the limit is not squeezed", 90 * mib, 5 * mib, 1024 * mib, heapRule{100, math.MaxInt64}},
-		{"a large heap may double while little is asked", 500 * mib, 0, 1024 * mib, heapRule{100, math.MaxInt64}},
+		{"a heap near the limit is not squeezed", 90 * mib, 5 * mib, 1024 * mib, heapRule{100, 1024 * mib}},
+		{"a large heap may double while little is asked", 500 * mib, 0, 1024 * mib, heapRule{100, 1024 * mib}},
 		{"a small heap may grow fivefold while much is asked", 30 * mib, 300 * mib, 1024 * mib,
-			heapRule{400, math.MaxInt64}},
-		{"a heap grows to what the machine can spare", 64 * mib, 300 * mib, 128 * mib, heapRule{100, math.MaxInt64}},
-		{"a heap grows up to the large memory", 256 * mib, 300 * mib, 1024 * mib, heapRule{300, math.MaxInt64}},
-		{"a heap beyond the large memory may still double", 2048 * mib, 300 * mib, 1024 * mib,
-			heapRule{100, math.MaxInt64}},
-		{"a process that has not collected yet", 0, 300 * mib, 1024 * mib, heapRule{400, math.MaxInt64}},
+			heapRule{400, 1024 * mib}},
+		{"a heap grows to what the machine can spare", 64 * mib, 300 * mib, 128 * mib, heapRule{100, 128 * mib}},
+		{"a heap grows up to the large memory", 256 * mib, 300 * mib, 1024 * mib, heapRule{300, 1024 * mib}},
+		{"a heap beyond the large memory is limited to a third more", 2400 * mib, 300 * mib, 1024 * mib,
+			heapRule{100, 3200 * mib}},
+		{"a process on a small machine has the smaller limit", 30 * mib, 5 * mib, 64 * mib, heapRule{100, 64 * mib}},
+		{"a process that has not collected yet", 0, 300 * mib, 1024 * mib, heapRule{400, 1024 * mib}},
 	} {
 		if got := heapRuleFor(c.live, c.perSecond, c.large); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTheSmallestLimitOfTheControlGroupsCounts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  uint64
+	}{
+		{"there are no groups", nil, math.MaxUint64},
+		{"there is no limit", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"},
+			math.MaxUint64},
+		{"a group above has the limit", map[string]string{"proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "1000\n"}, 1000},
+		{"the group has a smaller limit than the one above", map[string]string{"proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "500\n", "sys/fs/cgroup/a/memory.max": "1000\n"}, 500},
+		{"a container sees its group at the top", map[string]string{"proc/self/cgroup": "0::/../host/path\n",
+			"sys/fs/cgroup/memory.max": "700\n"}, 700},
+		{"version 1", map[string]string{"proc/self/cgroup": "5:cpu:/a\n4:memory:/a\n",
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "900\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n"}, 900},
+	} {
+		files := fstest.MapFS{}
+		for name, text := range c.files {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := cgroupMemory(files); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
 }
