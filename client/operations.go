@@ -9,10 +9,51 @@ import (
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/hosts/audit"
+	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/tenant/usage"
 )
+
+// ListPools: List the pools whose resources tickets of the project may have.
+func (c *Client) ListPools(ctx context.Context, in api.InProject) (api.PoolList, error) {
+	return call[api.PoolList](ctx, c, "GET /v1/pools", in)
+}
+
+// GetPool: Get a pool.
+func (c *Client) GetPool(ctx context.Context, in api.PoolNamed) (pools.Pool, error) {
+	return call[pools.Pool](ctx, c, "GET /v1/pools/{name}", in)
+}
+
+// ListPoolResources: List the resources of a pool.
+func (c *Client) ListPoolResources(ctx context.Context, in api.PoolResources) (api.PoolResourceList, error) {
+	return call[api.PoolResourceList](ctx, c, "GET /v1/pools/{name}/resources", in)
+}
+
+// ListTickets: List tickets.
+func (c *Client) ListTickets(ctx context.Context, in api.TicketFilter) (api.TicketList, error) {
+	return call[api.TicketList](ctx, c, "GET /v1/tickets", in)
+}
+
+// OpenTicket: Open a ticket.
+func (c *Client) OpenTicket(ctx context.Context, in api.NewTicket) (pools.Ticket, error) {
+	return call[pools.Ticket](ctx, c, "POST /v1/tickets", in)
+}
+
+// GetTicket: Get a ticket.
+func (c *Client) GetTicket(ctx context.Context, in api.TicketAwaited) (pools.Ticket, error) {
+	return call[pools.Ticket](ctx, c, "GET /v1/tickets/{id}", in)
+}
+
+// CloseTicket: Close a ticket, which gives its resource back.
+func (c *Client) CloseTicket(ctx context.Context, in api.TicketNamed) (pools.Ticket, error) {
+	return call[pools.Ticket](ctx, c, "DELETE /v1/tickets/{id}", in)
+}
+
+// RenewTicket: Restart the lease of a ticket.
+func (c *Client) RenewTicket(ctx context.Context, in api.TicketNamed) (pools.Ticket, error) {
+	return call[pools.Ticket](ctx, c, "POST /v1/tickets/{id}/renew", in)
+}
 
 // ListKeys: List the keys of a project.
 func (c *Client) ListKeys(ctx context.Context, in api.InProject) (api.KeyList, error) {

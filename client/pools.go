@@ -31,14 +31,13 @@ var (
 
 // Pools implements cloud.Pools.
 func (c poolList) Pools(ctx context.Context) ([]pools.Pool, error) {
-	var list api.PoolList
-	err := c.ask(ctx, http.MethodGet, "/v1/pools", nil, &list)
+	list, err := c.ListPools(ctx, api.InProject{})
 	return list.Pools, err
 }
 
 // Pool implements cloud.Pools.
-func (c poolList) Pool(ctx context.Context, name string) (p pools.Pool, err error) {
-	return p, c.ask(ctx, http.MethodGet, path("", []string{"v1", "pools", name}), nil, &p)
+func (c poolList) Pool(ctx context.Context, name string) (pools.Pool, error) {
+	return c.GetPool(ctx, api.PoolNamed{Name: name})
 }
 
 // Resources implements cloud.Pools.
@@ -56,9 +55,7 @@ func (c poolList) Resources(ctx context.Context, pool string, all bool) ([]pools
 	}
 	found := []pools.Resource{}
 	for _, name := range names {
-		var list api.PoolResourceList
-		at := path("", []string{"v1", "pools", name, "resources"}, "all", strconv.FormatBool(all))
-		err := c.ask(ctx, http.MethodGet, at, nil, &list)
+		list, err := c.ListPoolResources(ctx, api.PoolResources{PoolNamed: api.PoolNamed{Name: name}, All: all})
 		// a pool that was removed meanwhile or is unknown has no resources; the manager says the same
 		if errors.Is(err, croft.NotFound) {
 			continue
@@ -130,30 +127,25 @@ func again[T any](ctx context.Context, patience time.Duration, do func() (T, err
 	}
 }
 
-// ticket sends a request whose answer is a ticket.
-func (c tickets) ticket(ctx context.Context, method string, document any, project croft.Project, segments []string,
-	parameters ...string) (t pools.Ticket, err error) {
-	return again(ctx, poolPatience, func() (t pools.Ticket, err error) {
-		return t, c.ask(ctx, method, path(project, append([]string{"v1", "tickets"}, segments...), parameters...),
-			document, &t)
-	})
-}
-
-func numbered(id int64) []string { return []string{strconv.FormatInt(id, 10)} }
-
 // Open implements cloud.Tickets.
 func (c tickets) Open(ctx context.Context, o pools.Opening) (pools.Ticket, error) {
 	if o.Key == "" {
 		o.Key = rand.Text()
 	}
-	return c.ticket(ctx, http.MethodPost,
-		api.NewTicket{Tags: append([]string{}, o.Tags...), Sandbox: o.Sandbox, TTL: o.TTL, Key: o.Key},
-		croft.Project(o.Project), nil)
+	return again(ctx, poolPatience, func() (pools.Ticket, error) {
+		return c.OpenTicket(ctx, api.NewTicket{InProject: api.InProject{Project: croft.Project(o.Project)},
+			Tags: append([]string{}, o.Tags...), Sandbox: o.Sandbox, TTL: o.TTL, Key: o.Key})
+	})
 }
+
+// numbered names a ticket.
+func numbered(id int64) api.TicketNamed { return api.TicketNamed{ID: strconv.FormatInt(id, 10)} }
 
 // Ticket implements cloud.Tickets.
 func (c tickets) Ticket(ctx context.Context, id int64) (pools.Ticket, error) {
-	return c.ticket(ctx, http.MethodGet, nil, "", numbered(id))
+	return again(ctx, poolPatience, func() (pools.Ticket, error) {
+		return c.GetTicket(ctx, api.TicketAwaited{TicketNamed: numbered(id)})
+	})
 }
 
 // waitTurn is how long one request of Wait waits.
@@ -161,19 +153,17 @@ const waitTurn = 20 * time.Second
 
 // Wait implements cloud.Tickets.
 func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error) {
-	var parameters []string // none at first: the first answer comes at once
+	in := api.TicketAwaited{TicketNamed: numbered(id)} // the first answer comes at once
 	for {
-		t, err := again(ctx, 0, func() (t pools.Ticket, err error) {
-			return t, c.ask(ctx, http.MethodGet, path("", append([]string{"v1", "tickets"}, numbered(id)...),
-				parameters...), nil, &t)
-		})
+		t, err := again(ctx, 0, func() (pools.Ticket, error) { return c.GetTicket(ctx, in) })
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = ctx.Err()
 		}
 		if err != nil || !t.Waiting() || t.Never && !w.Never {
 			return t, err
 		}
-		if parameters = []string{"wait", "ready", "timeout", wording.ForPrograms(waitTurn)}; w.Changed != nil {
+		in.TicketWait = api.TicketWait{Wait: "ready", Timeout: wording.ForPrograms(waitTurn)}
+		if w.Changed != nil {
 			w.Changed(t)
 		}
 		if t.Never && delay.For(ctx, waitTurn) != nil { // the server answers at once for such a ticket
@@ -184,12 +174,12 @@ func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Tic
 
 // Close implements cloud.Tickets.
 func (c tickets) Close(ctx context.Context, id int64) (pools.Ticket, error) {
-	return c.ticket(ctx, http.MethodDelete, nil, "", numbered(id))
+	return again(ctx, poolPatience, func() (pools.Ticket, error) { return c.CloseTicket(ctx, numbered(id)) })
 }
 
 // Renew implements cloud.Tickets.
 func (c tickets) Renew(ctx context.Context, id int64) (pools.Ticket, error) {
-	return c.ticket(ctx, http.MethodPost, nil, "", append(numbered(id), "renew"))
+	return again(ctx, poolPatience, func() (pools.Ticket, error) { return c.RenewTicket(ctx, numbered(id)) })
 }
 
 // Tickets implements cloud.Tickets.
@@ -202,10 +192,9 @@ func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Ti
 		if of.Limit > 0 {
 			size = min(of.Limit-len(list.Tickets), most)
 		}
-		var page api.TicketList
-		at := path(croft.Project(of.Project), []string{"v1", "tickets"}, "all", strconv.FormatBool(of.All), "limit",
-			strconv.Itoa(size), "after", after)
-		if err := c.ask(ctx, http.MethodGet, at, nil, &page); err != nil {
+		page, err := c.ListTickets(ctx, api.TicketFilter{InProject: api.InProject{Project: croft.Project(of.Project)},
+			All: of.All, Limit: size, After: after})
+		if err != nil {
 			return list, err
 		}
 		list.Tickets = append(list.Tickets, page.Tickets...)

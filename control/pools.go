@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +12,33 @@ import (
 	pools "croft/pool/api"
 	"croft/tenant/access"
 )
+
+var poolOperations = noun{Tag: "pools",
+	Description: "Pools keep resources ready before anybody asks. A caller sees the pools of its projects, and of " +
+		"shared ones what takes only the right to use them. What names a pool's settings and looks after it is " +
+		"the manager of pools, which only operators reach. While none acts, these operations and those of tickets " +
+		"answer 503 backend_down.",
+	Operations: []Operation{
+		do(Operation{ID: "listPools", At: "GET /v1/pools", May: access.Reads,
+			Summary:     "List the pools whose resources tickets of the project may have",
+			Description: "In the order of the manager's file. For operators without a project, all pools."}, listPools),
+		do(Operation{ID: "getPool", At: "GET /v1/pools/{name}", May: access.Reads, Summary: "Get a pool"},
+			func(ctx context.Context, c *call, in api.PoolNamed) (pools.Pool, error) {
+				p, _, err := findPool(ctx, c, in)
+				return p, err
+			}),
+		do(Operation{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
+			Summary: "List the resources of a pool",
+			Description: "By number. Of the resources that tickets have, only the ones of the caller's projects; " +
+				"the others of pools of the caller's projects alone. What they hand out is in the answers about " +
+				"tickets."}, listPoolResources),
+		// The log contains commands of operators, who may not have considered readers.
+		stream(Operation{ID: "getResourceLog", At: "GET /v1/pools/{name}/resources/{resource}/log", May: access.Manages,
+			Summary:     "Read what the commands of a resource printed",
+			Description: "For admins of the project whose pool it is. Of a shared pool, for operators alone."},
+			getResourceLog),
+	},
+}
 
 // ErrNoPools is the answer about pools while no manager of pools acts in the cloud.
 var ErrNoPools error = api.NewProblem(api.BackendDown,
@@ -96,33 +122,28 @@ func withoutErrors(s pools.Stock) *pools.Stock {
 	return &s
 }
 
-func listPools(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listPools(ctx context.Context, c *call, _ api.InProject) (list api.PoolList, err error) {
 	m, err := manager(c)
 	if err != nil {
-		return err
+		return list, err
 	}
 	all, err := m.Pools(ctx)
-	if err != nil {
-		return fromManager(err)
-	}
-	list := api.PoolList{Pools: []pools.Pool{}}
+	list.Pools = []pools.Pool{}
 	for _, p := range all {
 		if shown, ok := poolIn(c, listed(c), p); ok {
 			list.Pools = append(list.Pools, shown)
 		}
 	}
-	return c.answer(http.StatusOK, list)
+	return list, fromManager(err)
 }
 
 // findPool reads the pool that the path names. own: the pool belongs to a project of the request's scope.
-func findPool(ctx context.Context, c *call) (shown pools.Pool, own bool, err error) {
+func findPool(ctx context.Context, c *call, in api.PoolNamed) (shown pools.Pool, own bool, err error) {
 	m, err := manager(c)
 	if err != nil {
 		return shown, false, err
 	}
-	name := c.r.PathValue("name")
+	name := in.Name
 	all, err := m.Pools(ctx)
 	if err != nil {
 		return shown, false, fromManager(err)
@@ -139,16 +160,6 @@ func findPool(ctx context.Context, c *call) (shown pools.Pool, own bool, err err
 		err = c.authorize(croft.Project(all[i].Project))
 	}
 	return shown, own, err
-}
-
-func getPool(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, _, err := findPool(ctx, c)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, p)
 }
 
 // resourceIn returns a resource of a pool as the caller may see it, without its data, which only tickets contain.
@@ -185,45 +196,40 @@ func seesResource(c *call, own bool, p pools.Pool, r pools.Resource, held map[in
 	return c.caller.Operator() || held[r.ID] || own && r.Ticket == 0 && r.ID >= p.First
 }
 
-func listPoolResources(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, own, err := findPool(ctx, c)
+func listPoolResources(ctx context.Context, c *call, in api.PoolResources) (list api.PoolResourceList, err error) {
+	p, own, err := findPool(ctx, c, in.PoolNamed)
 	if err != nil {
-		return err
+		return list, err
 	}
-	all, err := c.Pools.Resources(ctx, p.Name, own && c.flag("all"))
+	all, err := c.Pools.Resources(ctx, p.Name, own && in.All)
 	if err != nil {
-		return fromManager(err)
+		return list, fromManager(err)
 	}
 	held, err := heldIn(ctx, c, namedWithin(c)) // after the resources, so that one given away meanwhile is hidden
-	if err != nil {
-		return err
-	}
-	list := api.PoolResourceList{Resources: []pools.Resource{}}
+	list.Resources = []pools.Resource{}
 	for _, r := range all {
 		if seesResource(c, own, p, r, held) {
 			list.Resources = append(list.Resources, resourceIn(c, own, r))
 		}
 	}
-	return c.answer(http.StatusOK, list)
+	return list, err
 }
 
 // logHead matches the line above the output of one command, which names a file on the manager's machine.
 var logHead = regexp.MustCompile(`(?m)^==> /(?:.*/)?([^/\n]+) <==$`)
 
 // getResourceLog answers with the output of a resource's commands, unless other projects may have used the resource.
-func getResourceLog(c *call) error {
+func getResourceLog(c *call, in api.ResourceNamed) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	p, own, err := findPool(ctx, c)
+	p, own, err := findPool(ctx, c, in.PoolNamed)
 	if err != nil {
 		return err
 	}
 	if !own || p.Shared && !c.caller.Operator() {
 		return api.Hidden("log in pool", p.Name)
 	}
-	name := c.r.PathValue("resource")
+	name := in.Resource
 	r, err := c.Pools.Resource(ctx, name)
 	if errors.Is(err, croft.NotFound) || err == nil && r.Pool != p.Name {
 		return api.Hidden("resource", name)

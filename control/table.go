@@ -131,67 +131,6 @@ var claimOperations = noun{Tag: "claims",
 	},
 }
 
-var poolOperations = noun{Tag: "pools",
-	Description: "Pools keep resources ready before anybody asks. A caller sees the pools of its projects, and of " +
-		"shared ones what takes only the right to use them. What names a pool's settings and looks after it is " +
-		"the manager of pools, which only operators reach. While none acts, these operations and those of tickets " +
-		"answer 503 backend_down.",
-	Operations: []Operation{
-		{ID: "listPools", At: "GET /v1/pools", May: access.Reads,
-			Summary:     "List the pools whose resources tickets of the project may have",
-			Description: "In the order of the manager's file. For operators without a project, all pools.",
-			serve:       listPools},
-		{ID: "getPool", At: "GET /v1/pools/{name}", May: access.Reads,
-			Summary: "Get a pool",
-			serve:   getPool},
-		{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
-			Summary: "List the resources of a pool",
-			Description: "By number. Of the resources that tickets have, only the ones of the caller's projects; " +
-				"the others of pools of the caller's projects alone. What they hand out is in the answers about " +
-				"tickets.",
-			serve: listPoolResources},
-		// Manages: it contains commands of operators, who may not have considered readers
-		{ID: "getResourceLog", At: "GET /v1/pools/{name}/resources/{resource}/log", May: access.Manages,
-			Summary:     "Read what the commands of a resource printed",
-			Description: "For admins of the project whose pool it is. Of a shared pool, for operators alone.",
-			serve:       getResourceLog},
-	},
-}
-
-var ticketOperations = noun{Tag: "tickets",
-	Description: "A ticket is a project's right to one resource of a pool, and counts against its quota while it " +
-		"is open. With `wait` a request waits until the ticket has its resource or has ended, and answers 200. A " +
-		"wait that runs out of time, or that would be in vain (`never`), answers 202.",
-	Home: true,
-	Operations: []Operation{
-		{ID: "listTickets", At: "GET /v1/tickets", May: access.Reads,
-			Summary: "List tickets",
-			Description: "The newest first. For operators without a project, also tickets that clients of the " +
-				"manager opened.",
-			serve: listTickets},
-		{ID: "openTicket", At: "POST /v1/tickets", May: access.Changes,
-			Summary: "Open a ticket",
-			Description: "For a resource that has all of the tags, of a pool of the project or a shared one. A " +
-				"caller that chooses a key may repeat the request, also when it does not know whether the first " +
-				"one was heard: the same key gets the same ticket of the project, another body is refused (409 " +
-				"uuid_reused). 200: the ticket has its resource. 202: it waits.",
-			serve: openTicket},
-		// Reads: readers do not see what it assigns
-		{ID: "getTicket", At: "GET /v1/tickets/{id}", May: access.Reads,
-			Summary:     "Get a ticket",
-			Description: "A request counts as use, so it restarts the lease.",
-			serve:       getTicket},
-		{ID: "closeTicket", At: "DELETE /v1/tickets/{id}", May: access.Changes,
-			Summary:     "Close a ticket, which gives its resource back",
-			Description: "Repeating it is no error while the ticket is remembered.",
-			serve:       closeTicket},
-		{ID: "renewTicket", At: "POST /v1/tickets/{id}/renew", May: access.Changes,
-			Summary:     "Restart the lease of a ticket",
-			Description: "409 bad_state if it has ended, or has no lease.",
-			serve:       renewTicket},
-	},
-}
-
 var imageOperations = noun{Tag: "images",
 	Description: "The images that requests for instances may name.",
 	Operations: []Operation{

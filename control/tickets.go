@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,38 +20,77 @@ import (
 	"croft/tenant/access"
 )
 
-func openTicket(c *call) error {
-	var given api.NewTicket
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	patience, err := ticketPatience(c)
+var ticketOperations = noun{Tag: "tickets", Home: true,
+	Description: "A ticket is a project's right to one resource of a pool, and counts against its quota while it " +
+		"is open. With `wait` a request waits until the ticket has its resource or has ended, and answers 200. A " +
+		"wait that runs out of time, or that would be in vain (`never`), answers 202.",
+	Operations: []Operation{
+		do(Operation{ID: "listTickets", At: "GET /v1/tickets", May: access.Reads, Summary: "List tickets",
+			Description: "The newest first. For operators without a project, also tickets that clients of the " +
+				"manager opened."}, listTickets),
+		do(
+			Operation{
+				ID:      "openTicket",
+				At:      "POST /v1/tickets",
+				May:     access.Changes,
+				Summary: "Open a ticket",
+				Long:    true,
+				Description: "For a resource that has all of the tags, of a pool of the project or a shared one. A " +
+					"caller that chooses a key may repeat the request, also when it does not know whether the first " +
+					"one was heard: the same key gets the same ticket of the project, another body is refused (409 " +
+					"uuid_reused). 200: the ticket has its resource. 202: it waits.",
+			},
+			openTicket,
+		),
+		do(
+			Operation{
+				ID:          "getTicket",
+				At:          "GET /v1/tickets/{id}",
+				May:         access.Reads,
+				Summary:     "Get a ticket",
+				Long:        true,
+				Description: "A request counts as use, so it restarts the lease.",
+			},
+			getTicket,
+		),
+		do(Operation{ID: "closeTicket", At: "DELETE /v1/tickets/{id}", May: access.Changes,
+			Summary:     "Close a ticket, which gives its resource back",
+			Description: "Repeating it is no error while the ticket is remembered."},
+			asksForTicket((*pools.Client).Close)),
+		do(Operation{ID: "renewTicket", At: "POST /v1/tickets/{id}/renew", May: access.Changes,
+			Summary:     "Restart the lease of a ticket",
+			Description: "409 bad_state if it has ended, or has no lease."}, asksForTicket((*pools.Client).Renew)),
+	},
+}
+
+func openTicket(ctx context.Context, c *call, in api.NewTicket) (t pools.Ticket, err error) {
+	patience, err := ticketPatience(in.TicketWait)
 	if err != nil {
-		return err
+		return t, err
 	}
 	m, err := ticketsIn(c, access.Within(c.home()))
 	if err != nil {
-		return err
+		return t, err
 	}
 	id, err := c.identityOf(c.home())
 	if err != nil {
-		return err
+		return t, err
 	}
-	ctx, cancel := c.brief()
+	brief, cancel := c.brief()
 	defer cancel()
-	t, err := m.Open(ctx, pools.Opening{Tags: given.Tags, Sandbox: given.Sandbox, TTL: given.TTL, Key: given.Key,
+	t, err = m.Open(brief, pools.Opening{Tags: in.Tags, Sandbox: in.Sandbox, TTL: in.TTL, Key: in.Key,
 		Project: string(c.home()), ProjectID: string(id)})
 	if err != nil {
-		return fromManager(err)
+		return t, fromManager(err)
 	}
 	c.action.about(c.home(), ticketNamed(t))
-	if !asGiven(given, t) {
-		return api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(api.Clip(given.Key))+
+	if !asGiven(in, t) {
+		return t, api.NewProblem(api.UUIDReused, "the key "+strconv.Quote(api.Clip(in.Key))+
 			" is that of another ticket: choose another one, or none")
 	}
 	c.action.record(c, actions.Done) // independently of how the wait ends
 	c.w.Header().Set("Location", "/v1/tickets/"+strconv.FormatInt(t.ID, 10))
-	return answerTicket(c, m, t, patience, http.StatusAccepted)
+	return awaited(ctx, c, m, t, patience, http.StatusAccepted)
 }
 
 // ticketNamed returns a ticket as an object of the action log.
@@ -68,15 +108,14 @@ func asGiven(given api.NewTicket, t pools.Ticket) bool {
 }
 
 // ticketPatience returns how long the request wants to wait for a ticket; 0: it does not wait.
-func ticketPatience(c *call) (time.Duration, error) {
-	if !c.query.Has("wait") {
+func ticketPatience(in api.TicketWait) (time.Duration, error) {
+	if in.Wait == "" {
 		return 0, nil
 	}
-	text := c.query.Get("timeout")
-	if text == "" {
+	if in.Timeout == "" {
 		return defaultWait, nil
 	}
-	patience, err := time.ParseDuration(text)
+	patience, err := time.ParseDuration(in.Timeout)
 	if err != nil || patience <= 0 || patience > longestWait {
 		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("timeout is no duration such as 30s, of %s at most",
 			wording.Duration(longestWait)))
@@ -84,23 +123,20 @@ func ticketPatience(c *call) (time.Duration, error) {
 	return patience, nil
 }
 
-// question asks the manager about a ticket, or for a change of it.
-type question func(context.Context, *pools.Client, int64) (pools.Ticket, error)
-
 // findTicket returns the ticket that the path names, by calling ask with a client restricted to the tickets that the
 // caller sees.
-func findTicket(c *call, ask question) (m *pools.Client, t pools.Ticket, err error) {
+func findTicket(c *call, name string, ask func(*pools.Client, context.Context, int64) (pools.Ticket, error)) (
+	m *pools.Client, t pools.Ticket, err error) {
 	if m, err = ticketsIn(c, namedWithin(c)); err != nil {
 		return m, t, err
 	}
-	name := c.r.PathValue("id")
 	id, err := pools.ParseTicketID(name)
 	if err != nil || strconv.FormatInt(id, 10) != name {
 		return m, t, api.Hidden("ticket", name)
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	t, err = ask(ctx, m, id)
+	t, err = ask(m, ctx, id)
 	if errors.Is(err, croft.NotFound) {
 		return m, t, api.Hidden("ticket", name)
 	}
@@ -111,76 +147,63 @@ func findTicket(c *call, ask question) (m *pools.Client, t pools.Ticket, err err
 	return m, t, nil
 }
 
-func getTicket(c *call) error {
-	patience, err := ticketPatience(c)
+func getTicket(ctx context.Context, c *call, in api.TicketAwaited) (pools.Ticket, error) {
+	patience, err := ticketPatience(in.TicketWait)
 	if err != nil {
-		return err
+		return pools.Ticket{}, err
 	}
-	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
-		return m.Ticket(ctx, id)
-	})
+	m, t, err := findTicket(c, in.ID, (*pools.Client).Ticket)
 	if err != nil {
-		return err
+		return t, err
 	}
 	waiting := http.StatusOK
 	if patience > 0 {
 		waiting = http.StatusAccepted
 	}
-	return answerTicket(c, m, t, patience, waiting)
+	return awaited(ctx, c, m, t, patience, waiting)
 }
 
-// closeTicket and renewTicket ask for the change without a further check: a caller with the right to either has it in
-// every project that it sees.
-func closeTicket(c *call) error {
-	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
-		return m.Close(ctx, id)
-	})
-	if err != nil {
-		return err
+// asksForTicket returns an operation that changes a ticket, without a further check: a caller with the right to change
+// one has it in every project that it sees.
+func asksForTicket(ask func(*pools.Client, context.Context, int64) (pools.Ticket, error)) func(context.Context, *call,
+	api.TicketNamed) (pools.Ticket, error) {
+	return func(ctx context.Context, c *call, in api.TicketNamed) (pools.Ticket, error) {
+		m, t, err := findTicket(c, in.ID, ask)
+		if err != nil {
+			return t, err
+		}
+		return awaited(ctx, c, m, t, 0, http.StatusOK)
 	}
-	return answerTicket(c, m, t, 0, http.StatusOK)
 }
 
-func renewTicket(c *call) error {
-	m, t, err := findTicket(c, func(ctx context.Context, m *pools.Client, id int64) (pools.Ticket, error) {
-		return m.Renew(ctx, id)
-	})
-	if err != nil {
-		return err
-	}
-	return answerTicket(c, m, t, 0, http.StatusOK)
-}
-
-// answerTicket answers with a ticket, after waiting for at most patience. waiting is the HTTP status for a ticket that
-// is still waiting.
-func answerTicket(c *call, m *pools.Client, t pools.Ticket, patience time.Duration, waiting int) error {
+// awaited returns a ticket as the caller may see it, after waiting for at most patience. waiting is the HTTP status for
+// a ticket that is still waiting.
+func awaited(ctx context.Context, c *call, m *pools.Client, t pools.Ticket, patience time.Duration, waiting int) (
+	pools.Ticket, error) {
 	if patience > 0 {
 		var err error
-		if t, err = await(c, m, t, patience); err != nil {
-			return err
+		if t, err = await(ctx, c, m, t, patience); err != nil {
+			return t, err
 		}
 	}
-	status := http.StatusOK
 	if t.Waiting() {
-		status = waiting
+		c.status = waiting
 	}
-	ctx, cancel := c.brief()
+	brief, cancel := c.brief()
 	defer cancel()
-	shown, err := ticketsFor(ctx, c, t)
+	shown, err := ticketsFor(brief, c, t)
 	if err != nil {
-		return err
+		return t, err
 	}
-	c.w.Header().Set("Cache-Control", "no-store")
-	return c.answer(status, shown[0])
+	return shown[0], nil
 }
 
 // ticketTurn bounds one poll of the manager while a request waits for a ticket.
 const ticketTurn = 20 * time.Second
 
 // await returns a ticket once it no longer waits or can never be served, or when patience has elapsed.
-func await(c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (pools.Ticket, error) {
-	ctx, end := c.lasting()
-	defer end()
+func await(ctx context.Context, c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (pools.Ticket,
+	error) {
 	until := time.Now().Add(patience)
 	for t.Waiting() && !t.Never {
 		left := time.Until(until)
@@ -199,32 +222,29 @@ func await(c *call, m *pools.Client, t pools.Ticket, patience time.Duration) (po
 	return t, nil
 }
 
-func listTickets(c *call) error {
+func listTickets(ctx context.Context, c *call, in api.TicketFilter) (page api.TicketList, err error) {
 	m, err := ticketsIn(c, listed(c))
 	if err != nil {
-		return err
+		return page, err
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
 	after := int64(0)
-	if text := c.query.Get("after"); text != "" {
-		if after, err = pools.ParseTicketID(text); err != nil {
-			return api.NewProblem(api.BadQuery, "after is no number of a ticket, such as a page has as next")
+	if in.After != "" {
+		if after, err = pools.ParseTicketID(in.After); err != nil {
+			return page, api.NewProblem(api.BadQuery, "after is no number of a ticket, such as a page has as next")
 		}
 	}
-	all, err := m.Tickets(ctx, pools.Selection{All: c.flag("all")})
+	all, err := m.Tickets(ctx, pools.Selection{All: in.All})
 	if err != nil {
-		return fromManager(err)
+		return page, fromManager(err)
 	}
 	chosen := slices.DeleteFunc(all.Tickets, func(t pools.Ticket) bool { return after > 0 && t.ID >= after })
 	slices.Reverse(chosen)
-	page := api.TicketList{}
-	if most := limit(c); len(chosen) > most {
+	if most := cmp.Or(in.Limit, pageLength); len(chosen) > most {
 		chosen = chosen[:most]
 		page.Next = strconv.FormatInt(chosen[most-1].ID, 10)
 	}
 	if page.Tickets, err = ticketsFor(ctx, c, chosen...); err != nil {
-		return err
+		return page, err
 	}
 	if !c.caller.Operator() {
 		for i := range page.Tickets { // as lists of instances have no user-data
@@ -233,7 +253,7 @@ func listTickets(c *call) error {
 			}
 		}
 	}
-	return c.answer(http.StatusOK, page)
+	return page, nil
 }
 
 // ticketsFor returns tickets as the caller may see them.

@@ -7,13 +7,65 @@ type PoolList struct {
 	Pools []pools.Pool `json:"pools"`
 }
 
+// PoolNamed names a pool.
+type PoolNamed struct {
+	InProject
+
+	Name string `path:"name" json:"-"` // name of the pool
+}
+
+// PoolResources is the input of listPoolResources.
+type PoolResources struct {
+	PoolNamed
+
+	All bool `query:"all" json:"-"` // also ended resources, as far as they are remembered
+}
+
+// ResourceNamed names a resource of a pool.
+type ResourceNamed struct {
+	PoolNamed
+
+	Resource string `path:"resource" json:"-"` // number of the resource, or its name
+}
+
 // PoolResourceList has resources of a pool.
 type PoolResourceList struct {
 	Resources []pools.Resource `json:"resources"`
 }
 
-// NewTicket is the body of openTicket.
+// TicketWait says whether to answer only when a ticket has its resource, has ended, or can never be served.
+type TicketWait struct {
+	Wait    string `query:"wait"    json:"-" enum:"ready"`
+	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
+}
+
+// TicketNamed names a ticket.
+type TicketNamed struct {
+	InProject
+
+	ID string `path:"id" json:"-"` // number of the ticket
+}
+
+// TicketAwaited is the input of getTicket.
+type TicketAwaited struct {
+	TicketNamed
+	TicketWait
+}
+
+// TicketFilter is the input of listTickets.
+type TicketFilter struct {
+	InProject
+
+	All   bool   `query:"all"   json:"-"`                                          // also closed tickets, as far as they are remembered
+	Limit int    `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of tickets
+	After string `query:"after" json:"-"`                                          // field next of the page before
+}
+
+// NewTicket is the input of openTicket.
 type NewTicket struct {
+	InProject
+	TicketWait
+
 	Tags    []string      `json:"tags"`
 	Sandbox string        `json:"sandbox,omitempty"`
 	TTL     pools.Seconds `json:"ttl,omitempty"`
