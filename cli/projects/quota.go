@@ -150,7 +150,7 @@ func printAccounts(cmd *cobra.Command, c *args.Client, accounts []tenant.Account
 func setQuotaCommand() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
-		Use:   "set PROJECT RESOURCE=LIMIT...",
+		Use:   "set [PROJECT] RESOURCE=LIMIT...",
 		Short: "Set limits of a project, or with --default those of all projects that have none of their own",
 		Long: `set sets limits: whole numbers, "unlimited", or "default" for the limit that all
 projects have. Limits that are not named stay.`,

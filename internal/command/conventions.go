@@ -60,11 +60,11 @@ func withoutVerb(cmd *cobra.Command) {
 // PLACE". Flags and their values do not count.
 func countOf(use string) cobra.PositionalArgs {
 	least, most := 0, 0
-	words := strings.Fields(strings.ReplaceAll(use, "[--", "--"))[1:]
+	words := strings.Fields(strings.ReplaceAll(use, "[-", "-"))[1:]
 	for i := 0; i < len(words); i++ {
 		word := words[i]
 		switch {
-		case strings.HasPrefix(word, "--"):
+		case strings.HasPrefix(word, "-"):
 			i++ // the value
 			continue
 		case !strings.HasPrefix(word, "["):
