@@ -196,7 +196,7 @@ let one join with --etcd-member, first.`,
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "forget it although it is alive or has instances, and mark those as lost")
+	cmd.Flags().BoolVar(&force, "force", false, "remove it although it is alive or has instances, and mark those as lost")
 	return cmd
 }
 
