@@ -37,9 +37,10 @@ func (c *call) problem(err error) *api.Problem {
 	if r, ok := errors.AsType[*tenant.Refusal](err); ok {
 		return c.refusal(err, r)
 	}
-	if r, ok := errors.AsType[*pools.Refusal](err); ok {
-		return c.refusal(err, &tenant.Refusal{Measure: tenant.Measure(r.Resource), Limit: r.Limit, Used: r.Used,
-			Requested: r.Requested, Project: croft.Project(r.Project), Of: croft.Project(r.Of)})
+	if of, ok := errors.AsType[*pools.Refusal](err); ok {
+		r := &tenant.Refusal{Measure: tenant.Measure(of.Resource), Limit: of.Limit, Used: of.Used,
+			Requested: of.Requested, Project: croft.Project(of.Project), Of: croft.Project(of.Of)}
+		return c.refusal(r, r)
 	}
 	if v, ok := errors.AsType[*objects.ViolationsError](err); ok {
 		return violations(c, v)
@@ -60,7 +61,7 @@ func (c *call) problem(err error) *api.Problem {
 	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
 }
 
-// refusal describes an exceeded quota. For a project that the caller does not see, it names only the measure, not the
+// refusal describes an exceeded quota, with the text of err, which contains r. For a project that the caller does not see, it names only the measure, not the
 // numbers.
 func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 	if !c.scope.Sees(r.Project) {
