@@ -61,8 +61,8 @@ func (c *call) problem(err error) *api.Problem {
 	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
 }
 
-// refusal describes an exceeded quota, with the text of err, which contains r. For a project that the caller does not see, it names only the measure, not the
-// numbers.
+// refusal describes an exceeded quota, with the text of err, which contains r. For a project that the caller does not
+// see, it names only the measure, not the numbers.
 func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 	if !c.scope.Sees(r.Project) {
 		return api.NewProblem(api.QuotaExceeded, "a quota above project "+string(r.Of)+" is used up, in "+
