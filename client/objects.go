@@ -16,56 +16,56 @@ import (
 type objectList struct{ *Client }
 
 // objectPage is the number of objects in a page.
-const objectPage = "5000"
+const objectPage = 5000
 
-// objectPath returns the path of an object's properties and tags. Invalid: no object has this kind or name.
-func objectPath(project croft.Project, kind objects.Kind, idOrName string) (string, error) {
+// objectNamed names an object. Invalid: no object has this kind. NotFound: no object has this name.
+func objectNamed(project croft.Project, kind objects.Kind, idOrName string) (api.ObjectNamed, error) {
 	if err := kind.Check(); err != nil {
-		return "", err
+		return api.ObjectNamed{}, err
 	}
 	if idOrName == "" {
-		return "", croft.Errorf(croft.NotFound, "there is no %s without a name", kind)
+		return api.ObjectNamed{}, croft.Errorf(croft.NotFound, "there is no %s without a name", kind)
 	}
+	return api.ObjectNamed{InProject: ofKind(project, kind), Things: string(kind) + "s", ID: idOrName}, nil
+}
+
+// ofKind returns the project of objects of a kind, which may belong to none.
+func ofKind(project croft.Project, kind objects.Kind) api.InProject {
 	if !kind.InProject() {
 		project = ""
 	}
-	return path(project, []string{"v1", string(kind) + "s", idOrName, "object"}), nil
+	return api.InProject{Project: project}
 }
 
 // Object implements cloud.Objects.
 func (l objectList) Object(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string) (
-	o objects.Object, err error) {
-	at, err := objectPath(project, kind, idOrName)
-	if err == nil {
-		err = l.ask(ctx, http.MethodGet, at, nil, &o)
+	objects.Object, error) {
+	named, err := objectNamed(project, kind, idOrName)
+	if err != nil {
+		return objects.Object{}, err
 	}
-	return o, err
+	return l.GetObject(ctx, named)
 }
 
 // List implements cloud.Objects.
 func (l objectList) List(ctx context.Context, project croft.Project, kind objects.Kind, f objects.Filter) (
 	[]objects.Object, error) {
-	if !kind.InProject() {
-		project = ""
-	}
-	parameters := []string{"kind", string(kind), "limit", objectPage}
+	in := api.ObjectFilter{InProject: ofKind(project, kind), Kind: kind, Limit: objectPage}
 	for _, a := range f {
-		parameters = append(parameters, "filter", a.String())
+		in.Filter = append(in.Filter, a.String())
 	}
 	all := []objects.Object{}
 	var counted pages
-	for after := ""; ; {
-		var page api.ObjectList
-		err := l.ask(ctx, http.MethodGet,
-			path(project, []string{"v1", "objects"}, append(parameters, "after", after)...), nil, &page)
+	for {
+		page, err := l.ListObjects(ctx, in)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page.Objects...)
-		if err := counted.next(len(page.Objects), after, page.Next); err != nil {
+		if err := counted.next(len(page.Objects), in.After, page.Next); err != nil {
 			return nil, err
 		}
-		if after = page.Next; after == "" {
+		if in.After = page.Next; in.After == "" {
 			return all, nil
 		}
 	}
@@ -74,16 +74,12 @@ func (l objectList) List(ctx context.Context, project croft.Project, kind object
 // Change implements cloud.Objects.
 func (l objectList) Change(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string,
 	c objects.Change) (o objects.Object, err error) {
-	at, err := objectPath(project, kind, idOrName)
+	named, err := objectNamed(project, kind, idOrName)
 	if err != nil {
 		return o, err
 	}
-	header := http.Header{}
-	if c.Generation != nil {
-		header = generation(*c.Generation)
-	}
-	err = l.askWith(ctx, http.MethodPatch, at, header, api.ObjectChange{Set: c.Set, Remove: c.Remove,
-		AddTags: c.AddTags, RemoveTags: c.RemoveTags}, &o)
+	o, err = l.ChangeObject(ctx, api.ObjectChange{ObjectBase: api.ObjectBase{ObjectNamed: named, Base: c.Generation},
+		Set: c.Set, Remove: c.Remove, AddTags: c.AddTags, RemoveTags: c.RemoveTags})
 	return o, violations(objects.Ref{Kind: kind, Project: project, ID: idOrName}, err)
 }
 
@@ -107,45 +103,39 @@ func violations(ref objects.Ref, err error) error {
 // definitions implements cloud.Definitions.
 type definitions struct{ *Client }
 
-func definitionPath(at objects.Place) (string, error) {
-	return path("", []string{"v1", "definitions", string(at.Kind)}, "level", string(at.Level)), at.Check()
-}
-
 // Effective implements cloud.Definitions.
-func (d definitions) Effective(ctx context.Context, kind objects.Kind) (applies objects.Definition, err error) {
+func (d definitions) Effective(ctx context.Context, kind objects.Kind) (objects.Definition, error) {
 	if err := kind.Check(); err != nil {
-		return applies, err
+		return objects.Definition{}, err
 	}
-	return applies, d.ask(ctx, http.MethodGet, path("", []string{"v1", "definitions", string(kind)}, "effective",
-		"true"), nil, &applies)
+	return d.GetDefinition(ctx, api.DefinitionChosen{DefinitionNamed: api.DefinitionNamed{Kind: kind}, Effective: true})
 }
 
 // At implements cloud.Definitions.
-func (d definitions) At(ctx context.Context, at objects.Place) (set objects.Definition, err error) {
-	where, err := definitionPath(at)
-	if err == nil {
-		err = d.ask(ctx, http.MethodGet, where, nil, &set)
+func (d definitions) At(ctx context.Context, at objects.Place) (objects.Definition, error) {
+	if err := at.Check(); err != nil {
+		return objects.Definition{}, err
 	}
-	return set, err
+	return d.GetDefinition(ctx, api.DefinitionChosen{DefinitionNamed: api.DefinitionNamed{Kind: at.Kind,
+		Level: at.Level}})
 }
 
 // Set implements cloud.Definitions.
-func (d definitions) Set(ctx context.Context, one objects.Definition) (set objects.Definition, err error) {
-	where, err := definitionPath(one.Place)
-	if err == nil {
-		err = d.askWith(ctx, http.MethodPut, where, generation(one.Generation), api.NewDefinition{Unknown: one.Unknown,
-			Properties: one.Properties, Permissions: one.Permissions}, &set)
+func (d definitions) Set(ctx context.Context, one objects.Definition) (objects.Definition, error) {
+	if err := one.Place.Check(); err != nil {
+		return objects.Definition{}, err
 	}
-	return set, err
+	return d.SetDefinition(ctx, api.NewDefinition{
+		DefinitionNamed: api.DefinitionNamed{Kind: one.Kind, Level: one.Level}, Base: &one.Generation,
+		Unknown: one.Unknown, Properties: one.Properties, Permissions: one.Permissions})
 }
 
 // Remove implements cloud.Definitions.
 func (d definitions) Remove(ctx context.Context, at objects.Place) error {
-	where, err := definitionPath(at)
-	if err != nil {
+	if err := at.Check(); err != nil {
 		return err
 	}
-	return d.ask(ctx, http.MethodDelete, where, nil, nil)
+	return d.RemoveDefinition(ctx, api.DefinitionNamed{Kind: at.Kind, Level: at.Level})
 }
 
 // Check implements cloud.Definitions.
@@ -153,12 +143,7 @@ func (d definitions) Check(ctx context.Context, project croft.Project, kind obje
 	if err := kind.Check(); err != nil {
 		return nil, err
 	}
-	if !kind.InProject() {
-		project = ""
-	}
-	var list api.BreachList
-	err := d.ask(ctx, http.MethodGet, path(project, []string{"v1", "definitions", string(kind), "breaches"}), nil,
-		&list)
+	list, err := d.CheckDefinition(ctx, api.KindInProject{InProject: ofKind(project, kind), Kind: kind})
 	return list.Breaches, err
 }
 

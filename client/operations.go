@@ -12,6 +12,7 @@ import (
 	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/objects"
 	"croft/tenant/usage"
 )
 
@@ -153,6 +154,66 @@ func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (cloud.Access
 // RevokeToken: Revoke a token at once.
 func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (cloud.AccessToken, error) {
 	return call[cloud.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
+}
+
+// ListObjects: List the properties and tags of things of a kind.
+func (c *Client) ListObjects(ctx context.Context, in api.ObjectFilter) (api.ObjectList, error) {
+	return call[api.ObjectList](ctx, c, "GET /v1/objects", in)
+}
+
+// GetObject: Get the properties and tags of a thing.
+func (c *Client) GetObject(ctx context.Context, in api.ObjectNamed) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "GET /v1/{things}/{id}/object", in)
+}
+
+// ChangeObject: Change the properties and tags of a thing, all or none.
+func (c *Client) ChangeObject(ctx context.Context, in api.ObjectChange) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "PATCH /v1/{things}/{id}/object", in)
+}
+
+// GetProperty: Get the value of a property.
+func (c *Client) GetProperty(ctx context.Context, in api.PropertyNamed) (api.PropertyValue, error) {
+	return call[api.PropertyValue](ctx, c, "GET /v1/{things}/{id}/properties/{key}", in)
+}
+
+// SetProperty: Set a property.
+func (c *Client) SetProperty(ctx context.Context, in api.NewProperty) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "PUT /v1/{things}/{id}/properties/{key}", in)
+}
+
+// RemoveProperty: Remove a property.
+func (c *Client) RemoveProperty(ctx context.Context, in api.PropertyRemoval) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "DELETE /v1/{things}/{id}/properties/{key}", in)
+}
+
+// AddTag: Put a tag on a thing.
+func (c *Client) AddTag(ctx context.Context, in api.TagNamed) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "PUT /v1/{things}/{id}/tags/{tag}", in)
+}
+
+// RemoveTag: Remove a tag from a thing.
+func (c *Client) RemoveTag(ctx context.Context, in api.TagNamed) (objects.Object, error) {
+	return call[objects.Object](ctx, c, "DELETE /v1/{things}/{id}/tags/{tag}", in)
+}
+
+// GetDefinition: Get the definition that is set for the properties of a kind, or the one that applies.
+func (c *Client) GetDefinition(ctx context.Context, in api.DefinitionChosen) (objects.Definition, error) {
+	return call[objects.Definition](ctx, c, "GET /v1/definitions/{kind}", in)
+}
+
+// SetDefinition: Set the definition of a kind.
+func (c *Client) SetDefinition(ctx context.Context, in api.NewDefinition) (objects.Definition, error) {
+	return call[objects.Definition](ctx, c, "PUT /v1/definitions/{kind}", in)
+}
+
+// RemoveDefinition: Remove the definition of a kind, so that a less explicit one applies.
+func (c *Client) RemoveDefinition(ctx context.Context, in api.DefinitionNamed) error {
+	return c.do(ctx, "DELETE /v1/definitions/{kind}", in)
+}
+
+// CheckDefinition: List the things that violate the definition that applies now.
+func (c *Client) CheckDefinition(ctx context.Context, in api.KindInProject) (api.BreachList, error) {
+	return call[api.BreachList](ctx, c, "GET /v1/definitions/{kind}/breaches", in)
 }
 
 // ListAggregates: List the aggregates of hosts that requests may name.

@@ -70,6 +70,7 @@ var aggregateOperations = noun{Tag: "aggregates",
 func aggregate(c *call, a croft.Aggregate) croft.Aggregate {
 	if !c.caller.Operator() {
 		a.Hosts, a.Generation = []croft.HostID{}, 0
+		c.untagged = true
 	}
 	return a
 }

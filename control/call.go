@@ -38,6 +38,7 @@ type call struct {
 	identity  croft.ProjectID // of project, when the request was admitted
 	action    action
 	status    int                   // of the answer; 0: as the operation declares
+	untagged  bool                  // the caller does not see the generation of the result
 	peer      *federation.Partition // the peer to forward the request to; nil: this cloud answers it
 }
 

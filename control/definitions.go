@@ -1,57 +1,46 @@
 package control
 
 import (
-	"errors"
-	"maps"
-	"net/http"
-
-	"croft"
+	"cmp"
+	"context"
 	"croft/control/api"
 	"croft/tenant/objects"
+	"maps"
 )
 
 // place returns the kind and level of the definition that the request names.
-func place(c *call) (objects.Place, error) {
-	at := objects.Place{Level: objects.Partition, Kind: objects.Kind(c.r.PathValue("kind"))}
-	if level := c.query.Get("level"); level != "" {
-		at.Level = objects.Level(level)
-	}
+func place(in api.DefinitionNamed) (objects.Place, error) {
+	at := objects.Place{Level: cmp.Or(in.Level, objects.Partition), Kind: in.Kind}
 	return at, at.Check()
 }
 
-func getDefinition(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	if c.flag("effective") {
-		if c.query.Has("level") {
-			return api.NewProblem(api.BadQuery,
+func getDefinition(ctx context.Context, c *call, in api.DefinitionChosen) (d objects.Definition, err error) {
+	if in.Effective {
+		if in.Level != "" {
+			return d, api.NewProblem(api.BadQuery,
 				"the parameters effective and level are both there: give level for what is set there, or effective for "+
 					"what applies")
 		}
-		d, err := c.Objects.Definition(ctx, objects.Kind(c.r.PathValue("kind")))
-		return answerDefinition(c, d, err)
+		d, err = c.Objects.Definition(ctx, in.Kind)
+		return visibleDefinition(c, d), err
 	}
-	at, err := place(c)
+	at, err := place(in.DefinitionNamed)
 	if err != nil {
-		return err
+		return d, err
 	}
-	d, err := c.Objects.DefinitionAt(ctx, at)
-	return answerDefinition(c, d, err)
+	d, err = c.Objects.DefinitionAt(ctx, at)
+	return visibleDefinition(c, d), err
 }
 
-// answerDefinition answers with a definition as the caller may see it, and with its generation for If-Match.
-func answerDefinition(c *call, d objects.Definition, err error) error {
-	if err != nil {
-		return err
-	}
+// visibleDefinition returns a definition as the caller may see it.
+func visibleDefinition(c *call, d objects.Definition) objects.Definition {
 	d.Permissions = permissions(c, d.Permissions)
 	d.Properties = maps.Clone(d.Properties)
 	for key, p := range d.Properties {
 		p.Permissions = permissions(c, p.Permissions)
 		d.Properties[key] = p
 	}
-	api.Tag(c.w.Header(), d.Generation)
-	return c.answer(http.StatusOK, d)
+	return d
 }
 
 // permissions removes the permissions for projects that the caller does not see. If it removes all of them, it leaves
@@ -69,61 +58,21 @@ func permissions(c *call, all []objects.Permission) []objects.Permission {
 	return seen
 }
 
-func setDefinition(c *call) error {
-	given := api.NewDefinition{Unknown: objects.Allow}
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	at, err := place(c)
+func setDefinition(ctx context.Context, c *call, in api.NewDefinition) (d objects.Definition, err error) {
+	at, err := place(in.DefinitionNamed)
 	if err != nil {
-		return err
+		return d, err
 	}
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	if base == nil {
-		return api.NewProblem(api.GenerationRequired,
-			"name the generation of the definition that this replaces in the header If-Match; 0 if none is set")
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	d, err := c.Objects.SetDefinition(ctx, c.caller, objects.Definition{Place: at, Unknown: given.Unknown,
-		Properties: given.Properties, Permissions: given.Permissions, Generation: *base})
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	return answerDefinition(c, d, err)
+	d, err = c.Objects.SetDefinition(ctx, c.caller, objects.Definition{Place: at,
+		Unknown: cmp.Or(in.Unknown, objects.Allow), Properties: in.Properties, Permissions: in.Permissions,
+		Generation: *in.Base})
+	return visibleDefinition(c, d), err
 }
 
-func removeDefinition(c *call) error {
-	at, err := place(c)
-	if err != nil {
-		return err
+func checkDefinition(ctx context.Context, c *call, in api.KindInProject) (list api.BreachList, err error) {
+	if in.Kind == objects.Host && !c.caller.Operator() {
+		return list, errNoHosts
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	if err := c.Objects.RemoveDefinition(ctx, c.caller, at); err != nil {
-		return err
-	}
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-func checkDefinition(c *call) error {
-	kind := objects.Kind(c.r.PathValue("kind"))
-	if kind == objects.Host && !c.caller.Operator() {
-		return errNoHosts
-	}
-	scope := listed(c)
-	if !kind.InProject() {
-		scope = c.scope
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Objects.Check(ctx, c.caller, scope, kind)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.BreachList{Breaches: all})
+	list.Breaches, err = c.Objects.Check(ctx, c.caller, scopeOf(c, in.Kind), in.Kind)
+	return list, err
 }

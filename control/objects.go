@@ -3,17 +3,83 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
-	"net/http"
 	"slices"
 	"strings"
 
-	"croft"
 	"croft/control/api"
 	"croft/control/bodies"
 	"croft/control/cloud"
+	"croft/tenant/access"
 	"croft/tenant/objects"
 )
+
+var objectOperations = noun{Tag: "objects",
+	Description: "What people and policies note about instances, images, hosts and groups: properties and tags, " +
+		"and the definitions that govern them. What the caller may not read is not there, in lists and filters " +
+		"neither.",
+	Operations: []Operation{
+		do(Operation{ID: "listObjects", At: "GET /v1/objects", May: access.Reads,
+			Summary: "List the properties and tags of things of a kind",
+			Description: "By project and ID. Things about which nothing is noted that the caller may read are " +
+				"left out."}, listObjects),
+		do(Operation{ID: "getObject", At: "GET /v1/{things}/{id}/object", May: access.Reads,
+			Summary: "Get the properties and tags of a thing"}, object),
+		// The permissions of properties decide who changes them, which may include readers.
+		do(Operation{ID: "changeObject", At: "PATCH /v1/{things}/{id}/object", May: access.Reads,
+			Summary: "Change the properties and tags of a thing, all or none",
+			Description: "403 property_forbidden names the properties that the caller may not write. 400 " +
+				"schema_violation says, for each property, what its definition demands."},
+			func(ctx context.Context, c *call, in api.ObjectChange) (objects.Object, error) {
+				return changeThing(ctx, c, in.ObjectBase, objects.Change{Set: in.Set, Remove: in.Remove,
+					AddTags: in.AddTags, RemoveTags: in.RemoveTags})
+			}),
+		do(Operation{ID: "getProperty", At: "GET /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Get the value of a property"}, getProperty),
+		do(Operation{ID: "setProperty", At: "PUT /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Set a property"},
+			func(ctx context.Context, c *call, in api.NewProperty) (objects.Object, error) {
+				return changeThing(
+					ctx,
+					c,
+					in.ObjectBase,
+					objects.Change{Set: map[string]objects.Value{in.Key: in.Value}},
+				)
+			}),
+		do(Operation{ID: "removeProperty", At: "DELETE /v1/{things}/{id}/properties/{key}", May: access.Reads,
+			Summary: "Remove a property"},
+			func(ctx context.Context, c *call, in api.PropertyRemoval) (objects.Object, error) {
+				return changeThing(ctx, c, in.ObjectBase, objects.Change{Remove: []string{in.Key}})
+			}),
+		do(Operation{ID: "addTag", At: "PUT /v1/{things}/{id}/tags/{tag}", May: access.Changes,
+			Summary: "Put a tag on a thing"},
+			func(ctx context.Context, c *call, in api.TagNamed) (objects.Object, error) {
+				return changeThing(ctx, c, in.ObjectBase, objects.Change{AddTags: []string{in.Tag}})
+			}),
+		do(Operation{ID: "removeTag", At: "DELETE /v1/{things}/{id}/tags/{tag}", May: access.Changes,
+			Summary: "Remove a tag from a thing"},
+			func(ctx context.Context, c *call, in api.TagNamed) (objects.Object, error) {
+				return changeThing(ctx, c, in.ObjectBase, objects.Change{RemoveTags: []string{in.Tag}})
+			}),
+		do(Operation{ID: "getDefinition", At: "GET /v1/definitions/{kind}", May: access.EveryHuman,
+			Summary:     "Get the definition that is set for the properties of a kind, or the one that applies",
+			Description: "Permissions for projects that the caller does not see are left out."}, getDefinition),
+		do(Operation{ID: "setDefinition", At: "PUT /v1/definitions/{kind}", May: access.Operates,
+			Summary:     "Set the definition of a kind",
+			Description: "It changes no property, and binds at the next change of each thing's properties.",
+			Conflict:    api.GenerationMismatch}, setDefinition),
+		do(Operation{ID: "removeDefinition", At: "DELETE /v1/definitions/{kind}", May: access.Operates,
+			Summary: "Remove the definition of a kind, so that a less explicit one applies"},
+			func(ctx context.Context, c *call, in api.DefinitionNamed) (nothing, error) {
+				at, err := place(in)
+				if err == nil {
+					err = c.Objects.RemoveDefinition(ctx, c.caller, at)
+				}
+				return nothing{}, err
+			}),
+		do(Operation{ID: "checkDefinition", At: "GET /v1/definitions/{kind}/breaches", May: access.Reads,
+			Summary: "List the things that violate the definition that applies now"}, checkDefinition),
+	},
+}
 
 // things maps the plural nouns in paths to kinds of objects.
 var things = map[string]objects.Kind{
@@ -22,8 +88,8 @@ var things = map[string]objects.Kind{
 
 // thing finds the object that the path names, if the caller sees it. It does not check that a group or an image exists;
 // the store does.
-func thing(ctx context.Context, c *call) (objects.Ref, error) {
-	ref := objects.Ref{Kind: things[c.r.PathValue("things")], ID: c.r.PathValue("id")}
+func thing(ctx context.Context, c *call, in api.ObjectNamed) (objects.Ref, error) {
+	ref := objects.Ref{Kind: things[in.Things], ID: in.ID}
 	switch ref.Kind {
 	case objects.Instance:
 		st, err := c.find(ctx)
@@ -43,33 +109,37 @@ func thing(ctx context.Context, c *call) (objects.Ref, error) {
 	return ref, errNothing
 }
 
-func listObjects(c *call) error {
-	kind := objects.Kind(c.query.Get("kind"))
-	if kind == objects.Host && !c.caller.Operator() {
-		return errNoHosts
+func listObjects(ctx context.Context, c *call, in api.ObjectFilter) (list api.ObjectList, err error) {
+	if in.Kind == objects.Host && !c.caller.Operator() {
+		return list, errNoHosts
 	}
 	f, err := filter(c)
 	if err != nil {
-		return err
+		return list, err
 	}
-	scope := listed(c)
-	if !kind.InProject() {
-		scope = c.scope
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Objects.List(ctx, c.caller, scope, kind, f)
+	all, err := c.Objects.List(ctx, c.caller, scopeOf(c, in.Kind), in.Kind, f)
 	if err != nil {
-		return err
+		return list, err
 	}
-	if after := c.query.Get("after"); after != "" {
-		all = slices.DeleteFunc(all, func(o objects.Object) bool { return comparePlaces(placeOf(o.Ref), after) <= 0 })
+	if in.After != "" {
+		all = slices.DeleteFunc(
+			all,
+			func(o objects.Object) bool { return comparePlaces(placeOf(o.Ref), in.After) <= 0 },
+		)
 	}
-	list := api.ObjectList{Objects: all[:min(limit(c), len(all))]}
+	list.Objects = all[:min(cmp.Or(in.Limit, pageLength), len(all))]
 	if len(list.Objects) < len(all) {
 		list.Next = placeOf(list.Objects[len(list.Objects)-1].Ref)
 	}
-	return c.answer(http.StatusOK, list)
+	return list, nil
+}
+
+// scopeOf returns the scope of a list of objects of a kind: objects that belong to no project are in all of them.
+func scopeOf(c *call, kind objects.Kind) access.Scope {
+	if kind.InProject() {
+		return listed(c)
+	}
+	return c.scope
 }
 
 // placeOf returns the sort key of an object in lists.
@@ -83,91 +153,38 @@ func comparePlaces(a, b string) int {
 }
 
 // object reads the properties and tags of the object in the path.
-func object(c *call) (objects.Object, error) {
-	ctx, cancel := c.brief()
-	defer cancel()
-	ref, err := thing(ctx, c)
+func object(ctx context.Context, c *call, in api.ObjectNamed) (objects.Object, error) {
+	ref, err := thing(ctx, c, in)
 	if err != nil {
 		return objects.Object{}, err
 	}
 	return c.Objects.Object(ctx, c.caller, c.scope, ref)
 }
 
-func getObject(c *call) error {
-	o, err := object(c)
+func getProperty(ctx context.Context, c *call, in api.PropertyNamed) (found api.PropertyValue, err error) {
+	o, err := object(ctx, c, in.ObjectNamed)
 	if err != nil {
-		return err
+		return found, err
 	}
-	api.Tag(c.w.Header(), o.Generation)
-	return c.answer(http.StatusOK, o)
-}
-
-func getProperty(c *call) error {
-	o, err := object(c)
-	if err != nil {
-		return err
-	}
-	v, there := o.Properties[c.r.PathValue("key")]
+	v, there := o.Properties[in.Key]
 	if !there {
-		return api.Hidden("property", c.r.PathValue("key"))
+		return found, api.Hidden("property", in.Key)
 	}
 	api.Tag(c.w.Header(), o.Generation)
-	return c.answer(http.StatusOK, api.PropertyValue{Value: v})
-}
-
-func changeObject(c *call) error {
-	var given api.ObjectChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	return changeThing(c, objects.Change{Set: given.Set, Remove: given.Remove, AddTags: given.AddTags,
-		RemoveTags: given.RemoveTags})
-}
-
-func setProperty(c *call) error {
-	var given api.PropertyValue
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	return changeThing(c, objects.Change{Set: map[string]objects.Value{c.r.PathValue("key"): given.Value}})
-}
-
-func removeProperty(c *call) error {
-	return changeThing(c, objects.Change{Remove: []string{c.r.PathValue("key")}})
-}
-
-func addTag(c *call) error {
-	return changeThing(c, objects.Change{AddTags: []string{c.r.PathValue("tag")}})
-}
-
-func removeTag(c *call) error {
-	return changeThing(c, objects.Change{RemoveTags: []string{c.r.PathValue("tag")}})
+	return api.PropertyValue{Value: v}, nil
 }
 
 // changeThing changes the properties and tags of the object in the path.
-func changeThing(c *call, change objects.Change) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	var err error
-	if change.Generation, err = api.Match(c.r.Header); err != nil {
-		return err
-	}
-	ref, err := thing(ctx, c)
+func changeThing(ctx context.Context, c *call, in api.ObjectBase, change objects.Change) (o objects.Object, err error) {
+	ref, err := thing(ctx, c, in.ObjectNamed)
 	if err != nil {
-		return err
+		return o, err
 	}
 	if err := checkImage(c, ref, change); err != nil {
-		return err
+		return o, err
 	}
-	o, err := c.Objects.Change(ctx, c.caller, c.scope, ref, change)
-	switch {
-	case errors.Is(err, croft.Conflict) && change.Generation != nil:
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	case err != nil:
-		return err
-	}
-	api.Tag(c.w.Header(), o.Generation)
-	return c.answer(http.StatusOK, o)
+	change.Generation = in.Base
+	return c.Objects.Change(ctx, c.caller, c.scope, ref, change)
 }
 
 // checkImage refuses to store properties of an image that the catalog does not have. The cloud has no records of

@@ -130,15 +130,14 @@ func (c *call) conflict(in any, err error) error {
 	return err
 }
 
-// reply answers with the result of the operation, and with its generation in the header ETag. A generation of 0 is
-// hidden from the caller.
+// reply answers with the result of the operation, and with its generation in the header ETag.
 func (c *call) reply(out any) error {
 	if out == (nothing{}) {
 		c.w.WriteHeader(cmp.Or(c.status, http.StatusNoContent))
 		return nil
 	}
 	if v := reflect.Indirect(reflect.ValueOf(out)); v.Kind() == reflect.Struct {
-		if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 && g.Int() != 0 {
+		if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 && !c.untagged {
 			api.Tag(c.w.Header(), g.Int())
 		}
 	}

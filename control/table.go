@@ -155,57 +155,6 @@ var imageOperations = noun{Tag: "images",
 	},
 }
 
-var objectOperations = noun{Tag: "objects",
-	Description: "What people and policies note about instances, images, hosts and groups: properties and tags, " +
-		"and the definitions that govern them. What the caller may not read is not there, in lists and filters " +
-		"neither.",
-	Operations: []Operation{
-		{ID: "listObjects", At: "GET /v1/objects", May: access.Reads,
-			Summary: "List the properties and tags of things of a kind",
-			Description: "By project and ID. Things about which nothing is noted that the caller may read are " +
-				"left out.",
-			serve: listObjects},
-		{ID: "getObject", At: "GET /v1/{things}/{id}/object", May: access.Reads,
-			Summary: "Get the properties and tags of a thing",
-			serve:   getObject},
-		// Reads: the permissions of properties decide, which may include readers
-		{ID: "changeObject", At: "PATCH /v1/{things}/{id}/object", May: access.Reads,
-			Summary: "Change the properties and tags of a thing, all or none",
-			Description: "403 property_forbidden names the properties that the caller may not write. 400 " +
-				"schema_violation says, for each property, what its definition demands.",
-			serve: changeObject},
-		{ID: "getProperty", At: "GET /v1/{things}/{id}/properties/{key}", May: access.Reads,
-			Summary: "Get the value of a property",
-			serve:   getProperty},
-		{ID: "setProperty", At: "PUT /v1/{things}/{id}/properties/{key}", May: access.Reads,
-			Summary: "Set a property",
-			serve:   setProperty},
-		{ID: "removeProperty", At: "DELETE /v1/{things}/{id}/properties/{key}", May: access.Reads,
-			Summary: "Remove a property",
-			serve:   removeProperty},
-		{ID: "addTag", At: "PUT /v1/{things}/{id}/tags/{tag}", May: access.Changes,
-			Summary: "Put a tag on a thing",
-			serve:   addTag},
-		{ID: "removeTag", At: "DELETE /v1/{things}/{id}/tags/{tag}", May: access.Changes,
-			Summary: "Remove a tag from a thing",
-			serve:   removeTag},
-		{ID: "getDefinition", At: "GET /v1/definitions/{kind}", May: access.EveryHuman,
-			Summary:     "Get the definition that is set for the properties of a kind, or the one that applies",
-			Description: "Permissions for projects that the caller does not see are left out.",
-			serve:       getDefinition},
-		{ID: "setDefinition", At: "PUT /v1/definitions/{kind}", May: access.Operates,
-			Summary:     "Set the definition of a kind",
-			Description: "It changes no property, and binds at the next change of each thing's properties.",
-			serve:       setDefinition},
-		{ID: "removeDefinition", At: "DELETE /v1/definitions/{kind}", May: access.Operates,
-			Summary: "Remove the definition of a kind, so that a less explicit one applies",
-			serve:   removeDefinition},
-		{ID: "checkDefinition", At: "GET /v1/definitions/{kind}/breaches", May: access.Reads,
-			Summary: "List the things that violate the definition that applies now",
-			serve:   checkDefinition},
-	},
-}
-
 var clusterOperations = noun{Tag: "clusters",
 	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
 		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +

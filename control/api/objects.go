@@ -2,18 +2,71 @@ package api
 
 import "croft/tenant/objects"
 
+// Filtered has filters by properties and tags: terms key=value, key=beginning*, key and tag:name with blanks between,
+// all of which must match. Several filters are ORed.
+type Filtered struct {
+	Filter []string `query:"filter" json:"-" maxItems:"16" maxLength:"4096"`
+}
+
+// ObjectFilter is the input of listObjects.
+type ObjectFilter struct {
+	InProject
+	Filtered
+
+	Kind  objects.Kind `query:"kind"  json:"-" required:"true" enum:"instance,image,host,group"`
+	Limit int          `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of objects
+	After string       `query:"after" json:"-"`                                          // field next of the page before
+}
+
+// ObjectNamed names an object.
+type ObjectNamed struct {
+	InProject
+
+	Things string `path:"things" json:"-" enum:"instances,images,hosts,groups"` // kind of the object, in the plural
+	ID     string `path:"id"     json:"-"`                                      // UUID of the object, or its name
+}
+
+// ObjectBase names an object, and the generation that a change of it builds on.
+type ObjectBase struct {
+	ObjectNamed
+
+	Base *int64 `header:"If-Match" json:"-"` // generation of the object; nil: any
+}
+
 // ObjectList is a page of objects.
 type ObjectList struct {
 	Objects []objects.Object `json:"objects"`
 	Next    string           `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }
 
-// ObjectChange is the body of changeObject. The generation that it builds on is in the header If-Match.
+// ObjectChange is the input of changeObject.
 type ObjectChange struct {
+	ObjectBase
+
 	Set        map[string]objects.Value `json:"set,omitempty"`
 	Remove     []string                 `json:"remove,omitempty"`
 	AddTags    []string                 `json:"add_tags,omitempty"`
 	RemoveTags []string                 `json:"remove_tags,omitempty"`
+}
+
+// PropertyNamed names a property of an object.
+type PropertyNamed struct {
+	ObjectNamed
+
+	Key string `path:"key" json:"-"` // key of the property
+}
+
+// PropertyRemoval is the input of removeProperty.
+type PropertyRemoval struct {
+	ObjectBase
+
+	Key string `path:"key" json:"-"` // key of the property
+}
+
+// NewProperty is the input of setProperty.
+type NewProperty struct {
+	PropertyRemoval
+	PropertyValue
 }
 
 // PropertyValue is the value of a property.
@@ -21,14 +74,48 @@ type PropertyValue struct {
 	Value objects.Value `json:"value"`
 }
 
-// NewDefinition is a definition without its level and kind.
+// TagNamed names a tag of an object.
+type TagNamed struct {
+	ObjectBase
+
+	Tag string `path:"tag" json:"-"` // the tag
+}
+
+// DefinitionNamed names the place of a definition.
+type DefinitionNamed struct {
+	Kind objects.Kind `path:"kind" json:"-"` // instance, image, host or group; or any, which applies where no other is set
+
+	// Level is the partition, or global for all partitions that have none of their own.
+	Level objects.Level `query:"level" json:"-" enum:"partition,global" default:"partition"`
+}
+
+// DefinitionChosen is the input of getDefinition.
+type DefinitionChosen struct {
+	DefinitionNamed
+
+	// Effective gets the definition that applies to the kind, wherever it is set; not together with the level.
+	Effective bool `query:"effective" json:"-"`
+}
+
+// NewDefinition is the input of setDefinition.
 type NewDefinition struct {
+	DefinitionNamed
+
+	// Base is the generation of the definition that this replaces, as its header ETag had it; 0 if none is set.
+	Base        *int64                      `header:"If-Match"         json:"-" required:"true"`
 	Unknown     objects.Unknown             `json:"unknown,omitempty"` // objects.Allow by default
 	Properties  map[string]objects.Property `json:"properties,omitempty"`
 	Permissions []objects.Permission        `json:"permissions,omitempty"`
 }
 
-// BreachList has the things that violate a definition.
+// KindInProject is the input of checkDefinition.
+type KindInProject struct {
+	InProject
+
+	Kind objects.Kind `path:"kind" json:"-"`
+}
+
+// BreachList has the objects that violate a definition.
 type BreachList struct {
 	Breaches []objects.Breach `json:"breaches"`
 }
