@@ -133,11 +133,9 @@ func New(s Settings) (*Client, error) {
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
 
-// Inside returns a client of a cloud whose API is served in this process. dial connects to the server, and end, which
+// Inside returns a client of a cloud whose API is served in this process. transport reaches the server, and end, which
 // may be nil, ends it when the client is closed.
-func Inside(dial func(context.Context) (net.Conn, error), end func() error) *Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+func Inside(transport http.RoundTripper, end func() error) *Client {
 	requests := &http.Client{Transport: transport, CheckRedirect: stay}
 	return &Client{base: "http://localhost", requests: requests, sockets: requests, end: end}
 }

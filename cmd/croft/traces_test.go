@@ -220,10 +220,10 @@ func TestARequestIsOneTraceOfSchedulerPlacementAndAgent(t *testing.T) {
 	if out, code := c.schedule(t, nil, "destroy", "web", "--wait"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	collector.await(t, "destroy", []string{
-		"destroy/order/carry out/remove",
-		"destroy/order/carry out/release/placement: PUT allocations/PUT /allocations/*",
-		"destroy/order/carry out/forget",
+	collector.await(t, "remove", []string{
+		"remove/order/carry out/remove",
+		"remove/order/carry out/release/placement: PUT allocations/PUT /allocations/*",
+		"remove/order/carry out/forget",
 	})
 }
 

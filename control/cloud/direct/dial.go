@@ -17,6 +17,7 @@ import (
 	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/build"
+	"croft/internal/span"
 	"croft/tenant/access"
 	"croft/tenant/objects"
 )
@@ -48,6 +49,7 @@ type inside struct {
 	server   *http.Server
 	control  *control.Server
 	recorder *actions.Recorder
+	spans    span.Carrier
 	ctx      context.Context // of all work; ended by stop
 	stop     context.CancelFunc
 	work     sync.WaitGroup
@@ -81,14 +83,16 @@ func serveInside(
 		return nil, err
 	}
 	in.server = &http.Server{
-		Handler: in.following(in.control.Handler()),
+		Handler: in.spans.Server(in.following(in.control.Handler())),
 		BaseContext: func(net.Listener) context.Context {
 			return in.ctx
 		},
 	}
 	in.work.Go(func() { _ = in.server.Serve(in.listener) }) // ends with Close
 	in.work.Go(func() { in.logged = in.recorder.Run(in.ctx) })
-	c := client.Inside(in.listener.dial, func() error { return errors.Join(in.close(), end()) }).Cloud()
+	transport := in.spans.Client(&http.Transport{MaxIdleConnsPerHost: 64,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return in.listener.dial(ctx) }})
+	c := client.Inside(transport, func() error { return errors.Join(in.close(), end()) }).Cloud()
 	c.Requests = prepared{c.Requests, under.Requests}
 	c.Backups = store
 	return c, nil
