@@ -270,7 +270,7 @@ func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
 					t.Error("it still says what was wrong")
 				}
 				last := l.steps[len(l.steps)-1]
-				told := strings.Contains(last, "another host has the name one too")
+				told := strings.Contains(last, "another host has the name one")
 				if other := a.Provider.Name != "one"; other != told {
 					t.Errorf("offered as %s it writes %s", a.Provider.Name, last)
 				}

@@ -193,7 +193,7 @@ func TestAHostWhoseNameIsTakenSaysSo(t *testing.T) {
 	c := newCloud(t)
 	c.ledger.taken = "h1"
 	c.start()
-	c.problem("another host has the name h1 too")
+	c.problem("another host has the name h1")
 }
 
 func TestAForgottenHostTellsThatItIsForgotten(t *testing.T) {

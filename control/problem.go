@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 
 	"croft"
 	"croft/control/api"
@@ -30,7 +29,11 @@ func (c *call) problem(err error) *api.Problem {
 	}
 	if why, ok := errors.AsType[*schedule.Explanation](err); ok {
 		shown := c.explanation(why)
-		p := api.NewProblem(api.NoCapacity, strings.Replace(err.Error(), why.Error(), shown.Error(), 1))
+		detail := shown.Error()
+		if c.caller.Operator() { // with the attempt, which has the name of the instance
+			detail = err.Error()
+		}
+		p := api.NewProblem(api.NoCapacity, detail)
 		p.Explanation = shown
 		return p
 	}
@@ -67,6 +70,9 @@ func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 	if !c.scope.Sees(r.Project) {
 		return api.NewProblem(api.QuotaExceeded, "a quota above project "+string(r.Of)+" is used up, in "+
 			string(r.Measure)+": ask the admin of the project above")
+	}
+	if !c.caller.Operator() {
+		err = r // without the attempt, which may have a name that the cloud chose
 	}
 	p := api.NewProblem(api.QuotaExceeded, err.Error())
 	p.Resource, p.Limit, p.Used, p.Requested, p.Project = string(r.Measure), &r.Limit, &r.Used, &r.Requested, r.Project

@@ -99,7 +99,7 @@ func (b block) run(ts *testscript.TestScript) {
 func typeCommand(ts *testscript.TestScript, line string) {
 	place := ts.MkAbs("../.page-directory")
 	err := ts.Exec("bash", "-c", line+"\ncode=$?; pwd > "+place+"; exit $code")
-	if err != nil && !strings.HasPrefix(line, "croft grid plan") {
+	if err != nil && !strings.HasPrefix(line, "croft grid plan") && !strings.HasPrefix(line, "fission plan") {
 		ts.Fatalf("%s: %v\n%s%s", line, err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 	dir, err := os.ReadFile(place)

@@ -138,7 +138,7 @@ func (g *Grid) giveBack(ctx context.Context, want plan.Desired, p plan.Plan, fou
 		}
 		for _, one := range list {
 			op, name, _ := strings.Cut(one.Title, " ")
-			why := one.Title + ": the node restarted before anybody confirmed it"
+			why := one.Title + ": the node restarted before the change was confirmed"
 			if one.Failed {
 				why += ", and could not take all of it back: look at it"
 			}

@@ -117,7 +117,7 @@ func (r Role) check(name string) error {
 		return fmt.Errorf("force_command: give one line")
 	}
 	if r.TTL < 0 || r.MaxTTL < 0 || r.TTL > ttlMax || r.MaxTTL > ttlMax {
-		return fmt.Errorf("ttl and max_ttl: give more than nothing and at most %s", wording.Duration(ttlMax))
+		return fmt.Errorf("ttl and max_ttl: give a positive time of at most %s", wording.Duration(ttlMax))
 	}
 	if most := r.longest(); r.TTL > most {
 		return fmt.Errorf("ttl %s is longer than max_ttl %s", wording.Duration(r.TTL), wording.Duration(most))

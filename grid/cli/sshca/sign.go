@@ -70,7 +70,7 @@ func checkBeside(pub string, beside bool) error {
 // checkTTL returns an error if the flag gives a time that is not positive, which would otherwise mean the default.
 func checkTTL(cmd *cobra.Command, ttl time.Duration) error {
 	if cmd.Flags().Changed("ttl") && ttl <= 0 {
-		return croft.Errorf(croft.Invalid, "--ttl %s: give more than nothing", wording.Duration(ttl))
+		return croft.Errorf(croft.Invalid, "--ttl %s: give a positive time", wording.Duration(ttl))
 	}
 	return nil
 }
