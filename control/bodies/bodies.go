@@ -54,14 +54,10 @@ func (s *Schemas) Of(fragment string) (*Body, error) {
 		return b, nil
 	}
 	if s.compiler == nil {
-		tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(api.Document()))
-		if err != nil {
-			return nil, err
-		}
 		s.compiler, s.bodies = jsonschema.NewCompiler(), map[string]*Body{}
 		s.compiler.AssertFormat()
 		s.compiler.DefaultDraft(jsonschema.Draft2020)
-		if err := s.compiler.AddResource(documentURL, tree); err != nil {
+		if err := s.compiler.AddResource(documentURL, api.Tree()); err != nil {
 			return nil, err
 		}
 	}
