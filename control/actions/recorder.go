@@ -60,7 +60,8 @@ type Recorder struct {
 	log   *slog.Logger
 	wake  chan struct{} // holds one wake
 
-	emit func(Entry) // nil: not used
+	emit  func(Entry) // nil: not used
+	brief bool        // see Brief
 
 	mu      sync.Mutex
 	waiting map[croft.Project]*line
@@ -89,6 +90,11 @@ func NewRecorder(s Store, log *slog.Logger) *Recorder {
 // Emit makes the recorder also call send with each entry when it is added, before it is stored. It must be called
 // before the first Add. send must not block for long.
 func (r *Recorder) Emit(send func(Entry)) { r.emit = send }
+
+// Brief makes the recorder fit for the process of a command: it does not trim the whole log at its start, which servers
+// do, and counts the entries of a project from a random number, so that many commands together trim the log of a busy
+// project as often as one server does. It must be called before Run.
+func (r *Recorder) Brief() { r.brief = true }
 
 // Store returns the store of the entries.
 func (r *Recorder) Store() Store { return r.store }
@@ -174,6 +180,9 @@ func (r *Recorder) take() (Batch, bool) {
 func (r *Recorder) Run(ctx context.Context) error {
 	written := map[croft.Project]int{} // number of entries since the last trim of the project's log
 	tidied := time.Time{}
+	if r.brief {
+		tidied = time.Now()
+	}
 	for ctx.Err() == nil {
 		if time.Since(tidied) >= tidying {
 			tidied = time.Now()
@@ -190,12 +199,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 		quiet.Stop()
 		for b, any := r.take(); any; b, any = r.take() {
 			if left := r.write(ctx, b); left {
-				return r.finish(ctx, b)
+				return r.finish(ctx, written, b)
 			}
 			r.tidyBusy(ctx, written, b)
 		}
 	}
-	return r.finish(ctx, Batch{})
+	return r.finish(ctx, written, Batch{})
 }
 
 // write writes a batch, with retries until ctx ends; then it reports true.
@@ -229,7 +238,7 @@ func (r *Recorder) append(ctx context.Context, b Batch) error {
 }
 
 // finish writes a batch whose outcome may be unknown, and all waiting entries.
-func (r *Recorder) finish(ctx context.Context, b Batch) error {
+func (r *Recorder) finish(ctx context.Context, written map[croft.Project]int, b Batch) error {
 	r.mu.Lock()
 	r.done = true
 	r.mu.Unlock()
@@ -246,6 +255,9 @@ func (r *Recorder) finish(ctx context.Context, b Batch) error {
 			return croft.Errorf(croft.Unavailable, "%d entries of the action log are lost: %w",
 				len(b.Entries)+r.count, err)
 		}
+		if r.brief {
+			r.tidyBusy(ctx, written, b)
+		}
 	}
 	return nil
 }
@@ -253,6 +265,9 @@ func (r *Recorder) finish(ctx context.Context, b Batch) error {
 // tidyBusy trims the logs of busy projects.
 func (r *Recorder) tidyBusy(ctx context.Context, written map[croft.Project]int, b Batch) {
 	for _, e := range b.Entries {
+		if _, known := written[e.Project]; r.brief && !known {
+			written[e.Project] = rand.IntN(tidyAfter)
+		}
 		written[e.Project]++
 	}
 	var busy []croft.Project

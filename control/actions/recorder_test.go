@@ -275,3 +275,43 @@ func TestTheBoundsAreLookedAt(t *testing.T) {
 		}
 	})
 }
+
+func TestTheLogIsNotTrimmedAtTheStartOfACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		r := actions.NewRecorder(m, nil)
+		r.Brief()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		synctest.Wait()
+		if len(m.trimmed) > 0 {
+			t.Errorf("trimmed %v, want nothing", m.trimmed)
+		}
+		cancel()
+		if err := <-ended; err != nil || len(m.trimmed) > 0 {
+			t.Errorf("a command that changes nothing trims %v, %v", m.trimmed, err)
+		}
+	})
+}
+
+func TestManyCommandsTogetherTrimTheLogOfABusyProject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		const commands = 20_000 // each has the probability 1/500; none in all has the probability e^-40
+		for i := range commands {
+			r := actions.NewRecorder(m, nil)
+			r.Brief()
+			r.Add(entry("busy", i))
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			m.batches = nil
+		}
+		if n := len(m.trimmed); n == 0 || n > commands/50 || fmt.Sprint(m.trimmed[0]) != "[busy]" {
+			t.Errorf("%d commands trim %d times", commands, n)
+		}
+	})
+}

@@ -74,6 +74,7 @@ func serveInside(
 		return nil, err
 	}
 	in := &inside{listener: newPipes(), recorder: actions.NewRecorder(store.Actions, nil)}
+	in.recorder.Brief()
 	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx)) // a canceled command still writes its log
 	in.control, err = control.New(control.Config{Cloud: under, Objects: objects.New(store.Objects),
 		Callers: access.First(here{store.Partition()}), Images: Catalog{}, Actions: in.recorder, Pools: manager,
