@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/control/controltest"
@@ -102,4 +103,17 @@ func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
 		all := words(a.actions(t, "operator", "object=policy/any", len(entries)))
 		return !slices.ContainsFunc(entries, func(want string) bool { return !strings.Contains(all, want) })
 	})
+}
+
+// TestAWrongNameOfAPolicyIsNotLogged: refused requests may contain anything.
+func TestAWrongNameOfAPolicyIsNotLogged(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	a.ask(t, "operator", http.MethodPut, "/v1/policies/A_b", map[string]any{"text": "take 1"})
+	a.ask(t, "operator", http.MethodDelete, "/v1/policies/A_b", nil)
+	for _, e := range a.actions(t, "operator", "", 2) {
+		if e.Object.Kind != actions.Policy || e.Object.Name != "" {
+			t.Errorf("%s has the object %s", e.Operation, e.Object)
+		}
+	}
 }

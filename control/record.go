@@ -33,6 +33,8 @@ func named(c *call) actions.Object {
 		name = c.r.PathValue("project")
 	case actions.Token:
 		return actions.TokenNamed(id)
+	case actions.Policy:
+		return actions.PolicyNamed(name)
 	case actions.Invitation:
 		name = "" // it may be a whole token
 	}
