@@ -9,17 +9,14 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"croft"
 	"croft/control/api"
 	"croft/control/bodies"
 	"croft/control/federation"
 	"croft/internal/httpapi"
-	"croft/internal/nearest"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -47,12 +44,7 @@ const answerTime = 30 * time.Second
 
 // admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
-	if c.operation.In != nil {
-		c.query, err = api.InputOf(c.operation.In).Query(c.r.URL.RawQuery)
-	} else {
-		c.query, err = parameters(documented(c.operation.ID), c.r.URL.RawQuery)
-	}
-	if err != nil || c.operation.Open {
+	if c.query, err = api.Query(c.operation.parameters(), c.r.URL.RawQuery); err != nil || c.operation.Open {
 		return err
 	}
 	if err = c.permit(); err != nil && c.learnRoles() {
@@ -321,90 +313,3 @@ func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
 
 // flag returns the value of a boolean parameter.
 func (c *call) flag(name string) bool { return c.query.Get(name) == "true" }
-
-// parameters parses a query string, and refuses parameters that the document does not have. Invalid.
-func parameters(o api.Operation, text string) (url.Values, error) {
-	given, err := url.ParseQuery(text)
-	if err != nil {
-		return nil, api.NewProblem(api.BadQuery, "the query string cannot be read: "+err.Error())
-	}
-	var known []string
-	for _, p := range o.Parameters {
-		if p.In == "query" {
-			known = append(known, p.Name)
-		}
-	}
-	for name := range given {
-		if !slices.Contains(known, name) {
-			return nil, api.NewProblem(api.BadQuery, "there is no parameter "+strconv.Quote(api.Clip(name))+
-				nearest.Hint(api.Clip(name), known))
-		}
-	}
-	for _, p := range o.Parameters {
-		if p.In == "query" {
-			if err := checkParameter(p, given[p.Name]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return given, nil
-}
-
-// checkParameter checks how many times a parameter is given, and its values.
-func checkParameter(p api.Parameter, values []string) error {
-	bad := func(why string) error { return api.NewProblem(api.BadQuery, "the parameter "+p.Name+" "+why) }
-	most := 1.0
-	if p.Schema["type"] == "array" {
-		most, _ = p.Schema["maxItems"].(float64)
-		p.Schema, _ = p.Schema["items"].(map[string]any)
-	}
-	switch {
-	case len(values) > int(most) && most == 1:
-		return bad("is there twice")
-	case len(values) > int(most):
-		return bad("is there " + strconv.Itoa(len(values)) + " times, more than " + strconv.Itoa(int(most)))
-	case len(values) == 0 && p.Required:
-		return bad("is missing")
-	}
-	for _, value := range values {
-		if err := checkParameterValue(p, value, bad); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkParameterValue checks a value against the type, the enum and the bounds in the document.
-func checkParameterValue(p api.Parameter, value string, bad func(why string) error) error {
-	if words, ok := p.Schema["enum"].([]any); ok {
-		var known []string
-		for _, word := range words {
-			known = append(known, word.(string))
-		}
-		if !slices.Contains(known, value) {
-			return bad("is one of " + strings.Join(known, ", ") + nearest.Hint(api.Clip(value), known))
-		}
-	}
-	switch p.Schema["type"] {
-	case "boolean":
-		if value != "true" && value != "false" {
-			return bad("is true or false")
-		}
-	case "integer":
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return bad("is a whole number")
-		}
-		if least, ok := p.Schema["minimum"].(float64); ok && float64(n) < least {
-			return bad("is at least " + strconv.Itoa(int(least)))
-		}
-		if most, ok := p.Schema["maximum"].(float64); ok && float64(n) > most {
-			return bad("is at most " + strconv.Itoa(int(most)))
-		}
-	case "string":
-		if most, ok := p.Schema["maxLength"].(float64); ok && utf8.RuneCountInString(value) > int(most) {
-			return bad("has more than " + strconv.Itoa(int(most)) + " characters")
-		}
-	}
-	return nil
-}

@@ -34,10 +34,9 @@ type Operation struct {
 	Status      int          // of a complete answer; by default 200, or 204 if the answer is empty
 	Conflict    api.Code     // for errors of the kind Conflict; by default bad_state
 
-	Method, Path string // both parts of At
-	Tag          string // of its noun
-	Home         bool   // of its noun
-	Parameters   []api.InputField
+	Method, Path string       // both parts of At
+	Tag          string       // of its noun
+	Home         bool         // of its noun
 	In, Out      reflect.Type // of its input and its result; nil: serve reads and writes them itself
 
 	serve func(*call) error
@@ -63,7 +62,7 @@ const (
 // nothing is the result of an operation that answers without a body.
 type nothing struct{}
 
-// do declares an operation with a typed input and result. Fields of In are parameters, see api.InputField, or fields of
+// do declares an operation with a typed input and result. Fields of In are parameters, see api.Input, or fields of
 // the JSON body. An error is the answer. A result with a field Generation has it in the header ETag. If a change is
 // based on a generation in If-Match, the kind Conflict means that this generation is not the current one.
 func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
@@ -152,9 +151,6 @@ func Operations() []Operation {
 			o.Tag, o.Home = n.Tag, n.Home
 			o.Method, o.Path, _ = strings.Cut(o.At, " ")
 			o.Object = cmp.Or(o.Object, n.Object, actions.Kind(strings.TrimSuffix(n.Tag, "s")))
-			if o.In != nil {
-				o.Parameters = api.InputOf(o.In).Fields
-			}
 			all = append(all, o)
 		}
 	}
@@ -171,7 +167,15 @@ func (o Operation) logs() bool {
 	return o.Log == always || o.Log == unlessGet && o.Method != http.MethodGet
 }
 
-// documented returns the parameters of an operation as the document has them.
+// parameters returns the parameters of the operation.
+func (o Operation) parameters() []api.Parameter {
+	if o.In == nil {
+		return documented(o.ID).Parameters
+	}
+	return api.InputOf(o.In).Parameters
+}
+
+// documented returns an operation as the document has it.
 func documented(id string) api.Operation {
 	all := api.Operations()
 	return all[slices.IndexFunc(all, func(o api.Operation) bool { return o.ID == id })]

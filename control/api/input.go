@@ -13,27 +13,19 @@ import (
 	"croft/internal/nearest"
 )
 
-// InputField is a field of the input of an operation that is sent in the path, the query string or a header. Its field
-// has the tag path, query or header with its name, and may have the tags required, enum (values separated by commas),
-// minimum, maximum, minLength, maxLength, maxItems, default and format, as in JSON Schema. The other fields of an input
-// that have names in JSON are sent as its body.
+// Input describes the inputs of an operation, which are structs. A field with the tag path, query or header is a
+// parameter of the name that the tag gives, and may have the tags required, enum (values separated by commas), minimum,
+// maximum, minLength, maxLength, maxItems, default and format, as in JSON Schema. The other fields that have names in
+// JSON are sent as the body.
 //
 // A parameter is a string, a bool, an integer, a []string (which may be given several times), or a *int64, which is a
 // generation in If-Match.
-type InputField struct {
-	Name     string
-	In       string // path, query or header
-	Required bool
-	Tag      reflect.StructTag
-	Type     reflect.Type
-	index    []int
-}
-
-// Input describes the inputs of an operation.
 type Input struct {
-	Fields []InputField
-	Body   bool // some fields are sent as a JSON body
-	Match  []int
+	Parameters []Parameter
+	Body       bool // some fields are sent as a JSON body
+
+	fields [][]int // of Parameters, in the struct
+	match  []int   // field for If-Match; nil: none
 }
 
 // places are the tags of parameters.
@@ -52,47 +44,81 @@ func InputOf(t reflect.Type) Input {
 			continue
 		}
 		p, is := parameterOf(f)
-		switch {
-		case !is && f.Tag.Get("json") != "-":
-			in.Body = true
-		case is:
-			in.Fields = append(in.Fields, p)
-			if p.In == "header" && p.Name == "If-Match" {
-				in.Match = p.index
-			}
+		if !is {
+			in.Body = in.Body || f.Tag.Get("json") != "-"
+			continue
+		}
+		in.Parameters, in.fields = append(in.Parameters, p), append(in.fields, f.Index)
+		if p.In == "header" && p.Name == "If-Match" {
+			in.match = f.Index
 		}
 	}
 	inputs.Store(t, in)
 	return in
 }
 
-func parameterOf(f reflect.StructField) (p InputField, is bool) {
+func parameterOf(f reflect.StructField) (p Parameter, is bool) {
 	for _, place := range places {
 		if name, ok := f.Tag.Lookup(place); ok {
-			return InputField{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true",
-				Tag: f.Tag, Type: f.Type, index: f.Index}, true
+			return Parameter{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true",
+				Schema: schemaOf(f)}, true
 		}
 	}
 	return p, false
 }
 
+// schemaOf returns the schema of a parameter, with values as encoding/json decodes them.
+func schemaOf(f reflect.StructField) map[string]any {
+	schema := map[string]any{}
+	for _, word := range []string{"minimum", "maximum", "minLength", "maxLength"} {
+		if n, err := strconv.ParseFloat(f.Tag.Get(word), 64); err == nil {
+			schema[word] = n
+		}
+	}
+	for _, word := range []string{"default", "format"} {
+		if text, ok := f.Tag.Lookup(word); ok {
+			schema[word] = text
+		}
+	}
+	if enum := f.Tag.Get("enum"); enum != "" {
+		var words []any
+		for word := range strings.SplitSeq(enum, ",") {
+			words = append(words, word)
+		}
+		schema["enum"] = words
+	}
+	switch f.Type.Kind() {
+	case reflect.Bool:
+		schema["type"] = "boolean"
+	case reflect.Int, reflect.Int64:
+		schema["type"] = "integer"
+	case reflect.Slice:
+		schema["type"] = "string"
+		most, _ := strconv.ParseFloat(f.Tag.Get("maxItems"), 64)
+		return map[string]any{"type": "array", "maxItems": most, "items": schema}
+	default:
+		schema["type"] = "string"
+	}
+	return schema
+}
+
 // Base returns the generation in the field for If-Match of an input; nil: any.
 func (i Input) Base(input any) *int64 {
-	if i.Match == nil {
+	if i.match == nil {
 		return nil
 	}
-	base, _ := reflect.ValueOf(input).FieldByIndex(i.Match).Interface().(*int64)
+	base, _ := reflect.ValueOf(input).FieldByIndex(i.match).Interface().(*int64)
 	return base
 }
 
 // Query parses a query string. It refuses parameters that the operation does not have, and wrong values. Invalid.
-func (i Input) Query(text string) (url.Values, error) {
+func Query(parameters []Parameter, text string) (url.Values, error) {
 	given, err := url.ParseQuery(text)
 	if err != nil {
 		return nil, NewProblem(BadQuery, "the query string cannot be read: "+err.Error())
 	}
 	var known []string
-	for _, p := range i.Fields {
+	for _, p := range parameters {
 		if p.In == "query" {
 			known = append(known, p.Name)
 		}
@@ -103,7 +129,7 @@ func (i Input) Query(text string) (url.Values, error) {
 				nearest.Hint(Clip(name), known))
 		}
 	}
-	for _, p := range i.Fields {
+	for _, p := range parameters {
 		if p.In == "query" {
 			if err := p.check(given[p.Name]); err != nil {
 				return nil, err
@@ -116,7 +142,7 @@ func (i Input) Query(text string) (url.Values, error) {
 // Read sets the parameters of the input that into points to. query is from Query. Invalid.
 func (i Input) Read(r *http.Request, query url.Values, into any) error {
 	to := reflect.ValueOf(into).Elem()
-	for _, p := range i.Fields {
+	for n, p := range i.Parameters {
 		var values []string
 		switch p.In {
 		case "path":
@@ -136,37 +162,32 @@ func (i Input) Read(r *http.Request, query url.Values, into any) error {
 		if len(values) == 0 {
 			continue
 		}
-		if err := p.set(to.FieldByIndex(p.index), values); err != nil {
+		if err := p.set(to.FieldByIndex(i.fields[n]), values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p InputField) bad(why string) error {
+func (p Parameter) bad(why string) error {
 	if p.In == "header" {
 		return NewProblem(BadRequest, "the header "+p.Name+" "+why)
 	}
 	return NewProblem(BadQuery, "the parameter "+p.Name+" "+why)
 }
 
-// number returns the number in a tag; false: the field has no such tag.
-func (p InputField) number(tag string) (int, bool) {
-	n, err := strconv.Atoi(p.Tag.Get(tag))
-	return n, err == nil
-}
-
 // check checks how many times a parameter is given, and its values.
-func (p InputField) check(values []string) error {
-	most := 1
-	if p.Type.Kind() == reflect.Slice {
-		most, _ = p.number("maxItems")
+func (p Parameter) check(values []string) error {
+	most := 1.0
+	if p.Schema["type"] == "array" {
+		most, _ = p.Schema["maxItems"].(float64)
+		p.Schema, _ = p.Schema["items"].(map[string]any)
 	}
 	switch {
-	case len(values) > most && most == 1:
+	case len(values) > int(most) && most == 1:
 		return p.bad("is there twice")
-	case len(values) > most:
-		return p.bad("is there " + strconv.Itoa(len(values)) + " times, more than " + strconv.Itoa(most))
+	case len(values) > int(most):
+		return p.bad("is there " + strconv.Itoa(len(values)) + " times, more than " + strconv.Itoa(int(most)))
 	case len(values) == 0 && p.Required && p.Name == "If-Match":
 		return NewProblem(GenerationRequired, "name the generation that this builds on in the header If-Match, as the "+
 			"header ETag of the last answer had it")
@@ -183,47 +204,47 @@ func (p InputField) check(values []string) error {
 	return nil
 }
 
-// checkValue checks a value against the type and the tags.
-func (p InputField) checkValue(value string) error {
-	if enum := p.Tag.Get("enum"); enum != "" {
-		known := strings.Split(enum, ",")
-		for _, word := range known {
-			if value == word {
-				return nil
-			}
+// checkValue checks a value against the type, the enum and the bounds of the schema.
+func (p Parameter) checkValue(value string) error {
+	if words, ok := p.Schema["enum"].([]any); ok {
+		var known []string
+		for _, word := range words {
+			known = append(known, word.(string))
 		}
-		return p.bad("is one of " + strings.Join(known, ", ") + nearest.Hint(Clip(value), known))
+		if !slices.Contains(known, value) {
+			return p.bad("is one of " + strings.Join(known, ", ") + nearest.Hint(Clip(value), known))
+		}
 	}
-	switch p.Type.Kind() {
-	case reflect.Bool:
+	switch p.Schema["type"] {
+	case "boolean":
 		if value != "true" && value != "false" {
 			return p.bad("is true or false")
 		}
-	case reflect.Int, reflect.Int64:
+	case "integer":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
 			return p.bad("is a whole number")
 		}
-		if least, ok := p.number("minimum"); ok && n < int64(least) {
-			return p.bad("is at least " + strconv.Itoa(least))
+		if least, ok := p.Schema["minimum"].(float64); ok && float64(n) < least {
+			return p.bad("is at least " + strconv.Itoa(int(least)))
 		}
-		if most, ok := p.number("maximum"); ok && n > int64(most) {
-			return p.bad("is at most " + strconv.Itoa(most))
+		if most, ok := p.Schema["maximum"].(float64); ok && float64(n) > most {
+			return p.bad("is at most " + strconv.Itoa(int(most)))
 		}
-	case reflect.String, reflect.Slice:
-		length := utf8.RuneCountInString(value)
-		if least, ok := p.number("minLength"); ok && length < least {
-			return p.bad("has fewer than " + strconv.Itoa(least) + " characters")
+	case "string":
+		length := float64(utf8.RuneCountInString(value))
+		if least, ok := p.Schema["minLength"].(float64); ok && length < least {
+			return p.bad("has fewer than " + strconv.Itoa(int(least)) + " characters")
 		}
-		if most, ok := p.number("maxLength"); ok && length > most {
-			return p.bad("has more than " + strconv.Itoa(most) + " characters")
+		if most, ok := p.Schema["maxLength"].(float64); ok && length > most {
+			return p.bad("has more than " + strconv.Itoa(int(most)) + " characters")
 		}
 	}
 	return nil
 }
 
 // set converts the checked values of a parameter.
-func (p InputField) set(field reflect.Value, values []string) error {
+func (p Parameter) set(field reflect.Value, values []string) error {
 	switch field.Kind() {
 	case reflect.Slice:
 		field.Set(reflect.ValueOf(values).Convert(field.Type()))
@@ -256,8 +277,8 @@ func (p InputField) set(field reflect.Value, values []string) error {
 func (i Input) Write(path string, input any, header http.Header) string {
 	from := reflect.ValueOf(input)
 	query := url.Values{}
-	for _, p := range i.Fields {
-		for _, value := range texts(from.FieldByIndex(p.index), p.In) {
+	for n, p := range i.Parameters {
+		for _, value := range texts(from.FieldByIndex(i.fields[n]), p.In) {
 			switch p.In {
 			case "path":
 				path = strings.Replace(path, "{"+p.Name+"}", url.PathEscape(value), 1)
