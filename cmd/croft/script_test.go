@@ -20,6 +20,7 @@ import (
 	"croft"
 	"croft/etcdstore/etcdtest"
 	"croft/internal/testing/patient"
+	"croft/internal/testing/script"
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +58,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":        exits,
+			"exits":        script.Exits("croft"),
 			"exits-soon":   exitsSoon,
 			"expand":       expand,
 			"stdout-empty": stdoutEmpty,
@@ -117,29 +118,6 @@ type named struct {
 func (n named) Errorf(format string, args ...any) {
 	n.TB.Helper()
 	n.TB.Errorf("%s: "+format, append([]any{n.script}, args...)...)
-}
-
-// exits CODE COMMAND... requires the command to end with the code.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE COMMAND...")
-	}
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	got := 0
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("%q ended with %d, want %d\nstdout: %sstderr: %s", args[1:], got, want, ts.ReadFile("stdout"),
-			ts.ReadFile("stderr"))
-	}
-	if said := strings.Count(ts.ReadFile("stderr"), "croft: "); want == croft.ExitUsage && said != 1 {
-		ts.Fatalf("%q told what is wrong %d times, want once:\n%s", args[1:], said, ts.ReadFile("stderr"))
-	}
 }
 
 // exits-soon CODE COMMAND... repeats the command at growing intervals until it ends with the code.
