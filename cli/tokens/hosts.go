@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -58,15 +59,9 @@ var hostTokens = verb.Noun[cloud.Token]{
 			t.Expires.Local().Format(time.DateTime))
 	},
 	Data: func(t cloud.Token) any {
-		return struct {
-			Name    string    `json:"name"`
-			Note    string    `json:"note,omitempty"`
-			Created time.Time `json:"created"`
-			Expires time.Time `json:"expires"`
-			// the only host that may join with it; empty: new hosts only
-			Host   croft.HostID `json:"host,omitempty"`
-			Member bool         `json:"member,omitempty"`
-		}{short(t.Name), t.Note, t.Created, t.Expires, t.Host, t.Member}
+		shown := api.InvitationOf(t)
+		shown.Name, shown.Token = short(t.Name), ""
+		return shown
 	},
 }
 
