@@ -112,11 +112,11 @@ func getAggregate(ctx context.Context, c *call, in api.AggregateNamed) (croft.Ag
 // hostsNamed returns the hosts with these names or UUIDs.
 func hostsNamed(ctx context.Context, c *call, names []string) (all []croft.HostID, err error) {
 	for _, name := range names {
-		id, err := cloud.HostCalled(ctx, c.Cloud.Hosts, name)
+		h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, id)
+		all = append(all, h.ID)
 	}
 	return all, nil
 }

@@ -146,7 +146,7 @@ func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, err
 // emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
 // unfinished move has a record, from which the next request or an audit finishes it.
 func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.MoveList, err error) {
-	patience, err := patience(c, "")
+	patience, err := patience(in.Timeout, "")
 	if err != nil {
 		return list, err
 	}
@@ -182,22 +182,12 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 }
 
 func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestUsageList, err error) {
-	h, err := record(ctx, c, in)
+	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
 	if err != nil {
 		return list, err
 	}
 	all, err := c.Cloud.Monitor.Usages(ctx, h)
 	return api.GuestUsageList{Usages: append([]compute.Usage{}, all...)}, err
-}
-
-// record returns the record of a host, which needs no answer of Placement. NotFound.
-func record(ctx context.Context, c *call, in api.HostNamed) (croft.Host, error) {
-	id, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
-	if err != nil {
-		return croft.Host{}, err
-	}
-	all, err := c.Cloud.Hosts.Records(ctx, id)
-	return all[id], err
 }
 
 // digest matches a SHA-256, which cannot be a name in the catalog.
@@ -218,7 +208,7 @@ func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.
 // cached returns the images of a host's cache that do returns.
 func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Context, croft.Host) ([]compute.Held,
 	error)) (list api.HeldList, err error) {
-	h, err := record(ctx, c, in)
+	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
 	if err != nil {
 		return list, err
 	}
@@ -235,7 +225,7 @@ func pullImage(c *call, in api.NewImage) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	h, err := record(ctx, c, in.HostNamed)
+	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
 	if err != nil {
 		return err
 	}

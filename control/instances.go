@@ -352,9 +352,8 @@ var goals = map[string]schedule.Goal{
 	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
 }
 
-// patience returns how long the request wants to wait. Error texts start with but.
-func patience(c *call, but string) (time.Duration, error) {
-	text := c.query.Get("timeout")
+// patience parses the parameter timeout: how long the request wants to wait. Error texts start with but.
+func patience(text, but string) (time.Duration, error) {
 	if text == "" {
 		return defaultWait, nil
 	}
@@ -372,7 +371,7 @@ func (c *call) ordered(inst croft.Instance) error {
 	c.action.record(c, actions.Done) // independently of how the wait ends
 	status := http.StatusAccepted
 	if goal := goals[c.query.Get("wait")]; goal != nil {
-		patience, err := patience(c, "it is ordered, but ")
+		patience, err := patience(c.query.Get("timeout"), "it is ordered, but ")
 		if err != nil {
 			return err
 		}

@@ -99,8 +99,8 @@ func thing(ctx context.Context, c *call, in api.ObjectNamed) (objects.Ref, error
 		if !c.caller.Operator() {
 			return ref, errNoHosts
 		}
-		id, err := cloud.HostCalled(ctx, c.Cloud.Hosts, ref.ID)
-		ref.ID = string(id)
+		h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, ref.ID)
+		ref.ID = string(h.ID)
 		return ref, err
 	case objects.Image, objects.Group:
 		ref.Project = c.home()

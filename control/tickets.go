@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/internal/wording"
 	pools "croft/pool/api"
 	"croft/tenant/access"
 )
@@ -112,15 +110,7 @@ func ticketPatience(in api.TicketWait) (time.Duration, error) {
 	if in.Wait == "" {
 		return 0, nil
 	}
-	if in.Timeout == "" {
-		return defaultWait, nil
-	}
-	patience, err := time.ParseDuration(in.Timeout)
-	if err != nil || patience <= 0 || patience > longestWait {
-		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("timeout is no duration such as 30s, of %s at most",
-			wording.Duration(longestWait)))
-	}
-	return patience, nil
+	return patience(in.Timeout, "")
 }
 
 // findTicket returns the ticket that the path names, by calling ask with a client restricted to the tickets that the

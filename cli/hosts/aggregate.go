@@ -48,11 +48,11 @@ var aggregates = verb.Noun[croft.Aggregate]{
 // hostIDs returns the hosts with these names or UUIDs.
 func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.HostID, err error) {
 	for _, name := range names {
-		id, err := cloud.HostCalled(ctx, c.Hosts, name)
+		h, err := cloud.HostCalled(ctx, c.Hosts, name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, id)
+		all = append(all, h.ID)
 	}
 	return all, nil
 }

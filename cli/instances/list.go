@@ -311,13 +311,12 @@ func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing,
 func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	var err error
 	if l.host != "" {
-		var id croft.HostID
-		if id, err = cloud.HostCalled(ctx, c.Hosts, l.host); err != nil {
+		h, err := cloud.HostCalled(ctx, c.Hosts, l.host)
+		if err != nil {
 			return "", err
 		}
-		l.host = string(id)
+		l.host = string(h.ID)
 	}
 	all, err := c.Instances.List(ctx, c.Project)
 	if err != nil {

@@ -451,10 +451,10 @@ type Peers interface {
 
 // HostCalled returns the host with this ID or, if there is none, with this name. NotFound. Conflict: several have the
 // name.
-func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID, error) {
+func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.Host, error) {
 	all, err := hosts.Records(ctx)
 	if err != nil {
-		return "", err
+		return croft.Host{}, err
 	}
 	h, err := croft.HostCalled(maps.Values(all), idOrName)
 	if errors.Is(err, croft.NotFound) {
@@ -463,7 +463,7 @@ func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.HostID
 			names = append(names, h.Name)
 		}
 		slices.Sort(names)
-		return "", croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
+		return croft.Host{}, croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
 	}
-	return h.ID, err
+	return h, err
 }

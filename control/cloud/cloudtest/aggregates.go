@@ -11,8 +11,9 @@ import (
 )
 
 func aggregatesAreKept(s *suite) {
-	host, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, s.Host)
+	found, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, s.Host)
 	s.must(err)
+	host := found.ID
 	g := s.Cloud.Aggregates
 	if all, err := g.List(s.ctx); err != nil || len(all) != 0 {
 		s.Errorf("there are none yet: got %+v, %v", all, err)

@@ -27,8 +27,8 @@ func (s *suite) hosts() {
 		if err != nil || h.ID != all[0].ID || len(h.Instances) != 1 {
 			s.Errorf("%s: got %+v, %v", name, h, err)
 		}
-		if id, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, name); err != nil || id != all[0].ID {
-			s.Errorf("%s is called %s, %v", name, id, err)
+		if h, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, name); err != nil || h.ID != all[0].ID {
+			s.Errorf("%s is called %s, %v", name, h.ID, err)
 		}
 	}
 	_, err = s.Cloud.Hosts.Find(s.ctx, "nobody")

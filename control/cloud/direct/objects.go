@@ -47,8 +47,8 @@ func (o objectList) find(ctx context.Context, project croft.Project, kind object
 		st, err := o.instances.Find(ctx, project, idOrName)
 		return objects.Ref{Kind: kind, Project: st.Instance.Project, ID: string(st.Instance.ID)}, err
 	case objects.Host:
-		id, err := cloud.HostCalled(ctx, o.hosts, idOrName)
-		return objects.Ref{Kind: kind, ID: string(id)}, err
+		h, err := cloud.HostCalled(ctx, o.hosts, idOrName)
+		return objects.Ref{Kind: kind, ID: string(h.ID)}, err
 	}
 	return objects.Ref{Kind: kind, Project: project, ID: idOrName}, kind.Check()
 }

@@ -40,9 +40,11 @@ func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	}
 	var host croft.HostID
 	if i.Host != "" {
-		if host, err = cloud.HostCalled(ctx, t.hosts, i.Host); err != nil {
+		found, err := cloud.HostCalled(ctx, t.hosts, i.Host)
+		if err != nil {
 			return none, err
 		}
+		host = found.ID
 	}
 	token, err := t.leading(ctx, servers, grant.Endpoints, i.SameEtcd)
 	if err != nil {
