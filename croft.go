@@ -53,7 +53,7 @@ var ObservedStates = []State{
 
 // Host is a machine that runs the agent: a resource provider of the same UUID.
 type Host struct {
-	ID        HostID   `json:"id"`
+	ID        HostID   `json:"id" format:"uuid"`
 	Name      string   `json:"name"`
 	Addresses []string `json:"addresses,omitempty"` // of the host itself, for people
 	API       string   `json:"api,omitempty"`       // base URL of the agent's HTTP API

@@ -35,10 +35,14 @@ func (r Resources) String() string {
 // Inventory is the amount of one class that a provider offers. Placement's API reference defines the fields; capacity
 // is (Total - Reserved) * AllocationRatio.
 type Inventory struct {
-	Total           int64   `json:"total"`
-	Reserved        int64   `json:"reserved"`
-	MinUnit         int64   `json:"min_unit"`
-	MaxUnit         int64   `json:"max_unit"`
+	Total int64 `json:"total"`
+	// Kept for the host itself.
+	Reserved int64 `json:"reserved"`
+	// The least that one claim may have.
+	MinUnit int64 `json:"min_unit"`
+	// The most that one claim may have.
+	MaxUnit int64 `json:"max_unit"`
+	// Claims are multiples of it.
 	StepSize        int64   `json:"step_size"`
 	AllocationRatio float64 `json:"allocation_ratio"`
 }

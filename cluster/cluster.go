@@ -145,14 +145,15 @@ const (
 // Member is one machine of a cluster. Its ID is computed from cluster, role and index, so it is known before the
 // machine exists, and does not change with a resize.
 type Member struct {
-	ID      MemberID `json:"id"`
+	// The same through every resize. At the site local, the instance's UUID.
+	ID      MemberID `json:"id" format:"uuid"`
 	Name    string   `json:"name,omitempty"`
-	Role    Role     `json:"role"`
+	Role    Role     `json:"role" enum:"master,slave"`
 	Index   int      `json:"index"` // of a slave, from 0; 0 of the master
 	Address string   `json:"address,omitempty"`
 	// at the site; at the local site the UUID of the instance, which equals ID
 	RemoteID string      `json:"remote_id,omitempty"`
-	State    MemberState `json:"state"`
+	State    MemberState `json:"state" enum:"BUILDING,READY,GONE"`
 	Step     string      `json:"step,omitempty"` // asked, booting, set-up or ready
 	Error    string      `json:"error,omitempty"`
 }
@@ -169,7 +170,8 @@ type Remote struct {
 	// Counted says that Open is maintained: it counts the build requests that the site has neither accepted nor
 	// refused, and that may still take effect. Records of versions before 1.8 do not count them.
 	Counted bool `json:"counted,omitempty"`
-	Open    int  `json:"open,omitempty"`
+	// How many requests to build were neither taken nor refused: they may take effect yet.
+	Open int `json:"open,omitempty"`
 }
 
 // nothing reports whether the site refused all build requests, so that none can take effect any more.
@@ -195,7 +197,8 @@ type Sizing struct {
 	Good  []int `json:"good,omitempty"` // the indexes when the cluster was READY last
 
 	// Open counts the requests without an answer, the last one sent at Sent: they may still take effect.
-	Open int       `json:"open,omitempty"`
+	Open int `json:"open,omitempty"`
+	// When the last one of those was sent.
 	Sent time.Time `json:"sent,omitzero"`
 	// Unwanted lists the indexes of unwanted slaves that the site had at the last look.
 	Unwanted []int `json:"unwanted,omitempty"`
@@ -214,7 +217,7 @@ const MaxUses = 500
 
 // Use is a user's claim on a cluster: a cluster with a use is not idle.
 type Use struct {
-	ID     UseID     `json:"id"`
+	ID     UseID     `json:"id" format:"uuid"`
 	Since  time.Time `json:"since"`
 	Holder string    `json:"holder"` // a user
 }
@@ -267,11 +270,12 @@ const MaxSlaves = 1000
 
 // Hints restrict the choice of a site; PreferSites alone is only a preference.
 type Hints struct {
-	Sites           []string           `json:"sites,omitempty"`
-	ExcludeSites    []string           `json:"exclude_sites,omitempty"`
-	Credentials     []string           `json:"credentials,omitempty"` // names or IDs
-	Implementations []ImplementationID `json:"implementations,omitempty"`
-	PreferSites     []string           `json:"prefer_sites,omitempty"`
+	Sites        []string `json:"sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	ExcludeSites []string `json:"exclude_sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	// names or IDs
+	Credentials     []string           `json:"credentials,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	Implementations []ImplementationID `json:"implementations,omitempty" format:"uuid" maxItems:"64"`
+	PreferSites     []string           `json:"prefer_sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
 }
 
 // Settled reports whether no operation is in progress or about to start: the size that the site was last asked for is

@@ -108,7 +108,8 @@ type SiteChange struct {
 type SiteHealth struct {
 	Site      string `json:"site"`
 	Reachable bool   `json:"reachable"`
-	Error     string `json:"error,omitempty"`
+	// Why it is not.
+	Error string `json:"error,omitempty"`
 	Probe
 }
 

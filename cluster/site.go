@@ -104,40 +104,45 @@ type SiteAccess struct {
 
 // Appliance is a kind of cluster, such as slurm.
 type Appliance struct {
-	Name        string        `json:"name"`              // unique in its project; unique in the cloud in the store
-	Project     croft.Project `json:"project,omitempty"` // of its owner; empty: operators
-	Owner       string        `json:"owner"`
-	Description string        `json:"description,omitempty"`
-	Public      bool          `json:"public"` // every project may use it
-	MinSlaves   int           `json:"min_slaves,omitempty"`
-	Agent       *Agent        `json:"agent,omitempty"`
-	Created     time.Time     `json:"created"`
-	Updated     time.Time     `json:"updated"`
-	Generation  int64         `json:"generation"`
+	// unique in its project; unique in the cloud in the store
+	Name    string        `json:"name" maxLength:"63" minLength:"1"`
+	Project croft.Project `json:"project,omitempty"` // of its owner; empty: operators
+	// The user who created it.
+	Owner       string    `json:"owner"`
+	Description string    `json:"description,omitempty" maxLength:"1024"`
+	Public      bool      `json:"public"` // every project may use it
+	MinSlaves   int       `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
+	Agent       *Agent    `json:"agent,omitempty"`
+	Created     time.Time `json:"created"`
+	Updated     time.Time `json:"updated"`
+	Generation  int64     `json:"generation"`
 }
 
 // Agent is the service on the master that creates accounts for users.
 type Agent struct {
-	Port int    `json:"port,omitempty"` // 80 by default
-	Path string `json:"path,omitempty"` // /new_account/ by default
+	Port int    `json:"port,omitempty" maximum:"65535" minimum:"1"`                   // 80 by default
+	Path string `json:"path,omitempty" maxLength:"256" pattern:"^/[A-Za-z0-9._/-]*$"` // /new_account/ by default
 }
 
 // Implementation says how a site builds an appliance. Only Enabled can change: a new text is a new revision.
 type Implementation struct {
-	ID        ImplementationID `json:"id"`
+	ID        ImplementationID `json:"id" format:"uuid"`
 	Appliance string           `json:"appliance"`
 	Project   croft.Project    `json:"project,omitempty"` // of the appliance, which is charged
-	Site      string           `json:"site"`
-	Revision  int              `json:"revision"` // counts from 1 per appliance and site
+	// The name of the site.
+	Site     string `json:"site" maxLength:"63" minLength:"1"`
+	Revision int    `json:"revision"` // counts from 1 per appliance and site
 	// template of Heat, or of a local site; either Template or Image is set
-	Template string `json:"template,omitempty"`
-	Image    string `json:"image,omitempty"`
+	Template string `json:"template,omitempty" maxLength:"524288"`
+	// The name of an image of which a template is made.
+	Image string `json:"image,omitempty" maxLength:"255"`
 	// of a member of each role, to compute the needed capacity
 	Resources  map[Role]croft.Resources `json:"host_resources,omitempty"`
-	Parameters map[string]any           `json:"parameters,omitempty"` // fixed values
-	Enabled    bool                     `json:"enabled"`
-	Created    time.Time                `json:"created"`
-	Generation int64                    `json:"generation"`
+	Parameters map[string]any           `json:"parameters,omitempty" maxProperties:"256"` // fixed values
+	// New clusters may be built by it; yes by default.
+	Enabled    bool      `json:"enabled"`
+	Created    time.Time `json:"created"`
+	Generation int64     `json:"generation"`
 }
 
 // MaxTemplate bounds a template, in bytes.
@@ -145,12 +150,15 @@ const MaxTemplate = 512 << 10
 
 // SiteImage is a disk image with a verified source, which can be copied to sites.
 type SiteImage struct {
-	Name       string            `json:"name"`
-	URL        string            `json:"url,omitempty"`
-	SHA256     string            `json:"sha256,omitempty"`
-	Format     string            `json:"format,omitempty"` // qcow2 or raw
-	MinDiskGB  int               `json:"min_disk_gb,omitempty"`
-	MinRAMMB   int               `json:"min_ram_mb,omitempty"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter.
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	// Where it is fetched; for operators. Without it, only images that a site has already can be named.
+	URL string `json:"url,omitempty" maxLength:"2048"`
+	// The required SHA-256, in hexadecimal digits.
+	SHA256     string            `json:"sha256,omitempty" maxLength:"64"`
+	Format     string            `json:"format,omitempty" enum:"qcow2,raw"` // qcow2 or raw
+	MinDiskGB  int               `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`
+	MinRAMMB   int               `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"`
 	On         map[string]Placed `json:"on,omitempty"` // by site; if an image is private there, by site/credential
 	Created    time.Time         `json:"created"`
 	Updated    time.Time         `json:"updated"`
@@ -160,7 +168,7 @@ type SiteImage struct {
 // Placed is the copy of an image at a site.
 type Placed struct {
 	Ref   string     `json:"ref,omitempty"` // the site's reference of the image
-	State ImageState `json:"state"`
+	State ImageState `json:"state" enum:"MISSING,UPLOADING,READY,ERROR"`
 	Error string     `json:"error,omitempty"`
 	Done  int64      `json:"done,omitempty"`  // bytes copied
 	Total int64      `json:"total,omitempty"` // 0: unknown

@@ -22,8 +22,9 @@ type Cache interface {
 
 // Held is an image in a cache.
 type Held struct {
-	Path        string    `json:"path"`
-	Format      string    `json:"format"`
+	Path   string `json:"path"`
+	Format string `json:"format"`
+	// In bytes.
 	VirtualSize int64     `json:"virtual_size"`
 	Bytes       int64     `json:"bytes"` // allocated on disk
 	SHA256      string    `json:"sha256"`

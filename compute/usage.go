@@ -17,7 +17,7 @@ type Meters interface {
 
 // Usage is the resource usage of one guest since its process started.
 type Usage struct {
-	Instance    croft.InstanceID `json:"instance"`
+	Instance    croft.InstanceID `json:"instance" format:"uuid"`
 	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs
 	MemoryBytes uint64           `json:"memory_bytes"` // resident on the host now
 	DiskRead    uint64           `json:"disk_read_bytes"`

@@ -95,7 +95,7 @@ func counted(n int) string {
 
 // LostInstance names an instance that was lost with its host.
 type LostInstance struct {
-	ID      croft.InstanceID `json:"id"`
+	ID      croft.InstanceID `json:"id" format:"uuid"`
 	Project croft.Project    `json:"project"`
 	Name    string           `json:"name"`
 }

@@ -18,11 +18,12 @@ import (
 // Host is a host with its load.
 type Host struct {
 	croft.Host
-	Instances []croft.Status  `json:"-"`
-	Count     int             `json:"instances"`
-	Offered   croft.Resources `json:"offered"` // the total that may be claimed
-	Claimed   croft.Resources `json:"claimed"`
-	Traits    []croft.Trait   `json:"traits,omitempty"`
+	Instances []croft.Status `json:"-"`
+	// How many are on it.
+	Count   int             `json:"instances"`
+	Offered croft.Resources `json:"offered"` // the total that may be claimed
+	Claimed croft.Resources `json:"claimed"`
+	Traits  []croft.Trait   `json:"traits,omitempty"`
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
 	// ClockDifference is the number of seconds by which its clock is ahead of the clock of the machine that lists it;

@@ -137,12 +137,14 @@ type Explanation struct {
 	Rows         []Row         `json:"dropped"`      // nearest miss first
 	// the current CRUSH policy of the request, and the hosts in its order
 	Policy *croft.CrushPolicy `json:"policy,omitempty"`
-	Trace  []Step             `json:"trace,omitempty"`
+	// With a policy `crush:NAME`, the hosts in its order.
+	Trace []Step `json:"trace,omitempty"`
 }
 
 // Step is a host in the order of a CRUSH policy.
 type Step struct {
-	Host string       `json:"host"` // name
+	Host string `json:"host"` // name
+	// Empty for tenants.
 	ID   croft.HostID `json:"id"`
 	Pass int          `json:"pass"`          // of the policy, from 0; -1: after all passes
 	Why  string       `json:"why,omitempty"` // reason for the refusal; empty: taken if no host before it is

@@ -42,8 +42,10 @@ type Quotas interface {
 
 // Defaults are the limits of the partition.
 type Defaults struct {
-	Limits     Limits `json:"limits"`
-	Generation int64  `json:"generation"` // 0: never set
+	// The most that may be used, by resource class or count (`instances`, `tokens`, `tickets`, `pools`, `clusters`):
+	// whole numbers from 0, or -1 for no limit, whatever the default is.
+	Limits     Limits `json:"limits" maxProperties:"100" minimum:"-1"`
+	Generation int64  `json:"generation" minimum:"0"` // 0: never set
 }
 
 // Discrepancy is a project whose counters differ from its records.

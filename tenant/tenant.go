@@ -139,8 +139,12 @@ func (l Limits) Check() error {
 			return err
 		}
 		if l[m] < Unlimited {
-			return croft.Errorf(croft.Invalid, "a limit of %d for %s: limits are whole numbers from 0, or unlimited", l[m],
-				m)
+			return croft.Errorf(
+				croft.Invalid,
+				"a limit of %d for %s: limits are whole numbers from 0, or unlimited",
+				l[m],
+				m,
+			)
 		}
 	}
 	return nil
@@ -196,12 +200,14 @@ func NoLimits() Limits {
 // Tenant is the record of a project. Operators may use a project name without a record; it has the limits of the
 // partition and no parent.
 type Tenant struct {
-	ID      croft.ProjectID        `json:"id,omitempty"` // derived from the stored record, not stored
+	ID      croft.ProjectID        `json:"id,omitempty" format:"uuid"` // derived from the stored record, not stored
 	Name    croft.Project          `json:"name"`
 	Parent  croft.Project          `json:"parent,omitempty"`
 	Note    string                 `json:"note,omitempty"`
 	Members map[string]access.Role `json:"members,omitempty"` // by user name
-	Limits  Limits                 `json:"limits,omitempty"`
+	// The most that may be used, by resource class or count (`instances`, `tokens`, `tickets`, `pools`, `clusters`):
+	// whole numbers from 0, or -1 for no limit, whatever the default is.
+	Limits Limits `json:"limits,omitempty" maxProperties:"100" minimum:"-1"`
 	// Started says that the limits of new projects apply to measures that neither Limits nor the partition limits.
 	Started bool      `json:"started,omitempty"`
 	Created time.Time `json:"created"`

@@ -96,7 +96,7 @@ type Account struct {
 
 	ID croft.ProjectID `json:"-"` // empty: the project has no record
 
-	Limits Limits  `json:"limits,omitempty"` // its own; see Effective
+	Limits Limits  `json:"limits,omitempty" maxProperties:"100" minimum:"-1"` // its own; see Effective
 	Used   Amounts `json:"used"`
 	Stored Amounts `json:"stored,omitempty"` // separately counted records, such as SSH keys, and their bytes
 }

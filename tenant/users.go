@@ -17,6 +17,7 @@ type User struct {
 
 // UserRole is a role in a project; an empty project stands for the whole cloud.
 type UserRole struct {
+	// Left out for the whole cloud.
 	Project croft.Project `json:"project,omitempty"`
 	Role    access.Role   `json:"role"`
 }

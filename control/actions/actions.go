@@ -45,6 +45,7 @@ func (e Entry) Refused() bool {
 
 // Object is the object of an action. Unknown IDs and names are empty.
 type Object struct {
+	// Such as instance, key, project or token.
 	Kind Kind   `json:"kind"`
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`

@@ -14,20 +14,22 @@ type AggregateNamed struct {
 
 // NewAggregate is the input of createAggregate.
 type NewAggregate struct {
-	Name   string   `json:"name"`
-	Note   string   `json:"note,omitempty"`
+	// Of a to z, 0 to 9 and dashes in between.
+	Name   string   `json:"name" maxLength:"63" minLength:"1"`
+	Note   string   `json:"note,omitempty" maxLength:"256"`
 	Public bool     `json:"public,omitempty"`
-	Hosts  []string `json:"hosts,omitempty"` // names or UUIDs
+	Hosts  []string `json:"hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs
 }
 
 // AggregateChange is the input of changeAggregate.
 type AggregateChange struct {
-	Name        string   `path:"name"       json:"-"` // name of the aggregate
-	Base        *int64   `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
-	Note        *string  `json:"note,omitempty"`
-	Public      *bool    `json:"public,omitempty"`
-	AddHosts    []string `json:"add_hosts,omitempty"` // names or UUIDs
-	RemoveHosts []string `json:"remove_hosts,omitempty"`
+	Name     string   `path:"name"       json:"-"` // name of the aggregate
+	Base     *int64   `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+	Note     *string  `json:"note,omitempty" maxLength:"256"`
+	Public   *bool    `json:"public,omitempty"`
+	AddHosts []string `json:"add_hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs
+	// Names or UUIDs.
+	RemoveHosts []string `json:"remove_hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"`
 }
 
 // AggregateRemoval is the input of removeAggregate.

@@ -12,29 +12,37 @@ type ApplianceList struct {
 
 // NewAppliance describes an appliance to create.
 type NewAppliance struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description,omitempty"`
-	Public      bool           `json:"public,omitempty"`
-	MinSlaves   int            `json:"min_slaves,omitempty"`
-	Agent       *cluster.Agent `json:"agent,omitempty"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the cloud.
+	Name        string `json:"name" maxLength:"63" minLength:"1"`
+	Description string `json:"description,omitempty" maxLength:"1024"`
+	// Every project may use it.
+	Public    bool           `json:"public,omitempty"`
+	MinSlaves int            `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
+	Agent     *cluster.Agent `json:"agent,omitempty"`
 }
 
 // ApplianceChange changes an appliance. Omitted fields stay unchanged.
 type ApplianceChange struct {
-	Description *string        `json:"description,omitempty"`
-	Public      *bool          `json:"public,omitempty"`
-	MinSlaves   *int           `json:"min_slaves,omitempty"`
-	Agent       *cluster.Agent `json:"agent,omitempty"`
+	Description *string `json:"description,omitempty" maxLength:"1024"`
+	// Operators alone change it.
+	Public    *bool          `json:"public,omitempty"`
+	MinSlaves *int           `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
+	Agent     *cluster.Agent `json:"agent,omitempty"`
 }
 
 // NewImplementation describes how a site builds an appliance.
 type NewImplementation struct {
-	Site       string                           `json:"site"`
-	Template   string                           `json:"template,omitempty"`
-	Image      string                           `json:"image,omitempty"`
-	Resources  map[cluster.Role]croft.Resources `json:"host_resources,omitempty"`
-	Parameters map[string]any                   `json:"parameters,omitempty"`
-	Enabled    *bool                            `json:"enabled,omitempty"` // nil: yes
+	// The name of the site.
+	Site string `json:"site" maxLength:"63" minLength:"1"`
+	// Of Heat, or the text for the site local. Either this or image.
+	Template string `json:"template,omitempty" maxLength:"524288"`
+	// The name of an image of which a template is made.
+	Image string `json:"image,omitempty" maxLength:"255"`
+	// What one host of each role takes, to know whether a cluster fits.
+	Resources map[cluster.Role]croft.Resources `json:"host_resources,omitempty"`
+	// Fixed values.
+	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
+	Enabled    *bool          `json:"enabled,omitempty"` // nil: yes
 }
 
 // NewImplementationOf returns the body for an implementation.
@@ -61,15 +69,19 @@ type ImplementationList struct {
 
 // NewSiteImage describes an image for sites.
 type NewSiteImage struct {
-	Name      string `json:"name"`
-	URL       string `json:"url,omitempty"`
-	SHA256    string `json:"sha256,omitempty"`
-	Format    string `json:"format,omitempty"`
-	MinDiskGB int    `json:"min_disk_gb,omitempty"`
-	MinRAMMB  int    `json:"min_ram_mb,omitempty"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter.
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	// Where it is fetched; for operators. Without it, only images that a site has already can be named.
+	URL string `json:"url,omitempty" maxLength:"2048"`
+	// The required SHA-256, in hexadecimal digits.
+	SHA256    string `json:"sha256,omitempty" maxLength:"64"`
+	Format    string `json:"format,omitempty" enum:"qcow2,raw"`
+	MinDiskGB int    `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`
+	MinRAMMB  int    `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"`
 }
 
 // ImageAtSite is the body of bringImage.
 type ImageAtSite struct {
-	Ref string `json:"ref,omitempty"` // the name of an image that the site already has; empty: upload it
+	// the name of an image that the site already has; empty: upload it
+	Ref string `json:"ref,omitempty" maxLength:"255"`
 }

@@ -65,12 +65,13 @@ type Inventory struct {
 	ResourceType croft.ResourceClass `json:"resource_type"`
 	croft.Inventory
 	Capacity int64 `json:"capacity"` // the amount that may be claimed in total
-	Used     int64 `json:"used"`
+	// The claimed amount.
+	Used int64 `json:"used"`
 }
 
 // InventoryList has the inventories of a host by class.
 type InventoryList struct {
-	Host        croft.HostID `json:"host"`
+	Host        croft.HostID `json:"host" format:"uuid"`
 	Name        string       `json:"name"`
 	Inventories []Inventory  `json:"inventories"`
 }

@@ -49,16 +49,21 @@ type ClusterList struct {
 
 // ClusterRequest asks for a cluster.
 type ClusterRequest struct {
-	ID         croft.ClusterID `json:"id,omitempty"`
-	Name       string          `json:"name"`
-	Appliance  string          `json:"appliance"`
-	Slaves     int             `json:"slaves,omitempty"`
-	Hints      cluster.Hints   `json:"hints,omitzero"`
-	Parameters map[string]any  `json:"parameters,omitempty"`
-	Keys       []string        `json:"keys,omitempty"`
-	Reuse      string          `json:"reuse,omitempty"`     // auto or never
-	KeepIdle   int64           `json:"keep_idle,omitempty"` // seconds
-	Expires    int64           `json:"expires,omitempty"`   // seconds after the request
+	// The UUID that the cluster gets. A random one by default.
+	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the project.
+	Name      string `json:"name" maxLength:"63" minLength:"1"`
+	Appliance string `json:"appliance" maxLength:"63" minLength:"1"`
+	// The number of hosts in addition to the master; 0 by default.
+	Slaves int           `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
+	Hints  cluster.Hints `json:"hints,omitzero"`
+	// For the template.
+	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
+	// Public SSH keys that may log in, as lines of authorized_keys.
+	Keys     []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	Reuse    string   `json:"reuse,omitempty" enum:"auto,never"`                   // auto or never
+	KeepIdle int64    `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
+	Expires  int64    `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds after the request
 }
 
 // ClusterRequestOf returns the body for a request.
@@ -81,11 +86,11 @@ func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Reques
 
 // ClusterChange changes a cluster. Omitted fields stay unchanged.
 type ClusterChange struct {
-	Name     *string `json:"name,omitempty"`
-	Slaves   *int    `json:"slaves,omitempty"`
-	Indexes  *[]int  `json:"indexes,omitempty"`   // of the wanted slaves
-	KeepIdle *int64  `json:"keep_idle,omitempty"` // seconds
-	Expires  *int64  `json:"expires,omitempty"`   // seconds from now on
+	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	Slaves   *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
+	Indexes  *[]int  `json:"indexes,omitempty" maxItems:"1000" maximum:"1000000" minimum:"0"` // of the wanted slaves
+	KeepIdle *int64  `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"`             // seconds
+	Expires  *int64  `json:"expires,omitempty" maximum:"315360000" minimum:"0"`               // seconds from now on
 }
 
 // ClusterChangeOf returns the body for a change.
@@ -116,13 +121,16 @@ type ClusterEventList struct {
 
 // ClusterOutput is an output of a cluster, only for its user.
 type ClusterOutput struct {
-	Name   string `json:"name"`
-	Value  any    `json:"value"`
-	Secret bool   `json:"secret"`
+	Name string `json:"name"`
+	// What the template puts out.
+	Value any `json:"value"`
+	// It is kept sealed, and is in no other answer.
+	Secret bool `json:"secret"`
 }
 
 // ClusterAccount is an account on the machines of a cluster, only for its user.
 type ClusterAccount struct {
 	Username string `json:"username"`
+	// For the user of the account alone.
 	Password string `json:"password"`
 }

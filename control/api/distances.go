@@ -25,9 +25,12 @@ type DistanceRemoval struct {
 
 // NewDistance is the input of setDistance.
 type NewDistance struct {
-	Base     *int64 `header:"If-Match" json:"-"` // generation of the distances of the type; nil: any
-	Type     string `json:"type,omitempty"`      // croft.FailureDistance if empty
-	A        string `json:"a"`                   // names or UUIDs of hosts, locations or aggregates
-	B        string `json:"b"`
-	Distance int    `json:"distance"`
+	// generation of the distances of the type; nil: any
+	Base *int64 `header:"If-Match" json:"-"`
+	Type string `json:"type,omitempty" default:"failure" maxLength:"32" minLength:"1"` // croft.FailureDistance if empty
+	// names or UUIDs of hosts, locations or aggregates
+	A string `json:"a" maxLength:"600" minLength:"1"`
+	// An aggregate, a location such as site1.row2, or the name or UUID of a host.
+	B        string `json:"b" maxLength:"600" minLength:"1"`
+	Distance int    `json:"distance" maximum:"1000000" minimum:"0"`
 }

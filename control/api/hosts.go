@@ -76,12 +76,17 @@ type HeldList struct {
 
 // NewInvitation is the input of createInvitation.
 type NewInvitation struct {
-	Note   string `json:"note,omitempty"`
-	Host   string `json:"host,omitempty"`
-	Life   string `json:"life"` // a duration, such as 1h
-	Member bool   `json:"member,omitempty"`
+	// What it is for.
+	Note string `json:"note,omitempty" maxLength:"1000"`
+	// The host, by UUID or name, that joins once more. Only new hosts by default.
+	Host string `json:"host,omitempty" maxLength:"256"`
+	Life string `json:"life" maxLength:"64"` // a duration, such as 1h
+	// Where trust is strict, hosts may serve etcd with it.
+	Member bool `json:"member,omitempty"`
 
-	SameEtcd      bool `json:"same_etcd,omitempty"`
+	// The machine reaches etcd at the addresses that the server uses, even if they are loopback addresses.
+	SameEtcd bool `json:"same_etcd,omitempty"`
+	// The same for Placement.
 	SamePlacement bool `json:"same_placement,omitempty"`
 }
 

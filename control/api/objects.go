@@ -15,7 +15,8 @@ type ObjectFilter struct {
 
 	Kind  objects.Kind `query:"kind"  json:"-" required:"true" enum:"instance,image,host,group"`
 	Limit int          `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of objects
-	After string       `query:"after" json:"-"`                                          // field next of the page before
+	// field next of the page before
+	After string `query:"after" json:"-"`
 }
 
 // ObjectNamed names an object.
@@ -43,10 +44,12 @@ type ObjectList struct {
 type ObjectChange struct {
 	ObjectBase
 
-	Set        map[string]objects.Value `json:"set,omitempty"`
-	Remove     []string                 `json:"remove,omitempty"`
-	AddTags    []string                 `json:"add_tags,omitempty"`
-	RemoveTags []string                 `json:"remove_tags,omitempty"`
+	// Properties to set.
+	Set map[string]objects.Value `json:"set,omitempty" maxProperties:"64"`
+	// Keys of properties to remove.
+	Remove     []string `json:"remove,omitempty" maxItems:"64"`
+	AddTags    []string `json:"add_tags,omitempty" maxItems:"32"`
+	RemoveTags []string `json:"remove_tags,omitempty" maxItems:"32"`
 }
 
 // PropertyNamed names a property of an object.
@@ -71,6 +74,7 @@ type NewProperty struct {
 
 // PropertyValue is the value of a property.
 type PropertyValue struct {
+	// The value, of at most 2048 bytes.
 	Value objects.Value `json:"value"`
 }
 
@@ -83,7 +87,8 @@ type TagNamed struct {
 
 // DefinitionNamed names the place of a definition.
 type DefinitionNamed struct {
-	Kind objects.Kind `path:"kind" json:"-"` // instance, image, host or group; or any, which applies where no other is set
+	// instance, image, host or group; or any, which applies where no other is set
+	Kind objects.Kind `path:"kind" json:"-"`
 
 	// Level is the partition, or global for all partitions that have none of their own.
 	Level objects.Level `query:"level" json:"-" enum:"partition,global" default:"partition"`
@@ -102,10 +107,12 @@ type NewDefinition struct {
 	DefinitionNamed
 
 	// Base is the generation of the definition that this replaces, as its header ETag had it; 0 if none is set.
-	Base        *int64                      `header:"If-Match"         json:"-" required:"true"`
-	Unknown     objects.Unknown             `json:"unknown,omitempty"` // objects.Allow by default
-	Properties  map[string]objects.Property `json:"properties,omitempty"`
-	Permissions []objects.Permission        `json:"permissions,omitempty"`
+	Base    *int64          `header:"If-Match"         json:"-" required:"true"`
+	Unknown objects.Unknown `json:"unknown,omitempty" enum:"allow,refuse"` // objects.Allow by default
+	// The properties by their keys, with keywords of JSON Schema.
+	Properties map[string]objects.Property `json:"properties,omitempty" maxProperties:"64"`
+	// Who reads and writes properties that have no permissions of their own.
+	Permissions []objects.Permission `json:"permissions,omitempty" maxItems:"64"`
 }
 
 // KindInProject is the input of checkDefinition.

@@ -30,9 +30,9 @@ type MappingList struct {
 
 // NewMapping is the body of setMapping.
 type NewMapping struct {
-	Peer   croft.PartitionID `json:"peer"` // or its alias
-	Theirs croft.Project     `json:"theirs"`
+	Peer   croft.PartitionID `json:"peer" maxLength:"63"` // or its alias
+	Theirs croft.Project     `json:"theirs" maxLength:"63"`
 	// TheirsID is the identity of that project; empty: the next request from a project of that name decides it.
-	TheirsID croft.ProjectID `json:"theirs_id,omitempty"`
-	Role     access.Role     `json:"role"`
+	TheirsID croft.ProjectID `json:"theirs_id,omitempty" format:"uuid"`
+	Role     access.Role     `json:"role" enum:"reader,member,project-admin"`
 }

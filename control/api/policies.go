@@ -16,7 +16,7 @@ type PolicyNamed struct {
 type PolicyText struct {
 	Name string `path:"name"        json:"-"` // name of the policy
 	Base *int64 `header:"If-Match"  json:"-"` // generation that the change builds on; 0: none may exist; nil: any
-	Text string `json:"text"`
+	Text string `json:"text" maxLength:"4096" minLength:"1"`
 }
 
 // PolicyRemoval is the input of removePolicy.
@@ -27,12 +27,13 @@ type PolicyRemoval struct {
 
 // PolicyCheck is the input of checkPolicy.
 type PolicyCheck struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	Text string `json:"text" maxLength:"4096" minLength:"1"`
 }
 
 // PolicyHints is the answer of checkPolicy.
 type PolicyHints struct {
+	// What of the policy may not be what its author wants.
 	Hints []string `json:"hints"`
 }
 

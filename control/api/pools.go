@@ -56,7 +56,8 @@ type TicketAwaited struct {
 type TicketFilter struct {
 	InProject
 
-	All   bool   `query:"all"   json:"-"`                                          // also closed tickets, as far as they are remembered
+	// also closed tickets, as far as they are remembered
+	All   bool   `query:"all"   json:"-"`
 	Limit int    `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of tickets
 	After string `query:"after" json:"-"`                                          // field next of the page before
 }
@@ -66,10 +67,14 @@ type NewTicket struct {
 	InProject
 	TicketWait
 
-	Tags    []string      `json:"tags"`
-	Sandbox string        `json:"sandbox,omitempty"`
-	TTL     pools.Seconds `json:"ttl,omitempty"`
-	Key     string        `json:"key,omitempty"` // requests of the project with the same key get the same ticket
+	// What the resource has to have. With sandbox and key 4 KiB at most.
+	Tags []string `json:"tags" maxItems:"64" maxLength:"256" minLength:"1"`
+	// A name of the project's. What was used in one sandbox goes to no other; a new one by default.
+	Sandbox string `json:"sandbox,omitempty" maxLength:"256"`
+	// Seconds after which the ticket is closed unless it was used; what its pool says by default.
+	TTL pools.Seconds `json:"ttl,omitempty" maximum:"315360000" minimum:"1"`
+	// requests of the project with the same key get the same ticket
+	Key string `json:"key,omitempty" maxLength:"256"`
 }
 
 // TicketList is a page of tickets, newest first.

@@ -89,10 +89,13 @@ func (c Code) Status() int { return meanings[c].status }
 
 // Problem is an error in the API: a problem document of RFC 9457.
 type Problem struct {
-	Type   string  `json:"type"` // always about:blank: the code is more specific
-	Title  string  `json:"title"`
-	Status int     `json:"status"`
-	Code   Code    `json:"code"`
+	Type string `json:"type" const:"about:blank"` // always about:blank: the code is more specific
+	// The status in words.
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// The kind of the fault, for programs.
+	Code Code `json:"code"`
+	// The fault in one sentence, for people.
 	Detail string  `json:"detail"`
 	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
 
@@ -101,11 +104,12 @@ type Problem struct {
 	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone: its last state
 
 	// Of QuotaExceeded: the exhausted resource, and the project in the chain of parents whose quota it is.
-	Resource  string        `json:"resource,omitempty"`
-	Limit     *int64        `json:"limit,omitempty"`
-	Used      *int64        `json:"used,omitempty"`
-	Requested *int64        `json:"requested,omitempty"`
-	Project   croft.Project `json:"project,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Limit     *int64 `json:"limit,omitempty"`
+	Used      *int64 `json:"used,omitempty"`
+	Requested *int64 `json:"requested,omitempty"`
+	// Of quota_exceeded, whose limit it is.
+	Project croft.Project `json:"project,omitempty"`
 }
 
 // Field describes the error in one field of a body.

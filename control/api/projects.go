@@ -25,30 +25,34 @@ type ProjectBase struct {
 
 // NewProject is the input of createProject.
 type NewProject struct {
-	Name   croft.Project `json:"name"`
-	Parent croft.Project `json:"parent,omitempty"`
-	Note   string        `json:"note,omitempty"`
+	Name croft.Project `json:"name" maxLength:"63" minLength:"1"`
+	// The project above; it cannot be changed later.
+	Parent croft.Project `json:"parent,omitempty" maxLength:"63"`
+	Note   string        `json:"note,omitempty" maxLength:"256"`
 }
 
 // ProjectChange is the input of changeProject.
 type ProjectChange struct {
 	ProjectBase
 
-	Note string `json:"note"`
+	Note string `json:"note" maxLength:"256"`
 }
 
 // Members is the input of setMembers: all members, by the names of the users.
 type Members struct {
 	ProjectBase
 
-	Members map[string]access.Role `json:"members"`
+	// All members, by the names by which the identity provider knows them.
+	Members map[string]access.Role `json:"members" enum:"reader,member,project-admin" maxProperties:"500"`
 }
 
 // Limits is the input of setQuota: all limits that are set on the project itself.
 type Limits struct {
 	ProjectBase
 
-	Limits tenant.Limits `json:"limits"`
+	// The most that may be used, by resource class or count (`instances`, `tokens`, `tickets`, `pools`, `clusters`):
+	// whole numbers from 0, or -1 for no limit, whatever the default is.
+	Limits tenant.Limits `json:"limits" maxProperties:"100" minimum:"-1"`
 }
 
 // Days chooses days of the history of usage.

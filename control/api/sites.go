@@ -27,17 +27,26 @@ type SiteList struct {
 
 // NewSite describes a site to create.
 type NewSite struct {
-	Name         string           `json:"name"`
-	Type         cluster.SiteType `json:"type"`
-	AuthURL      string           `json:"auth_url,omitempty"`
-	Region       string           `json:"region,omitempty"`
-	Interface    string           `json:"interface,omitempty"`
-	CACert       string           `json:"ca_cert,omitempty"`
-	Enabled      *bool            `json:"enabled,omitempty"` // nil: yes
-	Priority     int              `json:"priority,omitempty"`
-	Defaults     map[string]any   `json:"defaults,omitempty"`
-	BuildTimeout int64            `json:"build_timeout,omitempty"` // seconds
-	MaxClusters  int              `json:"max_clusters,omitempty"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter.
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	// The type of the site. The site local always exists.
+	Type cluster.SiteType `json:"type" enum:"openstack,croft,sim"`
+	// Of Keystone, such as https://cloud.example:5000/v3; of a croft, of its API.
+	AuthURL string `json:"auth_url,omitempty" maxLength:"2048"`
+	// Of the catalogue of Keystone.
+	Region string `json:"region,omitempty" maxLength:"255"`
+	// Of the catalogue of Keystone; public by default.
+	Interface string `json:"interface,omitempty" maxLength:"32"`
+	// Authorities to trust in addition to the system's, in PEM. For operators.
+	CACert  string `json:"ca_cert,omitempty" maxLength:"65536"`
+	Enabled *bool  `json:"enabled,omitempty"` // nil: yes
+	// Of equally suitable sites, the one with the highest priority is used.
+	Priority int `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`
+	// Parameters for templates that declare them, such as network_name and flavor_name. For operators.
+	Defaults     map[string]any `json:"defaults,omitempty" maxProperties:"64"`
+	BuildTimeout int64          `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
+	// 0: no limit.
+	MaxClusters int `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"`
 }
 
 // NewSiteOf returns the body for a site.
@@ -56,15 +65,15 @@ func (s NewSite) Plain() cluster.Site {
 
 // SiteChange changes a site. Omitted fields stay unchanged.
 type SiteChange struct {
-	AuthURL      *string        `json:"auth_url,omitempty"`
-	Region       *string        `json:"region,omitempty"`
-	Interface    *string        `json:"interface,omitempty"`
-	CACert       *string        `json:"ca_cert,omitempty"`
+	AuthURL      *string        `json:"auth_url,omitempty" maxLength:"2048"`
+	Region       *string        `json:"region,omitempty" maxLength:"255"`
+	Interface    *string        `json:"interface,omitempty" maxLength:"32"`
+	CACert       *string        `json:"ca_cert,omitempty" maxLength:"65536"`
 	Enabled      *bool          `json:"enabled,omitempty"`
-	Priority     *int           `json:"priority,omitempty"`
-	Defaults     map[string]any `json:"defaults,omitzero"`       // replaces all of them
-	BuildTimeout *int64         `json:"build_timeout,omitempty"` // seconds
-	MaxClusters  *int           `json:"max_clusters,omitempty"`
+	Priority     *int           `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`
+	Defaults     map[string]any `json:"defaults,omitzero" maxProperties:"64"`                 // replaces all of them
+	BuildTimeout *int64         `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
+	MaxClusters  *int           `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"`
 }
 
 // SiteChangeOf returns the body for a change.
@@ -83,15 +92,21 @@ func (c SiteChange) Plain() cluster.SiteChange {
 
 // NewCredential describes a credential to store. Only clients encode its secret.
 type NewCredential struct {
-	Name          string                 `json:"name"`
-	Site          string                 `json:"site"`
-	Kind          cluster.CredentialKind `json:"kind,omitempty"`
-	Username      string                 `json:"username,omitempty"`
-	UserDomain    string                 `json:"user_domain,omitempty"`
-	ProjectName   string                 `json:"project_name,omitempty"`
-	ProjectID     string                 `json:"project_id,omitempty"`
-	ProjectDomain string                 `json:"project_domain,omitempty"`
-	Secret        Given                  `json:"secret"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	// The name of the site.
+	Site string `json:"site" maxLength:"63" minLength:"1"`
+	// password by default; token is one of another croft.
+	Kind     cluster.CredentialKind `json:"kind,omitempty" enum:"password,token"`
+	Username string                 `json:"username,omitempty" maxLength:"255"`
+	// Default by default.
+	UserDomain string `json:"user_domain,omitempty" maxLength:"255"`
+	// At the site; or project_id.
+	ProjectName   string `json:"project_name,omitempty" maxLength:"255"`
+	ProjectID     string `json:"project_id,omitempty" maxLength:"255"`
+	ProjectDomain string `json:"project_domain,omitempty" maxLength:"255"`
+	// The password or token. It goes in, and never comes out.
+	Secret Given `json:"secret" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
 
 // NewCredentialOf returns the body for a credential.
@@ -109,13 +124,17 @@ func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCred
 
 // CredentialChange changes a credential. Omitted fields stay unchanged.
 type CredentialChange struct {
-	Name          *string `json:"name,omitempty"`
-	Username      *string `json:"username,omitempty"`
-	UserDomain    *string `json:"user_domain,omitempty"`
-	ProjectName   *string `json:"project_name,omitempty"`
-	ProjectID     *string `json:"project_id,omitempty"`
-	ProjectDomain *string `json:"project_domain,omitempty"`
-	Secret        *Given  `json:"secret,omitempty"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
+	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	Username *string `json:"username,omitempty" maxLength:"255"`
+	// Default by default.
+	UserDomain *string `json:"user_domain,omitempty" maxLength:"255"`
+	// At the site; or project_id.
+	ProjectName   *string `json:"project_name,omitempty" maxLength:"255"`
+	ProjectID     *string `json:"project_id,omitempty" maxLength:"255"`
+	ProjectDomain *string `json:"project_domain,omitempty" maxLength:"255"`
+	// The password or token. It goes in, and never comes out.
+	Secret *Given `json:"secret,omitempty" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
 
 // CredentialChangeOf returns the body for a change.

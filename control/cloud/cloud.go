@@ -272,8 +272,9 @@ type Image struct {
 	Alias       string `json:"alias,omitempty"` // name of the image that this alias means
 	Description string `json:"description,omitempty"`
 	User        string `json:"user,omitempty"` // login name
-	VerifiedBy  string `json:"verified_by"`
-	URL         string `json:"url,omitempty"` // address where hosts fetch the image; for operators
+	// What verifies it, in words.
+	VerifiedBy string `json:"verified_by"`
+	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
 }
 
 // Objects reads and changes properties and tags. An object is named by its ID or its name, and by its project if its
@@ -394,15 +395,16 @@ type NewAccess struct {
 
 // AccessToken is an access token as its creator sees it.
 type AccessToken struct {
-	ID        access.TokenID `json:"id"`
-	Secret    string         `json:"token,omitempty"` // text to send; known only when the token is created
-	User      string         `json:"user"`
-	Project   croft.Project  `json:"project,omitempty"`
-	Roles     []access.Role  `json:"roles"`
-	Note      string         `json:"note,omitempty"`
-	Created   time.Time      `json:"created"`
-	CreatedBy string         `json:"created_by"`
-	Expires   time.Time      `json:"expires"`
+	ID     access.TokenID `json:"id"`
+	Secret string         `json:"token,omitempty"` // text to send; known only when the token is created
+	User   string         `json:"user"`
+	// Left out for operators who have none.
+	Project   croft.Project `json:"project,omitempty"`
+	Roles     []access.Role `json:"roles"`
+	Note      string        `json:"note,omitempty"`
+	Created   time.Time     `json:"created"`
+	CreatedBy string        `json:"created_by"`
+	Expires   time.Time     `json:"expires"`
 }
 
 // Actions is the action log of the cloud.

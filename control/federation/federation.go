@@ -20,11 +20,12 @@ import (
 
 // Partition is a known partition: home, an imported one, or a peer.
 type Partition struct {
-	ID       croft.PartitionID `json:"id"`
-	Alias    string            `json:"alias"` // its unique name here; other clouds may use another one
-	Home     bool              `json:"home"`
-	Imported *Imported         `json:"imported,omitempty"` // nil: nothing was imported
-	Peer     *Peer             `json:"peer,omitempty"`     // nil: it is not a peer
+	ID    croft.PartitionID `json:"id" format:"uuid"`
+	Alias string            `json:"alias"` // its unique name here; other clouds may use another one
+	// This cloud.
+	Home     bool      `json:"home"`
+	Imported *Imported `json:"imported,omitempty"` // nil: nothing was imported
+	Peer     *Peer     `json:"peer,omitempty"`     // nil: it is not a peer
 }
 
 // Imported describes the visible export of a partition.

@@ -168,12 +168,13 @@ const CardFormat = 1
 // contains no secret. It proves nothing: the receiving operator compares its fingerprint with the one that the sender
 // sees.
 type Card struct {
+	// The version of its form.
 	Format    int               `json:"card"`
-	Partition croft.PartitionID `json:"partition"`
-	Name      string            `json:"name,omitempty"` // alias that the sender proposes
-	Endpoint  string            `json:"endpoint"`
-	Keys      []PublicKey       `json:"keys"`
-	CA        string            `json:"ca,omitempty"`
+	Partition croft.PartitionID `json:"partition" format:"uuid"`
+	Name      string            `json:"name,omitempty" maxLength:"63"` // alias that the sender proposes
+	Endpoint  string            `json:"endpoint" maxLength:"300"`
+	Keys      []PublicKey       `json:"keys" maxItems:"32" maxLength:"64"`
+	CA        string            `json:"ca,omitempty" maxLength:"65536"`
 }
 
 // maxCard bounds the size of a card, in bytes.
@@ -234,6 +235,7 @@ func (c Card) Fingerprint() string {
 
 // Signer is a server of home's API that signs for peers.
 type Signer struct {
+	// The public key of Ed25519 in base64.
 	Key      PublicKey `json:"key"`
 	Endpoint string    `json:"endpoint"` // of its API, as far as the server knows
 	Own      bool      `json:"own"`      // its certificate was issued by the cloud's own authority
@@ -245,11 +247,11 @@ type Signer struct {
 // Mapping makes the members of a peer's project members of a project here.
 type Mapping struct {
 	Project croft.Project     `json:"project"` // here
-	Peer    croft.PartitionID `json:"peer"`
+	Peer    croft.PartitionID `json:"peer" format:"uuid"`
 	Alias   string            `json:"alias,omitempty"` // of the peer; set when read
 	Theirs  croft.Project     `json:"theirs"`          // project of the peer
 	// TheirsID is the identity of the peer's project. Empty: the next request from a project of that name sets it.
-	TheirsID croft.ProjectID `json:"theirs_id,omitempty"`
+	TheirsID croft.ProjectID `json:"theirs_id,omitempty" format:"uuid"`
 	Role     access.Role     `json:"role"` // the highest role that they have here
 	Added    time.Time       `json:"added"`
 }

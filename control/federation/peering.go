@@ -39,9 +39,10 @@ type PeerStore interface {
 
 // NewPeer is a peer to add, or a change of one.
 type NewPeer struct {
-	Card  Card          `json:"card"`
-	Alias string        `json:"alias,omitempty"` // empty: unchanged, or the name on the card
-	Roles []access.Role `json:"roles,omitempty"` // empty: unchanged
+	Card Card `json:"card"`
+	// empty: unchanged, or the name on the card
+	Alias string        `json:"alias,omitempty" maxLength:"63"`
+	Roles []access.Role `json:"roles,omitempty" enum:"reader,member,project-admin" maxItems:"3"` // empty: unchanged
 	// accept a card of a known peer that has other keys, another endpoint or other authorities: the author of the card
 	// can act for the peer's users from then on
 	Replace bool `json:"replace,omitempty"`

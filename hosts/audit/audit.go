@@ -45,12 +45,13 @@ const asks = 32
 // Report is the result of an audit.
 type Report struct {
 	Differences []Difference `json:"differences"`
-	Unchecked   []Unchecked  `json:"unchecked,omitempty"`
+	// Hosts whose guests and disks could not be compared.
+	Unchecked []Unchecked `json:"unchecked,omitempty"`
 }
 
 // Unchecked is a host whose guests and disks could not be compared.
 type Unchecked struct {
-	Host croft.HostID `json:"host"`
+	Host croft.HostID `json:"host" format:"uuid"`
 	Name string       `json:"name"`
 	Why  string       `json:"why"`
 }

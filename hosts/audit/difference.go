@@ -44,10 +44,11 @@ var Kinds = []Kind{
 
 // Difference is one contradiction in the evidence.
 type Difference struct {
+	// The fault in two or three words.
 	Kind     Kind             `json:"kind"`
-	Host     croft.HostID     `json:"host,omitempty"`
+	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`
 	HostName string           `json:"host_name,omitempty"`
-	Instance croft.InstanceID `json:"instance,omitempty"`
+	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"`
 	Project  croft.Project    `json:"project,omitempty"`
 	Name     string           `json:"name,omitempty"`
 	Affinity *croft.Affinity  `json:"affinity,omitempty"` // set for memberships

@@ -20,15 +20,17 @@ const (
 
 // Ticket is the right to one resource.
 type Ticket struct {
-	ID       int64     `json:"id"`
-	State    string    `json:"state"`
-	Owner    string    `json:"owner,omitempty"`   // the name of the token that opened it
-	Project  string    `json:"project,omitempty"` // owner; empty: no project
-	Tags     []string  `json:"tags"`
-	Sandbox  string    `json:"sandbox,omitempty"`
-	TTL      Seconds   `json:"ttl,omitempty"` // closes the ticket when it has not been used for this long; 0: never
-	Opened   time.Time `json:"opened"`
-	Served   time.Time `json:"served,omitzero"` // when it got its resource
+	// Its number, unique over all projects.
+	ID      int64     `json:"id"`
+	State   string    `json:"state" enum:"OPEN,CLOSED,FAILED"`
+	Owner   string    `json:"owner,omitempty"`   // the name of the token that opened it
+	Project string    `json:"project,omitempty"` // owner; empty: no project
+	Tags    []string  `json:"tags"`
+	Sandbox string    `json:"sandbox,omitempty"`
+	TTL     Seconds   `json:"ttl,omitempty"` // closes the ticket when it has not been used for this long; 0: never
+	Opened  time.Time `json:"opened"`
+	Served  time.Time `json:"served,omitzero"` // when it got its resource
+	// When it is closed, unless it is used before.
 	Expires  time.Time `json:"expires,omitzero"`
 	Ended    time.Time `json:"ended,omitzero"`
 	Reason   string    `json:"reason,omitempty"`    // why it ended, unless its owner closed it
@@ -72,35 +74,48 @@ func ParseTicketID(text string) (int64, error) {
 
 // Resource is one resource of a pool.
 type Resource struct {
-	ID       int64          `json:"id"`
-	Name     string         `json:"name"`
-	Pool     string         `json:"pool"`
-	State    string         `json:"state"` // STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
-	InPool   int            `json:"id_in_pool"`
-	Tags     []Tag          `json:"tags,omitempty"`
+	// Its number, unique over all pools.
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+	Pool string `json:"pool"`
+	// STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
+	State  string `json:"state" enum:"STARTING,UP,RELEASING,DELETE_REQUEST,DELETING,ENDED"`
+	InPool int    `json:"id_in_pool"`
+	Tags   []Tag  `json:"tags,omitempty"`
+	// For operators and in pools of the own projects.
 	Counters map[string]int `json:"named_counters,omitempty"`
-	Data     Text           `json:"data,omitempty"`
+	// What it hands out: text, or an object whose field base64 has bytes that are not UTF-8. In single tickets alone,
+	// for members; operators see it in lists too.
+	Data Text `json:"data,omitempty"`
 	// if the resource is an instance of croft: a JSON document with the content of Data and more
-	Facts     json.RawMessage `json:"facts,omitempty"`
-	Instance  string          `json:"instance,omitempty"` // ID of the instance of croft
-	Ticket    int64           `json:"ticket,omitempty"`
-	Sandbox   string          `json:"sandbox,omitempty"`
-	Releases  int             `json:"releases"`
-	Created   time.Time       `json:"created"`
-	CameUp    time.Time       `json:"came_up,omitzero"`
-	Sandboxed time.Time       `json:"sandboxed,omitzero"`
-	Released  time.Time       `json:"released,omitzero"`
-	Checked   time.Time       `json:"checked,omitzero"`
-	Failures  int             `json:"failed_checks,omitempty"`
-	Ended     time.Time       `json:"ended,omitzero"`
-	Reason    string          `json:"reason,omitempty"`
-	Error     string          `json:"error,omitempty"`
+	Facts    json.RawMessage `json:"facts,omitempty"`
+	Instance string          `json:"instance,omitempty"` // ID of the instance of croft
+	// The ticket that has it.
+	Ticket int64 `json:"ticket,omitempty"`
+	// For operators.
+	Sandbox string `json:"sandbox,omitempty"`
+	// How often it was given back.
+	Releases int       `json:"releases"`
+	Created  time.Time `json:"created"`
+	CameUp   time.Time `json:"came_up,omitzero"`
+	// When its first ticket got it.
+	Sandboxed time.Time `json:"sandboxed,omitzero"`
+	// When it was last given back.
+	Released time.Time `json:"released,omitzero"`
+	Checked  time.Time `json:"checked,omitzero"`
+	Failures int       `json:"failed_checks,omitempty"`
+	Ended    time.Time `json:"ended,omitzero"`
+	// Why it goes, or went; for operators.
+	Reason string `json:"reason,omitempty"`
+	// Of what was last done with it; for operators.
+	Error string `json:"error,omitempty"`
 }
 
 // Tag is a property of a resource that tickets can request.
 type Tag struct {
-	Name     string `json:"name"`
-	Priority int    `json:"priority,omitempty"`
+	Name string `json:"name"`
+	// Of several resources that fit, the one whose wanted tags have the highest sum is taken.
+	Priority int `json:"priority,omitempty"`
 }
 
 // Pool is the settings and the state of a pool.
@@ -108,25 +123,31 @@ type Pool struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Project     string `json:"project,omitempty"` // owner
-	Shared      bool   `json:"shared,omitempty"`  // tickets of all projects may get its resources
-	Mode        string `json:"mode"`              // active, paused, drained, removed
-	Tags        []Tag  `json:"tags,omitempty"`
-	OnDemand    []Tag  `json:"tags_on_demand,omitempty"`
-	Free        int    `json:"free"` // up and never used
+	// tickets of all projects may get its resources
+	Shared   bool   `json:"shared,omitempty"`
+	Mode     string `json:"mode" enum:"active,paused,drained,removed"` // active, paused, drained, removed
+	Tags     []Tag  `json:"tags,omitempty"`
+	OnDemand []Tag  `json:"tags_on_demand,omitempty"`
+	Free     int    `json:"free"` // up and never used
 
 	*Stock // nil: hidden from the caller, for example of another project's shared pool; the manager always sets it
 }
 
 // Stock is the number of a pool's resources in each state, and the outcome of its starts.
 type Stock struct {
-	Max         int `json:"max"`
+	// The most resources that it may have.
+	Max int `json:"max"`
+	// The most of them that may be starting.
 	MaxStarting int `json:"max_starting"`
+	// How many are to be starting or free.
 	MaxPrealloc int `json:"max_prealloc"`
 
-	Up            int `json:"up"`
-	Ready         int `json:"ready"`
-	Taken         int `json:"taken"`
-	Starting      int `json:"starting"`
+	Up int `json:"up"`
+	// Up, and without a ticket.
+	Ready    int `json:"ready"`
+	Taken    int `json:"taken"`
+	Starting int `json:"starting"`
+	// Being cleaned between two tickets.
 	Releasing     int `json:"releasing"`
 	DeleteRequest int `json:"delete_request"`
 	Deleting      int `json:"deleting"`
@@ -157,10 +178,12 @@ type Stats struct {
 	Attempted   time.Time `json:"last_attempt_to_start,omitzero"`
 	Succeeded   time.Time `json:"last_successful_start,omitzero"`
 	SuccessRate float64   `json:"startup_success_rate"`
-	StartTime   Seconds   `json:"startup_time_avg"`
-	Starts      int64     `json:"starts"`
-	Failures    int64     `json:"failures"`
-	Served      int64     `json:"served"`
+	// Seconds.
+	StartTime Seconds `json:"startup_time_avg"`
+	Starts    int64   `json:"starts"`
+	Failures  int64   `json:"failures"`
+	// Tickets.
+	Served int64 `json:"served"`
 }
 
 // Seconds is a duration, in JSON a number of seconds.

@@ -61,20 +61,21 @@ type Caller struct {
 	User      string            `json:"user"`              // user name for people and for the action log
 	Project   croft.Project     `json:"project,omitempty"` // empty only for a partition-admin or an agent
 	Roles     []Role            `json:"roles"`
-	Host      croft.HostID      `json:"host,omitempty"` // host of an agent
-	Peer      croft.PartitionID `json:"peer,omitempty"` // partition of the user, if it is another one
+	Host      croft.HostID      `json:"host,omitempty"`               // host of an agent
+	Peer      croft.PartitionID `json:"peer,omitempty" format:"uuid"` // partition of the user, if it is another one
 	// Delegated names the creator of the caller's token if that was created in the name of User; empty: it is the
 	// user's own.
 	Delegated string  `json:"delegated,omitempty"`
 	Token     TokenID `json:"-"` // if the caller has a token of this cloud
 	// PeerProject is the user's project in the partition Peer, and PeerProjectID its identity.
-	PeerProject   croft.Project   `json:"peer_project,omitempty"`
-	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty"`
+	PeerProject croft.Project `json:"peer_project,omitempty"`
+	// The id of that project.
+	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty" format:"uuid"`
 	Via           string          `json:"via"` // the credentials, such as "token 1f3a" or "socket, uid 0"
 
 	// ProjectID is the identity of Project, which distinguishes it from a later project of the same name. Empty: the
 	// name has no record, or it was not read yet.
-	ProjectID croft.ProjectID `json:"project_id,omitempty"`
+	ProjectID croft.ProjectID `json:"project_id,omitempty" format:"uuid"`
 
 	tree Tree // nil: no project is below another
 }

@@ -29,8 +29,8 @@ var Levels = []Level{Partition, Global}
 
 // Place identifies a definition: by level, and by kind or Any.
 type Place struct {
-	Level Level `json:"level"`
-	Kind  Kind  `json:"kind"`
+	Level Level `json:"level" enum:"partition,global"`
+	Kind  Kind  `json:"kind" enum:"instance,image,host,group,any"`
 }
 
 // Check validates a place. Invalid.
@@ -53,10 +53,11 @@ func Places(kind Kind) []Place {
 // Definition governs the properties of objects. It completely replaces all less specific ones; nothing is merged.
 type Definition struct {
 	Place
-	Unknown    Unknown             `json:"unknown"` // rule for keys that are not in Properties
-	Properties map[string]Property `json:"properties,omitempty"`
+	Unknown Unknown `json:"unknown" enum:"allow,refuse"` // rule for keys that are not in Properties
+	// The properties by their keys, with keywords of JSON Schema.
+	Properties map[string]Property `json:"properties,omitempty" maxProperties:"64"`
 	// Permissions for properties without own permissions, including unknown ones.
-	Permissions []Permission `json:"permissions,omitempty"`
+	Permissions []Permission `json:"permissions,omitempty" maxItems:"64"`
 	Generation  int64        `json:"generation"` // revision of the stored definition; 0: not stored
 }
 
@@ -82,24 +83,26 @@ var types = []string{typeString, typeInteger, typeNumber, typeBoolean}
 // Property constrains the values of one key with keywords of JSON Schema. Keywords about numbers do not apply to
 // strings, and vice versa.
 type Property struct {
-	Types       []string     `json:"type,omitempty"` // any if empty
-	Enum        []Value      `json:"enum,omitempty"`
-	MultipleOf  *float64     `json:"multipleOf,omitempty"`
+	Types       []string     `json:"type,omitempty" enum:"string,integer,number,boolean" maxItems:"4"` // any if empty
+	Enum        []Value      `json:"enum,omitempty" maxItems:"64" minItems:"1"`
+	MultipleOf  *float64     `json:"multipleOf,omitempty" exclusiveMinimum:"0"`
 	Minimum     *float64     `json:"minimum,omitempty"`
 	Maximum     *float64     `json:"maximum,omitempty"`
-	MinLength   *int         `json:"minLength,omitempty"` // characters
-	MaxLength   *int         `json:"maxLength,omitempty"`
-	Pattern     string       `json:"pattern,omitempty"` // RE2, unanchored
+	MinLength   *int         `json:"minLength,omitempty" maximum:"2048" minimum:"0"` // characters
+	MaxLength   *int         `json:"maxLength,omitempty" maximum:"2048" minimum:"0"`
+	Pattern     string       `json:"pattern,omitempty" maxLength:"512"` // RE2, unanchored
 	Format      string       `json:"format,omitempty"`
 	Required    bool         `json:"required,omitempty"` // in every object with properties
-	Permissions []Permission `json:"permissions,omitempty"`
+	Permissions []Permission `json:"permissions,omitempty" maxItems:"64"`
 }
 
 // Permission grants rights to callers. An empty selector matches every caller.
 type Permission struct {
+	// Of the callers whom it concerns; all if it is left out.
 	Project croft.Project `json:"project,omitempty"`
-	Role    access.Role   `json:"role,omitempty"`
-	Value   Grant         `json:"value"`
+	Role    access.Role   `json:"role,omitempty" enum:"reader,member,project-admin,partition-admin,agent"`
+	// What they may do; nothing where it is empty.
+	Value Grant `json:"value" enum:",r,w,rw"`
 }
 
 // Grant is the right that a permission grants.

@@ -51,7 +51,7 @@ func (k Kind) InProject() bool { return k != Host }
 
 // Ref identifies an object.
 type Ref struct {
-	Kind    Kind          `json:"kind"`
+	Kind    Kind          `json:"kind" enum:"instance,image,host,group"`
 	Project croft.Project `json:"project,omitempty"` // empty for kinds outside of projects
 	ID      string        `json:"id"`                // UUID of an instance or host, name of a group or image
 }

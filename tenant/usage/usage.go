@@ -22,10 +22,10 @@ const day = 24 * time.Hour
 
 // Day is the usage of a project and the projects below it on one day.
 type Day struct {
-	Date string `json:"date"` // in UTC, such as 2026-01-31
+	Date string `json:"date" format:"date"` // in UTC, such as 2026-01-31
 	// UnitSeconds are the charged amounts times seconds: two VCPUs for an hour are 7200.
-	UnitSeconds tenant.Amounts `json:"unit_seconds"`
-	Peak        tenant.Amounts `json:"peak"` // the maximum at any time
+	UnitSeconds tenant.Amounts `json:"unit_seconds" minimum:"0"`
+	Peak        tenant.Amounts `json:"peak" minimum:"0"` // the maximum at any time
 	// Estimated is the number of seconds for which the amounts are estimated, because they changed while no recorder
 	// ran.
 	Estimated int64 `json:"estimated_seconds,omitempty"`
