@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"croft"
@@ -16,16 +15,14 @@ type holds struct{ *Client }
 // Use implements cloud.Holds.
 func (h holds) Use(ctx context.Context, project croft.Project, idOrName string, u schedule.Use) (croft.Instance,
 	error) {
-	var used api.Instance
-	err := h.ask(ctx, http.MethodPost, path(project, []string{"v1", "claims", idOrName, "use"}),
-		api.ClaimUse{Image: u.Image, Keys: u.Keys, UserData: u.UserData, Metadata: u.Metadata, IMDS: u.IMDS,
-			Tags: u.Tags, Restart: u.Restart, Expires: int64(u.Expires / time.Second)}, &used)
+	used, err := h.UseClaim(ctx, api.ClaimUse{InstanceChange: changeOf(project, idOrName), Image: u.Image, Keys: u.Keys,
+		UserData: u.UserData, Metadata: u.Metadata, IMDS: u.IMDS, Tags: u.Tags, Restart: u.Restart,
+		Expires: int64(u.Expires / time.Second)})
 	return used.Instance, err
 }
 
 // ReleaseHold implements cloud.Holds.
 func (h holds) ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	var was api.Instance
-	err := h.ask(ctx, http.MethodDelete, path(project, []string{"v1", "claims", idOrName}), nil, &was)
+	was, err := h.ReleaseClaim(ctx, api.InstanceNamed{ID: idOrName, Project: project})
 	return was.Instance, err
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"croft"
@@ -28,14 +27,15 @@ func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedul
 		}
 	}
 	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
+	in := api.InProject{Project: wanted.Project}
 	var made api.Instance
-	var request any = body(wanted)
-	at := "instances"
+	var err error
 	if wanted.Hold != 0 {
-		at, request = "claims", api.ClaimRequest{InstanceRequest: body(wanted), Image: wanted.Image,
-			Hold: int64(wanted.Hold / time.Second)}
+		made, err = r.CreateClaim(ctx, api.ClaimRequest{InProject: in, InstanceRequest: body(wanted),
+			Image: wanted.Image, Hold: int64(wanted.Hold / time.Second)})
+	} else {
+		made, err = r.CreateInstance(ctx, api.NewInstance{InProject: in, InstanceRequest: body(wanted)})
 	}
-	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", at}), request, &made)
 	d := schedule.Decision{Instance: made.Instance}
 	if made.Host != nil {
 		d.Host = *made.Host
@@ -45,9 +45,8 @@ func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedul
 
 // Explain implements cloud.Requests.
 func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedule.Explanation, error) {
-	why := &schedule.Explanation{}
-	err := r.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "candidates"}), body(wanted), why)
-	return why, err
+	return r.ExplainRequest(ctx, api.Candidates{InProject: api.InProject{Project: wanted.Project},
+		InstanceRequest: body(wanted)})
 }
 
 // Prepare implements cloud.Requests. The server decides whether to watch hosts.
@@ -83,8 +82,7 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 	if idOrName == "" {
 		return croft.Status{}, croft.Errorf(croft.NotFound, "an instance without a name does not exist")
 	}
-	var found api.Instance
-	err := i.ask(ctx, http.MethodGet, path(project, []string{"v1", "instances", idOrName}), nil, &found)
+	found, err := i.GetInstance(ctx, api.InstanceNamed{ID: idOrName, Project: project})
 	return found.Status, err
 }
 
@@ -146,9 +144,8 @@ func (i instances) Page(ctx context.Context, project croft.Project, after string
 // page reads a page of instances, and returns where the next one starts.
 func (i instances) page(ctx context.Context, project croft.Project, after string, limit int) (all []croft.Status,
 	next string, err error) {
-	var page api.InstanceList
-	err = i.ask(ctx, http.MethodGet, path(project, []string{"v1", "instances"}, "limit", strconv.Itoa(limit), "after",
-		after), nil, &page)
+	page, err := i.ListInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: project},
+		Page: api.Page{Limit: limit, After: after}})
 	for _, one := range page.Instances {
 		all = append(all, one.Status)
 	}
@@ -199,60 +196,56 @@ type changes struct{ *Client }
 
 // Start implements cloud.Changes.
 func (c changes) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return c.change(ctx, project, idOrName, "start")
+	changed, err := c.StartInstance(ctx, changeOf(project, idOrName))
+	return changed.Instance, err
 }
 
 // Stop implements cloud.Changes.
 func (c changes) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return c.change(ctx, project, idOrName, "stop")
+	changed, err := c.StopInstance(ctx, changeOf(project, idOrName))
+	return changed.Instance, err
 }
 
 // Reboot implements cloud.Changes.
 func (c changes) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return c.change(ctx, project, idOrName, "reboot")
+	changed, err := c.RebootInstance(ctx, changeOf(project, idOrName))
+	return changed.Instance, err
 }
 
 // Rebuild implements cloud.Changes.
 func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return c.change(ctx, project, idOrName, "rebuild")
+	changed, err := c.RebuildInstance(ctx, changeOf(project, idOrName))
+	return changed.Instance, err
 }
 
 // Recreate implements cloud.Changes.
 func (c changes) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return c.change(ctx, project, idOrName, "recreate")
+	changed, err := c.RecreateInstance(ctx, changeOf(project, idOrName))
+	return changed.Instance, err
 }
 
 // Keep implements cloud.Changes.
 func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string,
 	life time.Duration) (croft.Instance, error) {
-	var changed api.Instance
-	err := c.ask(ctx, http.MethodPut, path(project, []string{"v1", "instances", idOrName, "expiry"}),
-		api.Expiry{Expires: int64(life / time.Second)}, &changed)
+	changed, err := c.KeepInstance(ctx, api.Expiry{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project},
+		Expires: int64(life / time.Second)})
 	return changed.Instance, err
 }
 
-func (c changes) change(ctx context.Context, project croft.Project, idOrName, verb string) (croft.Instance, error) {
-	var changed api.Instance
-	err := c.ask(ctx, http.MethodPost, path(project, []string{"v1", "instances", idOrName, verb}), nil, &changed)
-	return changed.Instance, err
+func changeOf(project croft.Project, idOrName string) api.InstanceChange {
+	return api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}}
 }
 
 // Destroy implements cloud.Changes.
 func (c changes) Destroy(ctx context.Context, project croft.Project, idOrName string,
 	force bool) (schedule.Destroyed, error) {
-	forced := ""
-	if force {
-		forced = "true"
-	}
-	var was api.Instance
-	answer, err := c.send(ctx, http.MethodDelete,
-		path(project, []string{"v1", "instances", idOrName}, "force", forced), nil, nil)
+	answer, err := c.request(ctx, "DELETE /v1/instances/{id}",
+		api.InstanceRemoval{InstanceChange: changeOf(project, idOrName), Force: force})
 	if err != nil {
 		return schedule.Destroyed{}, err
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&was); err != nil {
-		return schedule.Destroyed{}, c.unreachable(ctx, err)
-	}
-	return schedule.Destroyed{Instance: was.Instance, Gone: answer.StatusCode == http.StatusOK}, nil
+	var was api.Instance
+	err = c.decode(ctx, answer, &was)
+	return schedule.Destroyed{Instance: was.Instance, Gone: answer.StatusCode == http.StatusOK}, err
 }

@@ -50,7 +50,7 @@ func (l objectList) Object(ctx context.Context, project croft.Project, kind obje
 // List implements cloud.Objects.
 func (l objectList) List(ctx context.Context, project croft.Project, kind objects.Kind, f objects.Filter) (
 	[]objects.Object, error) {
-	in := api.ObjectFilter{InProject: ofKind(project, kind), Kind: kind, Limit: objectPage}
+	in := api.ObjectFilter{InProject: ofKind(project, kind), Kind: kind, Page: api.Page{Limit: objectPage}}
 	for _, a := range f {
 		in.Filter = append(in.Filter, a.String())
 	}

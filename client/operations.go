@@ -16,6 +16,86 @@ import (
 	"croft/tenant/usage"
 )
 
+// ListInstances: List instances.
+func (c *Client) ListInstances(ctx context.Context, in api.InstanceFilter) (api.InstanceList, error) {
+	return call[api.InstanceList](ctx, c, "GET /v1/instances", in)
+}
+
+// CreateInstance: Create an instance.
+func (c *Client) CreateInstance(ctx context.Context, in api.NewInstance) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances", in)
+}
+
+// GetInstance: Get an instance.
+func (c *Client) GetInstance(ctx context.Context, in api.InstanceNamed) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "GET /v1/instances/{id}", in)
+}
+
+// DestroyInstance: Destroy an instance.
+func (c *Client) DestroyInstance(ctx context.Context, in api.InstanceRemoval) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "DELETE /v1/instances/{id}", in)
+}
+
+// StartInstance: Start a stopped or failed instance.
+func (c *Client) StartInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/start", in)
+}
+
+// StopInstance: Shut an instance down.
+func (c *Client) StopInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/stop", in)
+}
+
+// RebootInstance: Shut an instance down and boot it.
+func (c *Client) RebootInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/reboot", in)
+}
+
+// RebuildInstance: Replace the disk by a new one from the image.
+func (c *Client) RebuildInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/rebuild", in)
+}
+
+// RecreateInstance: Schedule a lost instance again.
+func (c *Client) RecreateInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/recreate", in)
+}
+
+// KeepInstance: Change when an instance expires, and is destroyed.
+func (c *Client) KeepInstance(ctx context.Context, in api.Expiry) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "PUT /v1/instances/{id}/expiry", in)
+}
+
+// ExplainRequest: List what fits a request, and what each other host lacks.
+func (c *Client) ExplainRequest(ctx context.Context, in api.Candidates) (*schedule.Explanation, error) {
+	return call[*schedule.Explanation](ctx, c, "POST /v1/candidates", in)
+}
+
+// ListClaims: List the claims that are held.
+func (c *Client) ListClaims(ctx context.Context, in api.ClaimFilter) (api.InstanceList, error) {
+	return call[api.InstanceList](ctx, c, "GET /v1/claims", in)
+}
+
+// CreateClaim: Hold a claim for an instance to come.
+func (c *Client) CreateClaim(ctx context.Context, in api.ClaimRequest) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/claims", in)
+}
+
+// GetClaim: Get a claim that is held.
+func (c *Client) GetClaim(ctx context.Context, in api.InstanceNamed) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "GET /v1/claims/{id}", in)
+}
+
+// ReleaseClaim: Release a claim that is held.
+func (c *Client) ReleaseClaim(ctx context.Context, in api.InstanceNamed) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "DELETE /v1/claims/{id}", in)
+}
+
+// UseClaim: Order the instance that a claim is held for.
+func (c *Client) UseClaim(ctx context.Context, in api.ClaimUse) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/claims/{id}/use", in)
+}
+
 // ListPools: List the pools whose resources tickets of the project may have.
 func (c *Client) ListPools(ctx context.Context, in api.InProject) (api.PoolList, error) {
 	return call[api.PoolList](ctx, c, "GET /v1/pools", in)

@@ -193,7 +193,7 @@ func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Ti
 			size = min(of.Limit-len(list.Tickets), most)
 		}
 		page, err := c.ListTickets(ctx, api.TicketFilter{InProject: api.InProject{Project: croft.Project(of.Project)},
-			All: of.All, Limit: size, After: after})
+			Page: api.Page{Limit: size, After: after}, All: of.All})
 		if err != nil {
 			return list, err
 		}

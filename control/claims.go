@@ -1,93 +1,89 @@
 package control
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"croft"
 	"croft/control/api"
 	"croft/schedule"
+	"croft/tenant/access"
 )
+
+var claimOperations = noun{Tag: "claims",
+	Description: "Claims that are held until a time for instances to come. Each is an instance in the state held, " +
+		"and has its name and its UUID; `DELETE /v1/instances/{id}` releases it too.",
+	Operations: []Operation{
+		do(Operation{ID: "listClaims", At: "GET /v1/claims", May: access.Reads,
+			Summary:     "List the claims that are held",
+			Description: "In the order of their names, as instances in the state held."},
+			func(ctx context.Context, c *call, in api.ClaimFilter) (api.InstanceList, error) {
+				return listWanted(ctx, c, api.InstanceFilter{Page: in.Page}, isHeld)
+			}),
+		do(Operation{ID: "createClaim", At: "POST /v1/claims", May: access.Changes, Status: http.StatusCreated,
+			Summary: "Hold a claim for an instance to come",
+			Description: "Claims resources on a host with room, with quota and the seats of groups, and boots " +
+				"nothing. The claim is used, or is released at the end of the time, or before by a caller with " +
+				"the right to. The UUID may be chosen and the request repeated, as in createInstance. " +
+				"Reservations that begin later are not supported."},
+			createClaim),
+		do(Operation{ID: "getClaim", At: "GET /v1/claims/{id}", May: access.Reads,
+			Summary: "Get a claim that is held"},
+			func(ctx context.Context, c *call, in api.InstanceNamed) (api.Instance, error) {
+				st, err := c.find(ctx)
+				if err == nil && !isHeld(st.Instance) {
+					err = api.Hidden("claim that is held", in.ID)
+				}
+				return c.instance(st), err
+			}),
+		do(Operation{ID: "releaseClaim", At: "DELETE /v1/claims/{id}", May: access.Changes,
+			Summary: "Release a claim that is held",
+			Description: "409 bad_state if it is not held any more. An instance that it was used for is not " +
+				"harmed."},
+			func(ctx context.Context, c *call, _ api.InstanceNamed) (api.Instance, error) {
+				st, err := c.find(ctx)
+				if err != nil {
+					return api.Instance{}, err
+				}
+				inst, err := c.Cloud.Holds.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
+				return c.instance(croft.Status{Instance: inst}), err
+			}),
+		do(Operation{ID: "useClaim", At: "POST /v1/claims/{id}/use", May: access.Changes,
+			Summary: "Order the instance that a claim is held for",
+			Description: "On the host of the claim. What the body leaves out is as the claim was asked for. Of " +
+				"several uses and releases one takes effect, and the others get 409 bad_state."},
+			useClaim),
+	},
+}
 
 func isHeld(inst croft.Instance) bool { return inst.State == croft.StateHeld }
 
-func listClaims(c *call) error { return listWanted(c, isHeld) }
-
-func createClaim(c *call) error {
-	var given api.ClaimRequest
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	given.InstanceRequest.Image = given.Image
-	r, err := c.requested(given.InstanceRequest)
+func createClaim(ctx context.Context, c *call, in api.ClaimRequest) (shown api.Instance, err error) {
+	in.InstanceRequest.Image = in.Image
+	r, err := c.requested(in.InstanceRequest)
 	if err != nil {
-		return err
+		return shown, err
 	}
-	r.Hold = time.Duration(given.Hold) * time.Second
-	ctx, cancel := c.brief()
-	defer cancel()
+	r.Hold = time.Duration(in.Hold) * time.Second
 	d, err := made(ctx, c, r)
 	if err != nil {
-		return err
+		return shown, err
 	}
-	inst := d.Instance
-	c.w.Header().Set("Location", "/v1/claims/"+string(inst.ID))
-	st, err := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusCreated, c.instance(st))
+	c.w.Header().Set("Location", "/v1/claims/"+string(d.Instance.ID))
+	st, err := c.Cloud.Instances.Find(ctx, d.Instance.Project, string(d.Instance.ID))
+	return c.instance(st), err
 }
 
-func getClaim(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	if !isHeld(st.Instance) {
-		return api.Hidden("claim that is held", c.r.PathValue("id"))
-	}
-	return c.answer(http.StatusOK, c.instance(st))
-}
-
-func useClaim(c *call) error {
-	var given api.ClaimUse
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	use := schedule.Use{Keys: given.Keys, UserData: given.UserData, Metadata: given.Metadata, IMDS: given.IMDS,
-		Tags: given.Tags, Restart: given.Restart, Expires: time.Duration(given.Expires) * time.Second}
-	if given.Image != "" {
-		var err error
-		if use.Image, use.Public, err = c.image(given.Image); err != nil {
-			return err
+func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance, err error) {
+	use := schedule.Use{Keys: in.Keys, UserData: in.UserData, Metadata: in.Metadata, IMDS: in.IMDS, Tags: in.Tags,
+		Restart: in.Restart, Expires: time.Duration(in.Expires) * time.Second}
+	if in.Image != "" {
+		if use.Image, use.Public, err = c.image(in.Image); err != nil {
+			return shown, err
 		}
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	inst, err := c.Cloud.Holds.Use(ctx, st.Instance.Project, string(st.Instance.ID), use)
-	if err != nil {
-		return err
-	}
-	return c.ordered(inst)
-}
-
-func releaseClaim(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	inst, err := c.Cloud.Holds.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, c.instance(croft.Status{Instance: inst}))
+	return c.change(ctx, in.Waiting, func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
+		return c.Cloud.Holds.Use(ctx, p, id, use)
+	})
 }

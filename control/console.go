@@ -15,21 +15,21 @@ import (
 )
 
 // getInstanceLog sends the console output of the guest.
-func (c *call) getInstanceLog() error {
+func getInstanceLog(c *call, in api.ConsoleLog) error {
 	ctx, end := c.brief()
 	st, err := c.find(ctx)
 	end()
 	if err != nil {
 		return err
 	}
-	follow, begun := c.flag("follow"), false
-	if follow {
+	begun := false
+	if in.Follow {
 		ctx, end = c.lastingFor(st, nil)
 	} else {
 		ctx, end = c.brief()
 	}
 	defer end()
-	err = c.Cloud.Consoles.Log(ctx, st, follow, func(from io.Reader) error {
+	err = c.Cloud.Consoles.Log(ctx, st, in.Follow, func(from io.Reader) error {
 		if err := c.checkSame(st, nil); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 }
 
 // attachConsole connects the client to the console of the guest.
-func (c *call) attachConsole() error {
+func attachConsole(c *call, _ api.InstanceNamed) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
 	}

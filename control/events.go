@@ -114,22 +114,14 @@ func (c *call) streaming(run func(ctx context.Context, e *events)) error {
 }
 
 // watchEvents streams the changes of the instances that the caller sees.
-func (c *call) watchEvents() error {
-	var after int64
-	if text := c.r.Header.Get("Last-Event-ID"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 {
-			return api.NewProblem(api.BadRequest, "Last-Event-ID is not the id of an event, a number from 1")
-		}
-		after = n
-	}
+func watchEvents(c *call, in api.EventPosition) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	w, err := c.watch(ctx)
 	if err != nil {
 		return err
 	}
-	position, now, err := c.feed.From(ctx, after)
+	position, now, err := c.feed.From(ctx, in.Last)
 	if err != nil {
 		return err
 	}
@@ -294,7 +286,7 @@ func (w watched) sees(revision int64) func(context.Context, croft.Change) (bool,
 }
 
 // watchInstance streams the status of an instance.
-func (c *call) watchInstance() error {
+func watchInstance(c *call, _ api.InstanceNamed) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	st, err := c.find(ctx)

@@ -15,8 +15,122 @@ import (
 	"croft/control/api"
 	"croft/internal/wording"
 	"croft/schedule"
+	"croft/tenant/access"
 	"croft/tenant/objects"
 )
+
+var instanceOperations = noun{Tag: "instances",
+	Description: "Virtual machines, named by UUID or by their name in the project. A change answers 202 when it " +
+		"is ordered; with `wait` it waits until the host has done it, and answers 200. A wait that runs out of " +
+		"time answers 202.",
+	Home: true,
+	Operations: []Operation{
+		do(Operation{ID: "listInstances", At: "GET /v1/instances", May: access.Reads,
+			Summary:     "List instances",
+			Description: "In the order of their names. User-data is left out."},
+			func(ctx context.Context, c *call, in api.InstanceFilter) (api.InstanceList, error) {
+				return listWanted(ctx, c, in, func(croft.Instance) bool { return true })
+			}),
+		do(Operation{ID: "createInstance", At: "POST /v1/instances", May: access.Changes,
+			Summary: "Create an instance",
+			Description: "Claims resources on a host with room and orders the instance there. A caller that " +
+				"chooses the UUID may repeat the request: the same body for the same project gets the same " +
+				"instance, another one is refused (409 uuid_reused). 409 no_capacity explains what each host " +
+				"lacks."},
+			createInstance),
+		do(Operation{ID: "getInstance", At: "GET /v1/instances/{id}", May: access.Reads,
+			Summary: "Get an instance"},
+			func(ctx context.Context, c *call, _ api.InstanceNamed) (api.Instance, error) {
+				st, err := c.find(ctx)
+				return c.instance(st), err
+			}),
+		do(Operation{ID: "destroyInstance", At: "DELETE /v1/instances/{id}", May: access.Changes,
+			Summary: "Destroy an instance",
+			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
+				"goes."},
+			destroyInstance),
+		do(Operation{ID: "startInstance", At: "POST /v1/instances/{id}/start", May: access.Changes,
+			Summary: "Start a stopped or failed instance"},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Changes.Start)
+			}),
+		do(Operation{ID: "stopInstance", At: "POST /v1/instances/{id}/stop", May: access.Changes,
+			Summary:     "Shut an instance down",
+			Description: "It keeps its claim and its disk."},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Changes.Stop)
+			}),
+		do(Operation{ID: "rebootInstance", At: "POST /v1/instances/{id}/reboot", May: access.Changes,
+			Summary: "Shut an instance down and boot it"},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Changes.Reboot)
+			}),
+		do(Operation{ID: "rebuildInstance", At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
+			Summary: "Replace the disk by a new one from the image"},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Changes.Rebuild)
+			}),
+		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", May: access.Changes,
+			Long:    true, // it searches for hosts and claims on them
+			Summary: "Schedule a lost instance again",
+			Description: "An instance is lost when an operator declares its host gone for good. It gets a host " +
+				"with room and a new disk from its image, and keeps its name, UUID, spec and user-data. 409 " +
+				"bad_state: it is not lost. 409 no_capacity: it stays lost."},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Changes.Recreate)
+			}),
+		do(Operation{ID: "keepInstance", At: "PUT /v1/instances/{id}/expiry", May: access.Changes,
+			Summary: "Change when an instance expires, and is destroyed"},
+			func(ctx context.Context, c *call, in api.Expiry) (api.Instance, error) {
+				keep := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
+					return c.Cloud.Changes.Keep(ctx, p, id, time.Duration(in.Expires)*time.Second)
+				}
+				return c.change(ctx, api.Waiting{}, keep)
+			}),
+		stream(Operation{ID: "watchInstance", At: "GET /v1/instances/{id}/events", May: access.Reads, Stream: true,
+			Summary: "Follow an instance",
+			Description: "Server-sent events. The data of each is the schema Instance: first as it is now, then " +
+				"after every change. An event of the type `gone`, without data, is the last one."},
+			watchInstance),
+		stream(Operation{ID: "getInstanceLog", At: "GET /v1/instances/{id}/log", May: access.Reads,
+			Summary: "Read what the guest wrote to its serial console"},
+			getInstanceLog),
+		stream(Operation{ID: "attachConsole", At: "GET /v1/instances/{id}/console", May: access.Changes, Stream: true,
+			Log:         always,
+			Summary:     "Attach to the serial console over WebSocket",
+			Description: "Binary messages both ways. One caller at a time; a second one gets 409 in_use."},
+			attachConsole),
+		stream(Operation{ID: "forwardPort", At: "GET /v1/instances/{id}/forward", May: access.Changes, Stream: true,
+			Log:     always,
+			Summary: "Connect to a TCP port of the guest over WebSocket",
+			Description: "Binary messages both ways. The server of the API connects to the instance's own " +
+				"address."},
+			forwardPort),
+		// Changes: like createInstance, since it reveals how full the cloud is
+		do(Operation{ID: "explainRequest", At: "POST /v1/candidates", May: access.Changes, Log: never,
+			Summary:     "List what fits a request, and what each other host lacks",
+			Description: "Claims nothing. For tenants, hosts are numbered instead of named."},
+			func(ctx context.Context, c *call, in api.Candidates) (*schedule.Explanation, error) {
+				r, err := c.requested(in.InstanceRequest)
+				if err != nil {
+					return nil, err
+				}
+				why, err := c.Cloud.Requests.Explain(ctx, r)
+				if err != nil {
+					return nil, err
+				}
+				return c.explanation(why), nil
+			}),
+		stream(Operation{ID: "watchEvents", At: "GET /v1/events", May: access.Reads, Stream: true,
+			Summary: "Follow the changes of all instances",
+			Description: "Server-sent events of the type `instance`, whose data is the schema Change. Changes " +
+				"come in the order of their revisions, which is the same at every server. Of several changes at " +
+				"one revision, the last alone has an id, which is the revision. A client that connects again with " +
+				"`Last-Event-ID` misses nothing; it may get a change twice. 410 compacted, or an event of the " +
+				"type `compacted`: the changes since then are forgotten, so list again."},
+			watchEvents),
+	},
+}
 
 // find reads the instance that the path names, if the caller may do the operation on it.
 func (c *call) find(ctx context.Context) (croft.Status, error) {
@@ -45,37 +159,32 @@ func (c *call) named(ctx context.Context, project croft.Project, idOrName string
 	return c.Cloud.Instances.Find(ctx, project, idOrName)
 }
 
-func (c *call) listInstances() error {
-	return listWanted(c, func(croft.Instance) bool { return true })
-}
-
-// listWanted answers with a page of those visible instances for which wanted returns true.
-func listWanted(c *call, wanted func(croft.Instance) bool) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	only, err := chosen(ctx, c)
+// listWanted returns a page of those visible instances for which wanted returns true.
+func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func(croft.Instance) bool) (
+	list api.InstanceList, err error) {
+	only, err := chosen(ctx, c, in.Filtered)
 	if err != nil {
-		return err
+		return list, err
 	}
 	read := pageOfAll
 	if c.project != "" {
 		read = pageOfProject
 	}
-	all, more, err := read(ctx, c, c.query.Get("after"), limit(c), func(inst croft.Instance) bool {
+	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(inst croft.Instance) bool {
 		return c.scope.Sees(inst.Project) && (only == nil || only[inst.ID]) && wanted(inst)
 	})
 	if err != nil {
-		return err
+		return list, err
 	}
-	page := api.InstanceList{Instances: []api.Instance{}}
+	list.Instances = []api.Instance{}
 	for _, st := range all {
-		page.Instances = append(page.Instances, c.instance(st))
+		list.Instances = append(list.Instances, c.instance(st))
 	}
 	if more {
 		last := all[len(all)-1].Instance
-		page.Next = last.Name + "/" + string(last.ID)
+		list.Next = last.Name + "/" + string(last.ID)
 	}
-	return c.answer(http.StatusOK, page)
+	return list, nil
 }
 
 // pageOfProject reads a page of the instances of a project for which wanted returns true. Names are unique in it.
@@ -119,9 +228,9 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
-// chosen returns the instances that match the filters of the request; nil: the request has no filters.
-func chosen(ctx context.Context, c *call) (map[croft.InstanceID]bool, error) {
-	f, err := filter(c)
+// chosen returns the instances that match the filters of a list; nil: it has no filters.
+func chosen(ctx context.Context, c *call, in api.Filtered) (map[croft.InstanceID]bool, error) {
+	f, err := filter(in)
 	if err != nil || len(f) == 0 {
 		return nil, err
 	}
@@ -134,25 +243,6 @@ func chosen(ctx context.Context, c *call) (map[croft.InstanceID]bool, error) {
 		chosen[croft.InstanceID(o.ID)] = true
 	}
 	return chosen, nil
-}
-
-func (c *call) getInstance() error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, c.instance(st))
-}
-
-// request reads the request for an instance from the body.
-func (c *call) request() (r schedule.Request, err error) {
-	var given api.InstanceRequest
-	if err := c.body(&given); err != nil {
-		return r, err
-	}
-	return c.requested(given)
 }
 
 // requested converts a body into a request.
@@ -204,35 +294,22 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 	return r, err
 }
 
-// keepInstance changes the expiry of an instance.
-func keepInstance(c *call) error {
-	var given api.Expiry
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	return c.change(func(ctx context.Context, project croft.Project, id string) (croft.Instance, error) {
-		return c.Cloud.Changes.Keep(ctx, project, id, time.Duration(given.Expires)*time.Second)
-	})
-}
-
-func (c *call) createInstance() error {
-	r, err := c.request()
+func createInstance(ctx context.Context, c *call, in api.NewInstance) (api.Instance, error) {
+	r, err := c.requested(in.InstanceRequest)
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
 	c.action.about(r.Project, actions.Object{Kind: actions.Instance, ID: string(r.ID), Name: r.Name})
-	ctx, cancel := c.brief()
-	defer cancel()
 	d, err := made(ctx, c, r)
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
 	c.w.Header().Set("Location", "/v1/instances/"+string(d.Instance.ID))
-	if d.Host.ID != "" && !c.query.Has("wait") { // just ordered, and the request does not wait
-		st := croft.Status{Instance: d.Instance, Host: &d.Host}
-		return c.answer(http.StatusAccepted, c.instance(st))
+	if d.Host.ID != "" && in.Wait == "" { // just ordered, and the request does not wait
+		c.status = http.StatusAccepted
+		return c.instance(croft.Status{Instance: d.Instance, Host: &d.Host}), nil
 	}
-	return c.ordered(d.Instance)
+	return c.ordered(d.Instance, in.Waiting)
 }
 
 // made creates the requested instance. If the identical request was made before, it returns that instance, in a
@@ -272,75 +349,37 @@ func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (cr
 	return croft.Instance{}, refused
 }
 
-func (c *call) explainRequest() error {
-	r, err := c.request()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	why, err := c.Cloud.Requests.Explain(ctx, r)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, c.explanation(why))
-}
-
-func (c *call) startInstance() error   { return c.change(c.Cloud.Changes.Start) }
-func (c *call) stopInstance() error    { return c.change(c.Cloud.Changes.Stop) }
-func (c *call) rebootInstance() error  { return c.change(c.Cloud.Changes.Reboot) }
-func (c *call) rebuildInstance() error { return c.change(c.Cloud.Changes.Rebuild) }
-
-// recreateInstance schedules a lost instance again. It has no time limit, because it searches for hosts and claims on
-// them.
-func (c *call) recreateInstance() error {
-	ctx, end := c.lasting()
-	defer end()
-	st, err := c.find(ctx)
-	if err != nil {
-		return err
-	}
-	inst, err := c.Cloud.Changes.Recreate(ctx, st.Instance.Project, string(st.Instance.ID))
-	if err != nil {
-		return err
-	}
-	return c.ordered(inst)
-}
-
 // change orders a change of the instance that the path names.
-func (c *call) change(do func(context.Context, croft.Project, string) (croft.Instance, error)) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func (c *call) change(ctx context.Context, in api.Waiting,
+	do func(context.Context, croft.Project, string) (croft.Instance, error)) (api.Instance, error) {
 	st, err := c.find(ctx)
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
 	inst, err := do(ctx, st.Instance.Project, string(st.Instance.ID))
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
-	return c.ordered(inst)
+	return c.ordered(inst, in)
 }
 
-func (c *call) destroyInstance() error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	force := c.flag("force")
-	if force && !c.caller.Operator() {
-		return api.NewProblem(api.ForbiddenVerb, "only operators may use force: a silent host may still run the guest")
+func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.Instance, error) {
+	if in.Force && !c.caller.Operator() {
+		return api.Instance{}, api.NewProblem(api.ForbiddenVerb,
+			"only operators may use force: a silent host may still run the guest")
 	}
 	st, err := c.find(ctx)
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
-	d, err := c.Cloud.Changes.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), force)
+	d, err := c.Cloud.Changes.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), in.Force)
 	if err != nil {
-		return err
+		return api.Instance{}, err
 	}
 	if d.Gone {
-		return c.answer(http.StatusOK, c.instance(croft.Status{Instance: d.Instance}))
+		return c.instance(croft.Status{Instance: d.Instance}), nil
 	}
-	return c.ordered(d.Instance)
+	return c.ordered(d.Instance, in.Waiting)
 }
 
 const (
@@ -365,15 +404,15 @@ func patience(text, but string) (time.Duration, error) {
 	return d, nil
 }
 
-// ordered answers for a change that has been ordered, after the wait that the request asks for.
-func (c *call) ordered(inst croft.Instance) error {
+// ordered returns the answer for a change that has been ordered, after the wait that the request asks for.
+func (c *call) ordered(inst croft.Instance, in api.Waiting) (shown api.Instance, err error) {
 	c.action.about(inst.Project, actions.Object{Kind: actions.Instance, ID: string(inst.ID), Name: inst.Name})
 	c.action.record(c, actions.Done) // independently of how the wait ends
-	status := http.StatusAccepted
-	if goal := goals[c.query.Get("wait")]; goal != nil {
-		patience, err := patience(c.query.Get("timeout"), "it is ordered, but ")
+	c.status = http.StatusAccepted
+	if goal := goals[in.Wait]; goal != nil {
+		patience, err := patience(in.Timeout, "it is ordered, but ")
 		if err != nil {
-			return err
+			return shown, err
 		}
 		known, end := c.lasting()
 		defer end()
@@ -382,11 +421,11 @@ func (c *call) ordered(inst croft.Instance) error {
 		err = c.Cloud.Instances.Wait(ctx, inst, goal, nil)
 		switch {
 		case err == nil:
-			status = http.StatusOK
+			c.status = http.StatusOK
 		case known.Err() != nil && c.r.Context().Err() == nil:
-			return errRevoked
+			return shown, errRevoked
 		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return c.failed(inst, err)
+			return shown, c.failed(inst, err)
 		}
 	}
 	ctx, cancel := c.brief()
@@ -395,10 +434,7 @@ func (c *call) ordered(inst croft.Instance) error {
 	if errors.Is(err, croft.NotFound) {
 		st, err = croft.Status{Instance: inst}, nil // it is gone by now
 	}
-	if err != nil {
-		return err
-	}
-	return c.answer(status, c.instance(st))
+	return c.instance(st), err
 }
 
 // failed returns the answer about an instance that will never reach the state that the request waits for.

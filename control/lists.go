@@ -1,8 +1,6 @@
 package control
 
 import (
-	"strconv"
-
 	"croft/control/api"
 	"croft/tenant/access"
 	"croft/tenant/objects"
@@ -19,20 +17,11 @@ func listed(c *call) access.Scope {
 	return c.scope
 }
 
-// filter reads the filters of the request.
-func filter(c *call) (objects.Filter, error) {
-	f, err := objects.ParseFilter(c.query["filter"])
+// filter parses the filters of a list.
+func filter(in api.Filtered) (objects.Filter, error) {
+	f, err := objects.ParseFilter(in.Filter)
 	if err != nil {
 		return nil, api.NewProblem(api.BadQuery, err.Error())
 	}
 	return f, nil
-}
-
-// limit returns the page size that the request asks for.
-func limit(c *call) int {
-	n, err := strconv.Atoi(c.query.Get("limit")) // checked by the document
-	if err != nil {
-		return pageLength
-	}
-	return n
 }

@@ -113,7 +113,7 @@ func listObjects(ctx context.Context, c *call, in api.ObjectFilter) (list api.Ob
 	if in.Kind == objects.Host && !c.caller.Operator() {
 		return list, errNoHosts
 	}
-	f, err := filter(c)
+	f, err := filter(in.Filtered)
 	if err != nil {
 		return list, err
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"io"
 	"net/netip"
 	"slices"
@@ -14,14 +15,11 @@ import (
 )
 
 // forwardPort connects the client to a TCP port of the guest.
-func (c *call) forwardPort() error {
+func forwardPort(c *call, in api.GuestPort) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a port is forwarded over a WebSocket: ask for an upgrade of the connection")
 	}
-	port := 22
-	if text := c.query.Get("port"); text != "" {
-		port, _ = strconv.Atoi(text) // checked by the document
-	}
+	port := cmp.Or(in.Port, 22)
 	ctx, cancel := c.brief()
 	st, err := c.find(ctx)
 	cancel()

@@ -12,11 +12,9 @@ type Filtered struct {
 type ObjectFilter struct {
 	InProject
 	Filtered
+	Page
 
-	Kind  objects.Kind `query:"kind"  json:"-" required:"true" enum:"instance,image,host,group"`
-	Limit int          `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of objects
-	// field next of the page before
-	After string `query:"after" json:"-"`
+	Kind objects.Kind `query:"kind" json:"-" required:"true" enum:"instance,image,host,group"`
 }
 
 // ObjectNamed names an object.

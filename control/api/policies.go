@@ -36,12 +36,3 @@ type PolicyHints struct {
 	// What of the policy may not be what its author wants.
 	Hints []string `json:"hints"`
 }
-
-// InstanceNamed names an instance.
-type InstanceNamed struct {
-	ID string `path:"id" json:"-"` // UUID of the instance, or its name
-
-	// Project is the project of the instance. Default: the caller's own; for operators who have none, all projects for
-	// a UUID, else the project default.
-	Project croft.Project `query:"project" json:"-"`
-}

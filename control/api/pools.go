@@ -55,11 +55,9 @@ type TicketAwaited struct {
 // TicketFilter is the input of listTickets.
 type TicketFilter struct {
 	InProject
+	Page
 
-	// also closed tickets, as far as they are remembered
-	All   bool   `query:"all"   json:"-"`
-	Limit int    `query:"limit" json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of tickets
-	After string `query:"after" json:"-"`                                          // field next of the page before
+	All bool `query:"all" json:"-"` // also closed tickets, as far as they are remembered
 }
 
 // NewTicket is the input of openTicket.

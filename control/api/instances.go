@@ -1,0 +1,215 @@
+package api
+
+import (
+	"croft"
+	"croft/internal/hostkey"
+	"croft/internal/redact"
+	"croft/schedule"
+)
+
+// InstanceNamed names an instance.
+type InstanceNamed struct {
+	ID string `path:"id" json:"-"` // UUID of the instance, or its name
+
+	// Project is the project of the instance. Default: the caller's own; for operators who have none, all projects for
+	// a UUID, else the project default.
+	Project croft.Project `query:"project" json:"-"`
+}
+
+// Waiting is the part of the input of an operation whose answer can wait for the instance.
+type Waiting struct {
+	// Wait is the state to wait for: the instance runs with an address, has set itself up, is off, or is gone.
+	Wait string `query:"wait" json:"-" enum:"running,ready,stopped,gone"`
+
+	// Timeout is the longest wait, such as 30s; 10 minutes at most.
+	Timeout string `query:"timeout" json:"-" default:"1m"`
+}
+
+// InstanceChange is the input of operations that change an instance.
+type InstanceChange struct {
+	InstanceNamed
+	Waiting
+}
+
+// InstanceRemoval is the input of destroyInstance.
+type InstanceRemoval struct {
+	InstanceChange
+
+	// Force frees the claim and the name at once if the host does not answer, and destroys a member of a cluster. Only
+	// operators may use it.
+	Force bool `query:"force" json:"-"`
+}
+
+// ConsoleLog is the input of getInstanceLog.
+type ConsoleLog struct {
+	InstanceNamed
+
+	Follow bool `query:"follow" json:"-"` // continue with what the guest writes from now on
+}
+
+// GuestPort is the input of forwardPort.
+type GuestPort struct {
+	InstanceNamed
+
+	Port int `query:"port" json:"-" minimum:"1" maximum:"65535" default:"22"` // port of the guest
+}
+
+// EventPosition is the input of watchEvents.
+type EventPosition struct {
+	InProject
+
+	// Last is the id of the last event with an id that the client received.
+	Last int64 `header:"Last-Event-ID" json:"-" minimum:"1"`
+}
+
+// InstanceFilter is the input of listInstances.
+type InstanceFilter struct {
+	InProject
+	Filtered
+	Page
+}
+
+// ClaimFilter is the input of listClaims.
+type ClaimFilter struct {
+	InProject
+	Page
+}
+
+// InstanceRequest asks for an instance.
+type InstanceRequest struct {
+	// The UUID that the instance gets. A random one by default.
+	ID croft.InstanceID `json:"id,omitempty" format:"uuid"`
+	// Unique in the project, and the guest's host name. vm- and the beginning of the UUID by default.
+	Name string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	// What it takes, as `schedule` has it: VCPU:1,MEMORY_MB:256,DISK_GB:1.
+	Query string `json:"query" maxLength:"16384" minLength:"1"`
+	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
+	// hosts.
+	Image string `json:"image" maxLength:"4096" minLength:"1"`
+	// Public SSH keys that may log in, as lines of authorized_keys.
+	Keys []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	// At most 64 KiB, in base64.
+	UserData []byte `json:"user_data,omitempty" maxLength:"87384"`
+	// Where it finds its metadata.
+	Metadata croft.Metadata `json:"metadata,omitempty" enum:"auto,server,nocloud,config-drive"`
+	// Whether the metadata server wants a token.
+	IMDS croft.IMDS `json:"imds,omitempty" enum:"optional,required,off"`
+	// Readable by the guest.
+	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
+	// When to boot a guest that went off.
+	Restart croft.Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
+	// Networks of the hosts by name.
+	Networks []string `json:"networks,omitempty" maxItems:"16"`
+	Open     []string `json:"open,omitempty" maxItems:"32"` // in the syntax of croft.ParseOpenPort
+	// It may be recreated on another host.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+	// The groups that it joins.
+	Affinities []croft.Affinity `json:"affinities,omitempty" maxItems:"16"`
+	// in the syntax of croft.ParseBound
+	In []string `json:"in,omitempty" maxItems:"16" maxLength:"1024" minLength:"1"`
+	// in the syntax of objects.ParseFilter
+	Where []string `json:"where,omitempty" maxItems:"16" maxLength:"4096" minLength:"1"`
+	// The same, none of which may hold.
+	WhereNot []string `json:"where_not,omitempty" maxItems:"16" maxLength:"4096" minLength:"1"`
+	// in the syntax of croft.ParseNear
+	Near []string `json:"near,omitempty" maxItems:"8" maxLength:"300" minLength:"1"`
+	// in the syntax of croft.ParseFar
+	Far      []string `json:"far,omitempty" maxItems:"8" maxLength:"300" minLength:"1"`
+	Distance string   `json:"distance,omitempty" maxLength:"32" minLength:"1"` // the type of these distances
+	// seconds after the request; 0: never
+	Expires int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"`
+	// Which host with room to take: `spread` the one with the most room, `pack` the one with the least, and
+	// `crush:NAME` the first in the order in which the policy of this name gives hosts for the UUID.
+	Policy string `json:"policy,omitempty" pattern:"^(spread|pack|crush:[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$"`
+}
+
+// NewInstance is the input of createInstance.
+type NewInstance struct {
+	InProject
+	Waiting
+	InstanceRequest
+}
+
+// Candidates is the input of explainRequest.
+type Candidates struct {
+	InProject
+	InstanceRequest
+}
+
+// Expiry is the input of keepInstance.
+type Expiry struct {
+	InstanceNamed
+
+	Expires int64 `json:"expires" maximum:"315360000" minimum:"0"` // seconds from now on; 0: never
+}
+
+// ClaimRequest is the input of createClaim.
+type ClaimRequest struct {
+	InProject
+	InstanceRequest
+
+	Image string `json:"image,omitempty" maxLength:"4096" minLength:"1"` // required for the use, if not given here
+	Hold  int64  `json:"hold" maximum:"315360000" minimum:"1"`           // seconds after the request
+}
+
+// ClaimUse is the input of useClaim. For empty fields, the values of the claim's request apply.
+type ClaimUse struct {
+	InstanceChange
+
+	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
+	// hosts.
+	Image string `json:"image,omitempty" maxLength:"4096" minLength:"1"`
+	// Public SSH keys that may log in, as lines of authorized_keys.
+	Keys []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	// At most 64 KiB, in base64.
+	UserData []byte `json:"user_data,omitempty" maxLength:"87384"`
+	// Where it finds its metadata.
+	Metadata croft.Metadata `json:"metadata,omitempty" enum:"auto,server,nocloud,config-drive"`
+	// Whether the metadata server wants a token.
+	IMDS croft.IMDS `json:"imds,omitempty" enum:"optional,required,off"`
+	// Readable by the guest.
+	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
+	// When to boot a guest that went off.
+	Restart croft.Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
+	Expires int64         `json:"expires,omitempty" maximum:"315360000" minimum:"0"` // seconds after the use; 0: never
+}
+
+// Instance is the status of an instance without its secrets, with the fields that people read first.
+type Instance struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`   // schedule.Describe
+	Address string `json:"address"` // schedule.Address
+	croft.Status
+}
+
+// InstanceOf returns a status in the form for all callers: public keys replace private ones, and the address of the
+// image has neither password nor signature.
+func InstanceOf(st croft.Status) Instance {
+	showPublic(&st.Instance.Spec)
+	if st.Order != nil {
+		o := *st.Order
+		showPublic(&o.Spec)
+		st.Order = &o
+	}
+	return Instance{st.Instance.Name, schedule.Describe(&st), schedule.Address(&st), st}
+}
+
+func showPublic(s *croft.Spec) {
+	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
+	s.Image = redact.Image(s.Image)
+}
+
+// publicKey is empty if the key is missing or invalid.
+func publicKey(private string) string {
+	public, err := hostkey.Public(private)
+	if err != nil {
+		return ""
+	}
+	return public
+}
+
+// InstanceList is a page of instances.
+type InstanceList struct {
+	Instances []Instance `json:"instances"`
+	Next      string     `json:"next,omitempty"` // where the next page starts; empty: this is the last page
+}
