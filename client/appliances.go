@@ -7,7 +7,6 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/control/api"
-	"croft/control/cloud"
 )
 
 // appliances implements cloud.Appliances.
@@ -108,51 +107,40 @@ func (a appliances) RemoveImplementation(ctx context.Context, appliance string, 
 // siteImages implements cloud.SiteImages.
 type siteImages struct{ *Client }
 
-// siteImagePath is the path of an image, or of something below it. Invalid: name cannot be the name of an image.
-func siteImagePath(project croft.Project, name string, below ...string) (string, error) {
-	if err := cluster.CheckName("an image", name); err != nil {
-		return "", err
-	}
-	return path(project, append([]string{"v1", "images", name}, below...)), nil
-}
-
 // List implements cloud.SiteImages.
 func (s siteImages) List(ctx context.Context) ([]cluster.SiteImage, error) {
-	var catalog cloud.Catalog
-	err := s.ask(ctx, http.MethodGet, "/v1/images", nil, &catalog)
+	catalog, err := s.ListImages(ctx)
 	return catalog.SiteImages, err
 }
 
 // Find implements cloud.SiteImages.
 func (s siteImages) Find(ctx context.Context, name string) (found cluster.SiteImage, err error) {
-	at, err := siteImagePath("", name)
-	if err != nil {
+	if err := cluster.CheckName("an image", name); err != nil {
 		return found, err
 	}
-	return found, s.ask(ctx, http.MethodGet, at, nil, &found)
+	return s.GetImage(ctx, api.ImageNamed{Name: name})
 }
 
 // Create implements cloud.SiteImages.
 func (s siteImages) Create(ctx context.Context, i cluster.SiteImage) (made cluster.SiteImage, err error) {
-	return made, s.ask(ctx, http.MethodPost, "/v1/images", api.NewSiteImage{Name: i.Name, URL: i.URL, SHA256: i.SHA256,
-		Format: i.Format, MinDiskGB: i.MinDiskGB, MinRAMMB: i.MinRAMMB}, &made)
+	return s.AddImage(ctx, api.NewSiteImage{Name: i.Name, URL: i.URL, SHA256: i.SHA256, Format: i.Format,
+		MinDiskGB: i.MinDiskGB, MinRAMMB: i.MinRAMMB})
 }
 
 // Remove implements cloud.SiteImages.
 func (s siteImages) Remove(ctx context.Context, name string) error {
-	at, err := siteImagePath("", name)
-	if err != nil {
+	if err := cluster.CheckName("an image", name); err != nil {
 		return err
 	}
-	return s.ask(ctx, http.MethodDelete, at, nil, nil)
+	return s.RemoveImage(ctx, api.ImageNamed{Name: name})
 }
 
 // Bring implements cloud.SiteImages.
 func (s siteImages) Bring(ctx context.Context, name, site, ref string, project croft.Project, _ string) (
 	now cluster.SiteImage, err error) {
-	at, err := siteImagePath(project, name, "sites", site)
-	if err != nil {
+	if err := cluster.CheckName("an image", name); err != nil {
 		return now, err
 	}
-	return now, s.ask(ctx, http.MethodPut, at, api.ImageAtSite{Ref: ref}, &now)
+	return s.BringImage(ctx, api.ImageAtSite{ImageNamed: api.ImageNamed{Name: name},
+		InProject: api.InProject{Project: project}, Site: site, Ref: ref})
 }

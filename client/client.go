@@ -154,14 +154,10 @@ func (c *Client) Close() error {
 }
 
 // Caller returns the caller as the cloud identifies it. Denied: the token is not valid.
-func (c *Client) Caller(ctx context.Context) (caller access.Caller, err error) {
-	return caller, c.ask(ctx, http.MethodGet, "/v1/whoami", nil, &caller)
-}
+func (c *Client) Caller(ctx context.Context) (access.Caller, error) { return c.Whoami(ctx) }
 
 // Root returns the information about a cloud that is public.
-func (c *Client) Root(ctx context.Context) (root api.Cloud, err error) {
-	return root, c.ask(ctx, http.MethodGet, "/v1", nil, &root)
-}
+func (c *Client) Root(ctx context.Context) (api.Cloud, error) { return c.GetRoot(ctx) }
 
 // identify adds the caller's credentials, its project and the partition to the headers.
 func (c *Client) identify(h http.Header) {

@@ -15,9 +15,7 @@ import (
 type images struct{ *Client }
 
 // Catalog implements cloud.Images.
-func (i images) Catalog(ctx context.Context) (list cloud.Catalog, err error) {
-	return list, i.ask(ctx, http.MethodGet, "/v1/images", nil, &list)
-}
+func (i images) Catalog(ctx context.Context) (cloud.Catalog, error) { return i.ListImages(ctx) }
 
 // Held implements cloud.Images.
 func (i images) Held(ctx context.Context, host croft.Host) ([]compute.Held, error) {

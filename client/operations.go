@@ -5,16 +5,29 @@ package client
 import (
 	"context"
 	"croft"
+	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
+	"croft/control/federation"
 	"croft/hosts/audit"
 	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/access"
 	"croft/tenant/objects"
 	"croft/tenant/usage"
 )
+
+// GetRoot: Get the versions of the cloud and of this document.
+func (c *Client) GetRoot(ctx context.Context) (api.Cloud, error) {
+	return call[api.Cloud](ctx, c, "GET /v1", nil)
+}
+
+// Whoami: Get who the caller is.
+func (c *Client) Whoami(ctx context.Context) (access.Caller, error) {
+	return call[access.Caller](ctx, c, "GET /v1/whoami", nil)
+}
 
 // ListInstances: List instances.
 func (c *Client) ListInstances(ctx context.Context, in api.InstanceFilter) (api.InstanceList, error) {
@@ -181,6 +194,21 @@ func (c *Client) SetMembers(ctx context.Context, in api.Members) (tenant.Tenant,
 	return call[tenant.Tenant](ctx, c, "PUT /v1/projects/{project}/members", in)
 }
 
+// ListMappings: List the projects of peers whose members are members of a project.
+func (c *Client) ListMappings(ctx context.Context, in api.ProjectNamed) (api.MappingList, error) {
+	return call[api.MappingList](ctx, c, "GET /v1/projects/{project}/mappings", in)
+}
+
+// SetMapping: Make the members of a project of a peer members of a project.
+func (c *Client) SetMapping(ctx context.Context, in api.NewMapping) (federation.Mapping, error) {
+	return call[federation.Mapping](ctx, c, "POST /v1/projects/{project}/mappings", in)
+}
+
+// RemoveMapping: End the membership of the members of a project of a peer.
+func (c *Client) RemoveMapping(ctx context.Context, in api.MappingNamed) error {
+	return c.do(ctx, "DELETE /v1/projects/{project}/mappings/{id}/{theirs}", in)
+}
+
 // GetQuota: Get the limits of a project and what it uses, with the projects below it.
 func (c *Client) GetQuota(ctx context.Context, in api.ProjectNamed) (tenant.Account, error) {
 	return call[tenant.Account](ctx, c, "GET /v1/projects/{project}/quota", in)
@@ -234,6 +262,31 @@ func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (cloud.Access
 // RevokeToken: Revoke a token at once.
 func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (cloud.AccessToken, error) {
 	return call[cloud.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
+}
+
+// ListImages: List the images that requests may name.
+func (c *Client) ListImages(ctx context.Context) (cloud.Catalog, error) {
+	return call[cloud.Catalog](ctx, c, "GET /v1/images", nil)
+}
+
+// AddImage: Add an image with a checked source, which can be brought to sites.
+func (c *Client) AddImage(ctx context.Context, in api.NewSiteImage) (cluster.SiteImage, error) {
+	return call[cluster.SiteImage](ctx, c, "POST /v1/images", in)
+}
+
+// GetImage: Get an image for sites, and how far it is at each.
+func (c *Client) GetImage(ctx context.Context, in api.ImageNamed) (cluster.SiteImage, error) {
+	return call[cluster.SiteImage](ctx, c, "GET /v1/images/{name}", in)
+}
+
+// RemoveImage: Remove an image for sites; at the sites it stays.
+func (c *Client) RemoveImage(ctx context.Context, in api.ImageNamed) error {
+	return c.do(ctx, "DELETE /v1/images/{name}", in)
+}
+
+// BringImage: Bring an image to a site with a credential of the caller, or say what it is called there.
+func (c *Client) BringImage(ctx context.Context, in api.ImageAtSite) (cluster.SiteImage, error) {
+	return call[cluster.SiteImage](ctx, c, "PUT /v1/images/{name}/sites/{site}", in)
 }
 
 // ListObjects: List the properties and tags of things of a kind.
@@ -376,6 +429,66 @@ func (c *Client) GetCrushMap(ctx context.Context) (cloud.CrushMap, error) {
 	return call[cloud.CrushMap](ctx, c, "GET /v1/crush", nil)
 }
 
+// ListSites: List the sites.
+func (c *Client) ListSites(ctx context.Context) (api.SiteList, error) {
+	return call[api.SiteList](ctx, c, "GET /v1/sites", nil)
+}
+
+// CreateSite: Create a site.
+func (c *Client) CreateSite(ctx context.Context, in api.NewSite) (api.Site, error) {
+	return call[api.Site](ctx, c, "POST /v1/sites", in)
+}
+
+// GetSite: Get a site.
+func (c *Client) GetSite(ctx context.Context, in api.SiteNamed) (api.Site, error) {
+	return call[api.Site](ctx, c, "GET /v1/sites/{name}", in)
+}
+
+// ChangeSite: Change a site; clusters that are there stay.
+func (c *Client) ChangeSite(ctx context.Context, in api.SiteChange) (api.Site, error) {
+	return call[api.Site](ctx, c, "PATCH /v1/sites/{name}", in)
+}
+
+// RemoveSite: Remove a site that no implementation, credential or cluster uses.
+func (c *Client) RemoveSite(ctx context.Context, in api.SiteNamed) error {
+	return c.do(ctx, "DELETE /v1/sites/{name}", in)
+}
+
+// GetSiteHealth: Ask a site now how it is, with a credential of the caller if there is one.
+func (c *Client) GetSiteHealth(ctx context.Context, in api.SiteInProject) (cluster.SiteHealth, error) {
+	return call[cluster.SiteHealth](ctx, c, "GET /v1/sites/{name}/health", in)
+}
+
+// ListCredentials: List the caller's credentials, without their secrets.
+func (c *Client) ListCredentials(ctx context.Context, in api.CredentialFilter) (api.CredentialList, error) {
+	return call[api.CredentialList](ctx, c, "GET /v1/credentials", in)
+}
+
+// CreateCredential: Store a credential, which the site has to accept.
+func (c *Client) CreateCredential(ctx context.Context, in api.NewCredential) (api.Credential, error) {
+	return call[api.Credential](ctx, c, "POST /v1/credentials", in)
+}
+
+// GetCredential: Get a credential of the caller, without its secret.
+func (c *Client) GetCredential(ctx context.Context, in api.CredentialNamed) (api.Credential, error) {
+	return call[api.Credential](ctx, c, "GET /v1/credentials/{id}", in)
+}
+
+// ChangeCredential: Change a credential of the caller, which the site has to accept then.
+func (c *Client) ChangeCredential(ctx context.Context, in api.CredentialChange) (api.Credential, error) {
+	return call[api.Credential](ctx, c, "PATCH /v1/credentials/{id}", in)
+}
+
+// RemoveCredential: Remove a credential that no living cluster needs.
+func (c *Client) RemoveCredential(ctx context.Context, in api.CredentialNamed) error {
+	return c.do(ctx, "DELETE /v1/credentials/{id}", in)
+}
+
+// RewrapSecrets: Have the first key seal the secrets that another one seals.
+func (c *Client) RewrapSecrets(ctx context.Context) (api.Rewrapped, error) {
+	return call[api.Rewrapped](ctx, c, "POST /v1/seals", nil)
+}
+
 // ListActions: List who did what.
 func (c *Client) ListActions(ctx context.Context, in api.LogFilter) (actions.Page, error) {
 	return call[actions.Page](ctx, c, "GET /v1/log", in)
@@ -494,4 +607,49 @@ func (c *Client) CreateInvitation(ctx context.Context, in api.NewInvitation) (ap
 // RevokeInvitation: Revoke a join token at once.
 func (c *Client) RevokeInvitation(ctx context.Context, in api.InvitationNamed) (api.Invitation, error) {
 	return call[api.Invitation](ctx, c, "DELETE /v1/invitations/{name}", in)
+}
+
+// ListPartitions: List the partitions that are known here.
+func (c *Client) ListPartitions(ctx context.Context) (api.PartitionList, error) {
+	return call[api.PartitionList](ctx, c, "GET /v1/partitions", nil)
+}
+
+// GetPartition: Get a partition.
+func (c *Client) GetPartition(ctx context.Context, in api.PartitionNamed) (federation.Partition, error) {
+	return call[federation.Partition](ctx, c, "GET /v1/partitions/{id}", in)
+}
+
+// RemovePartition: Forget a partition and everything that was imported of it.
+func (c *Client) RemovePartition(ctx context.Context, in api.PartitionNamed) (federation.Partition, error) {
+	return call[federation.Partition](ctx, c, "DELETE /v1/partitions/{id}", in)
+}
+
+// ListRows: List everything of a kind that was imported of a partition.
+func (c *Client) ListRows(ctx context.Context, in api.RowsOfKind) (api.RowList, error) {
+	return call[api.RowList](ctx, c, "GET /v1/partitions/{id}/rows", in)
+}
+
+// GetCard: Get the card of this cloud.
+func (c *Client) GetCard(ctx context.Context, in api.CardRequest) (federation.Card, error) {
+	return call[federation.Card](ctx, c, "GET /v1/card", in)
+}
+
+// AddPeer: Make another cloud a peer, by its card.
+func (c *Client) AddPeer(ctx context.Context, in federation.NewPeer) (federation.Partition, error) {
+	return call[federation.Partition](ctx, c, "POST /v1/peers", in)
+}
+
+// RemovePeer: End the exchange of requests with a peer.
+func (c *Client) RemovePeer(ctx context.Context, in api.PartitionNamed) (federation.Partition, error) {
+	return call[federation.Partition](ctx, c, "DELETE /v1/peers/{id}", in)
+}
+
+// ListSigners: List the keys with which the servers of this cloud sign for its peers.
+func (c *Client) ListSigners(ctx context.Context) (api.SignerList, error) {
+	return call[api.SignerList](ctx, c, "GET /v1/signers", nil)
+}
+
+// RetireSigner: Take a key out of the cards of this cloud.
+func (c *Client) RetireSigner(ctx context.Context, in api.SignerNamed) error {
+	return c.do(ctx, "DELETE /v1/signers/{id}", in)
 }

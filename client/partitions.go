@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 
 	"croft"
 	"croft/control/api"
@@ -17,27 +18,25 @@ type partitions struct{ *Client }
 
 // List implements cloud.Partitions.
 func (p partitions) List(ctx context.Context) ([]federation.Partition, error) {
-	var list api.PartitionList
-	err := p.ask(ctx, http.MethodGet, "/v1/partitions", nil, &list)
+	list, err := p.ListPartitions(ctx)
 	return list.Partitions, err
 }
 
 // Find implements cloud.Partitions.
-func (p partitions) Find(ctx context.Context, idOrAlias string) (found federation.Partition, err error) {
-	return found, p.ask(ctx, http.MethodGet, path("", []string{"v1", "partitions", idOrAlias}), nil, &found)
+func (p partitions) Find(ctx context.Context, idOrAlias string) (federation.Partition, error) {
+	return p.GetPartition(ctx, api.PartitionNamed{ID: idOrAlias})
 }
 
 // Remove implements cloud.Partitions.
-func (p partitions) Remove(ctx context.Context, idOrAlias string) (was federation.Partition, err error) {
-	return was, p.ask(ctx, http.MethodDelete, path("", []string{"v1", "partitions", idOrAlias}), nil, &was)
+func (p partitions) Remove(ctx context.Context, idOrAlias string) (federation.Partition, error) {
+	return p.RemovePartition(ctx, api.PartitionNamed{ID: idOrAlias})
 }
 
 // Rows implements cloud.Partitions.
 func (p partitions) Rows(ctx context.Context, idOrAlias string, kind federation.Kind,
 	each func(json.RawMessage) error) error {
-	var list api.RowList
-	at := path("", []string{"v1", "partitions", idOrAlias, "rows"}, "kind", string(kind))
-	if err := p.ask(ctx, http.MethodGet, at, nil, &list); err != nil {
+	list, err := p.ListRows(ctx, api.RowsOfKind{PartitionNamed: api.PartitionNamed{ID: idOrAlias}, Kind: kind})
+	if err != nil {
 		return err
 	}
 	for _, row := range list.Rows {
@@ -50,7 +49,7 @@ func (p partitions) Rows(ctx context.Context, idOrAlias string, kind federation.
 
 // Export implements cloud.Partitions. It writes data as it arrives; the last line shows whether the export is complete.
 func (p partitions) Export(ctx context.Context, name string, w io.Writer) (h federation.Header, err error) {
-	answer, err := p.send(ctx, http.MethodGet, path("", []string{"v1", "export"}, "name", name), nil, nil)
+	answer, err := p.request(ctx, "GET /v1/export", api.Export{Name: name})
 	if err != nil {
 		return h, err
 	}
@@ -98,8 +97,9 @@ func (e *ends) header() (h federation.Header, err error) {
 // Import implements cloud.Partitions.
 func (p partitions) Import(ctx context.Context, from io.Reader, alias string) (shown federation.Partition, changed bool,
 	err error) {
-	url := p.base + path("", []string{"v1", "import"}, "as", alias)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, from)
+	in := api.Import{As: alias}
+	at := p.base + api.InputOf(reflect.TypeOf(in)).Write("/v1/import", in, http.Header{})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, from)
 	if err != nil {
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/cluster"
@@ -12,15 +11,14 @@ import (
 // sites implements cloud.Sites.
 type sites struct{ *Client }
 
-func sitePath(name string, below ...string) string {
-	return path("", append([]string{"v1", "sites", name}, below...))
+// siteNamed returns the input that names a site. Invalid.
+func siteNamed(name string) (api.SiteNamed, error) {
+	return api.SiteNamed{Name: name}, cluster.CheckName("a site", name)
 }
 
 // List implements cloud.Sites.
-func (s sites) List(ctx context.Context) ([]cluster.Site, error) {
-	var list api.SiteList
-	err := s.ask(ctx, http.MethodGet, "/v1/sites", nil, &list)
-	var all []cluster.Site
+func (s sites) List(ctx context.Context) (all []cluster.Site, err error) {
+	list, err := s.ListSites(ctx)
 	for _, one := range list.Sites {
 		all = append(all, one.Plain())
 	}
@@ -29,61 +27,65 @@ func (s sites) List(ctx context.Context) ([]cluster.Site, error) {
 
 // Find implements cloud.Sites.
 func (s sites) Find(ctx context.Context, name string) (cluster.Site, error) {
-	var found api.Site
-	if err := cluster.CheckName("a site", name); err != nil {
+	in, err := siteNamed(name)
+	if err != nil {
 		return cluster.Site{}, err
 	}
-	err := s.ask(ctx, http.MethodGet, sitePath(name), nil, &found)
+	found, err := s.GetSite(ctx, in)
 	return found.Plain(), err
 }
 
 // Create implements cloud.Sites.
 func (s sites) Create(ctx context.Context, wanted cluster.Site) (cluster.Site, error) {
-	var made api.Site
-	err := s.ask(ctx, http.MethodPost, "/v1/sites", api.NewSiteOf(wanted), &made)
+	made, err := s.CreateSite(ctx, api.NewSiteOf(wanted))
 	return made.Plain(), err
 }
 
 // Change implements cloud.Sites.
-func (s sites) Change(ctx context.Context, name string, change cluster.SiteChange, generation *int64) (cluster.Site,
-	error) {
-	var now api.Site
-	if err := cluster.CheckName("a site", name); err != nil {
-		return cluster.Site{}, err
+func (s sites) Change(ctx context.Context, name string, change cluster.SiteChange, generation *int64) (
+	now cluster.Site, err error) {
+	in := api.SiteChangeOf(change)
+	if in.SiteNamed, err = siteNamed(name); err != nil {
+		return now, err
 	}
-	err := s.askWith(ctx, http.MethodPatch, sitePath(name), match(generation), api.SiteChangeOf(change), &now)
-	return now.Plain(), err
+	in.Base = generation
+	changed, err := s.ChangeSite(ctx, in)
+	return changed.Plain(), err
 }
 
 // Remove implements cloud.Sites.
 func (s sites) Remove(ctx context.Context, name string) error {
-	if err := cluster.CheckName("a site", name); err != nil {
+	in, err := siteNamed(name)
+	if err != nil {
 		return err
 	}
-	return s.ask(ctx, http.MethodDelete, sitePath(name), nil, nil)
+	return s.RemoveSite(ctx, in)
 }
 
 // Health implements cloud.Sites.
 func (s sites) Health(ctx context.Context, name string, project croft.Project, _ string) (h cluster.SiteHealth,
 	err error) {
-	if err := cluster.CheckName("a site", name); err != nil {
+	in, err := siteNamed(name)
+	if err != nil {
 		return h, err
 	}
-	return h, s.ask(ctx, http.MethodGet, path(project, []string{"v1", "sites", name, "health"}), nil, &h)
+	return s.GetSiteHealth(ctx, api.SiteInProject{SiteNamed: in, InProject: api.InProject{Project: project}})
 }
 
 // credentials implements cloud.Credentials. The token determines whose they are; a given user only filters the list.
 type credentials struct{ *Client }
 
-func credentialPath(project croft.Project, idOrName string, parameters ...string) string {
-	return path(project, []string{"v1", "credentials", idOrName}, parameters...)
+func credentialNamed(project croft.Project, idOrName string) api.CredentialNamed {
+	return api.CredentialNamed{InProject: api.InProject{Project: project}, ID: idOrName}
 }
 
 // List implements cloud.Credentials.
 func (c credentials) List(ctx context.Context, project croft.Project, user string) (all []cluster.Credential,
 	err error) {
-	var list api.CredentialList
-	err = c.ask(ctx, http.MethodGet, path(project, []string{"v1", "credentials"}, "all", yes(user == "")), nil, &list)
+	list, err := c.ListCredentials(
+		ctx,
+		api.CredentialFilter{InProject: api.InProject{Project: project}, All: user == ""},
+	)
 	for _, one := range list.Credentials {
 		if user == "" || one.User == user {
 			all = append(all, one.Credential)
@@ -94,39 +96,28 @@ func (c credentials) List(ctx context.Context, project croft.Project, user strin
 
 // Find implements cloud.Credentials.
 func (c credentials) Find(ctx context.Context, project croft.Project, _, idOrName string) (cluster.Credential, error) {
-	var found api.Credential
-	err := c.ask(ctx, http.MethodGet, credentialPath(project, idOrName), nil, &found)
+	found, err := c.GetCredential(ctx, credentialNamed(project, idOrName))
 	return found.Credential, err
-}
-
-// verify returns the parameter for a credential that is not to be tried first.
-func verify(unverified bool) string {
-	if unverified {
-		return "false"
-	}
-	return ""
 }
 
 // Create implements cloud.Credentials.
 func (c credentials) Create(ctx context.Context, n cluster.NewCredential) (cluster.Credential, error) {
-	var made api.Credential
-	at := path(n.Project, []string{"v1", "credentials"}, "verify", verify(n.Unverified))
-	err := c.ask(ctx, http.MethodPost, at, api.NewCredentialOf(n), &made)
+	made, err := c.CreateCredential(ctx, api.NewCredentialOf(n))
 	return made.Credential, err
 }
 
 // Change implements cloud.Credentials.
 func (c credentials) Change(ctx context.Context, project croft.Project, _, idOrName string,
 	change cluster.CredentialChange, generation *int64) (cluster.Credential, error) {
-	var now api.Credential
-	at := credentialPath(project, idOrName, "verify", verify(change.Unverified))
-	err := c.askWith(ctx, http.MethodPatch, at, match(generation), api.CredentialChangeOf(change), &now)
+	in := api.CredentialChangeOf(change)
+	in.CredentialNamed, in.Base = credentialNamed(project, idOrName), generation
+	now, err := c.ChangeCredential(ctx, in)
 	return now.Credential, err
 }
 
 // Remove implements cloud.Credentials.
 func (c credentials) Remove(ctx context.Context, project croft.Project, _, idOrName string) error {
-	return c.ask(ctx, http.MethodDelete, credentialPath(project, idOrName), nil, nil)
+	return c.RemoveCredential(ctx, credentialNamed(project, idOrName))
 }
 
 // seals implements cloud.Seals.
@@ -134,7 +125,6 @@ type seals struct{ *Client }
 
 // Rewrap implements cloud.Seals.
 func (s seals) Rewrap(ctx context.Context) (int, error) {
-	var done api.Rewrapped
-	err := s.ask(ctx, http.MethodPost, "/v1/seals", nil, &done)
+	done, err := s.RewrapSecrets(ctx)
 	return done.Secrets, err
 }

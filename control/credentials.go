@@ -14,15 +14,56 @@ import (
 	"croft/tenant/access"
 )
 
+var credentialOperations = noun{Tag: "credentials",
+	Description: "What lets the cloud act for a user at a site. Each belongs to one user in one project. Secrets " +
+		"go in, sealed by a key that is not in the cloud's store, and never come out.",
+	Home: true,
+	Operations: []Operation{
+		// Changes: one's own; admins list all of the project
+		do(Operation{ID: "listCredentials", At: "GET /v1/credentials", May: access.Changes,
+			Summary: "List the caller's credentials, without their secrets"}, listCredentials),
+		do(Operation{ID: "createCredential", At: "POST /v1/credentials", May: access.Changes, Personal: true,
+			Summary: "Store a credential, which the site has to accept", Status: http.StatusCreated,
+			Conflict: api.NameTaken}, createCredential),
+		do(Operation{ID: "getCredential", At: "GET /v1/credentials/{id}", May: access.Changes,
+			Summary: "Get a credential of the caller, without its secret"},
+			func(ctx context.Context, c *call, in api.CredentialNamed) (api.Credential, error) {
+				have, err := credential(ctx, c, in.ID, true)
+				return api.CredentialOf(have), err
+			}),
+		// Changes: one's own
+		do(Operation{ID: "changeCredential", At: "PATCH /v1/credentials/{id}", May: access.Changes, Personal: true,
+			Summary: "Change a credential of the caller, which the site has to accept then"}, changeCredential),
+		do(Operation{ID: "removeCredential", At: "DELETE /v1/credentials/{id}", May: access.Changes, Personal: true,
+			Summary:     "Remove a credential that no living cluster needs",
+			Description: "Admins of the project, and operators, may remove credentials of others, by their UUIDs.",
+			Conflict:    api.InUse},
+			func(ctx context.Context, c *call, in api.CredentialNamed) (nothing, error) {
+				have, err := credential(ctx, c, in.ID, true)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Credentials.Remove(ctx, have.Project, have.User, string(have.ID))
+			}),
+		do(Operation{ID: "rewrapSecrets", At: "POST /v1/seals", May: access.Operates,
+			Summary: "Have the first key seal the secrets that another one seals",
+			Description: "The server's first key counts. This covers the secrets of credentials, clusters and " +
+				"accounts; afterwards no other key is needed. For operators."},
+			func(ctx context.Context, c *call, _ nothing) (api.Rewrapped, error) {
+				n, err := c.Cloud.Seals.Rewrap(ctx)
+				return api.Rewrapped{Secrets: n}, fromSite(err)
+			}),
+	},
+}
+
 // administers reports whether the caller may list and remove credentials of other users in a project.
 func (c *call) administers(project croft.Project) bool {
 	return c.caller.Operator() || c.caller.Has(access.ProjectAdmin) && c.scope.Sees(project)
 }
 
-// credential finds the credential that the path names among the caller's. With others set, it also finds, by UUID,
+// credential finds a credential, by its UUID or name, among the caller's. With others set, it also finds, by UUID,
 // credentials that the caller administers.
-func credential(ctx context.Context, c *call, othersToo bool) (cluster.Credential, error) {
-	name := c.r.PathValue("id")
+func credential(ctx context.Context, c *call, name string, othersToo bool) (cluster.Credential, error) {
 	have, err := c.Cloud.Credentials.Find(ctx, c.home(), c.caller.User, name)
 	if errors.Is(err, croft.NotFound) && othersToo {
 		have, err = administered(ctx, c, cluster.CredentialID(name))
@@ -68,9 +109,7 @@ func credentialsIn(ctx context.Context, c *call, project croft.Project) ([]clust
 	return c.Cloud.Credentials.List(ctx, project, cluster.AnyUser)
 }
 
-func listCredentials(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listCredentials(ctx context.Context, c *call, in api.CredentialFilter) (api.CredentialList, error) {
 	list := api.CredentialList{Credentials: []api.Credential{}}
 	add := func(some []cluster.Credential, err error) error {
 		for _, one := range some {
@@ -78,14 +117,11 @@ func listCredentials(c *call) error {
 		}
 		return err
 	}
-	if !c.flag("all") {
-		if err := add(c.Cloud.Credentials.List(ctx, c.home(), c.caller.User)); err != nil {
-			return err
-		}
-		return c.answer(http.StatusOK, list)
+	if !in.All {
+		return list, add(c.Cloud.Credentials.List(ctx, c.home(), c.caller.User))
 	}
 	if !c.administers(c.home()) {
-		return api.NewProblem(api.ForbiddenVerb, "only admins of the project list the credentials of all its users")
+		return list, api.NewProblem(api.ForbiddenVerb, "only admins of the project list the credentials of all its users")
 	}
 	projects := []croft.Project{c.project}
 	if c.project == "" && !c.scope.All() {
@@ -93,87 +129,29 @@ func listCredentials(c *call) error {
 	}
 	for _, project := range projects {
 		if err := add(credentialsIn(ctx, c, project)); err != nil {
-			return err
+			return list, err
 		}
 	}
 	slices.SortFunc(list.Credentials, func(a, b api.Credential) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
 	})
-	return c.answer(http.StatusOK, list)
+	return list, nil
 }
 
-func createCredential(c *call) error {
-	var given api.NewCredential
-	if err := c.body(&given); err != nil {
-		return err
+func createCredential(ctx context.Context, c *call, in api.NewCredential) (api.Credential, error) {
+	c.regarding(c.home(), actions.Credential, "", in.Name)
+	made, err := c.Cloud.Credentials.Create(ctx, in.Plain(c.home(), c.caller.User))
+	if err == nil {
+		c.regarding(made.Project, actions.Credential, string(made.ID), made.Name)
+		c.w.Header().Set("Location", "/v1/credentials/"+string(made.ID))
 	}
-	c.regarding(c.home(), actions.Credential, "", given.Name)
-	wanted := given.Plain(c.home(), c.caller.User)
-	wanted.Unverified = c.query.Get("verify") == "false"
-	ctx, cancel := c.brief()
-	defer cancel()
-	made, err := c.Cloud.Credentials.Create(ctx, wanted)
-	if err != nil {
-		return fromSite(taken(err))
-	}
-	c.regarding(made.Project, actions.Credential, string(made.ID), made.Name)
-	c.w.Header().Set("Location", "/v1/credentials/"+string(made.ID))
-	return c.tagged(http.StatusCreated, made.Generation, api.CredentialOf(made))
+	return api.CredentialOf(made), fromSite(err)
 }
 
-func getCredential(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := credential(ctx, c, true)
-	if err != nil {
-		return err
+func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (api.Credential, error) {
+	have, err := credential(ctx, c, in.ID, false)
+	if err == nil {
+		have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), in.Plain(), in.Base)
 	}
-	return c.tagged(http.StatusOK, have.Generation, api.CredentialOf(have))
-}
-
-func changeCredential(c *call) error {
-	var given api.CredentialChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := credential(ctx, c, false)
-	if err != nil {
-		return err
-	}
-	change := given.Plain()
-	change.Unverified = c.query.Get("verify") == "false"
-	have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, base)
-	if err != nil {
-		return fromSite(mismatch(err, base))
-	}
-	return c.tagged(http.StatusOK, have.Generation, api.CredentialOf(have))
-}
-
-func removeCredential(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := credential(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	if err := c.Cloud.Credentials.Remove(ctx, have.Project, have.User, string(have.ID)); err != nil {
-		return used(err)
-	}
-	return c.nothing()
-}
-
-func rewrapSecrets(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	n, err := c.Cloud.Seals.Rewrap(ctx)
-	if err != nil {
-		return fromSite(err)
-	}
-	return c.answer(http.StatusOK, api.Rewrapped{Secrets: n})
+	return api.CredentialOf(have), fromSite(err)
 }

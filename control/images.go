@@ -1,13 +1,55 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
 
 	"croft"
+	"croft/cluster"
+	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
+	"croft/tenant/access"
 )
+
+var imageOperations = noun{Tag: "images",
+	Description: "The images that requests for instances may name.",
+	Operations: []Operation{
+		do(Operation{ID: "listImages", At: "GET /v1/images", May: access.EveryHuman,
+			Summary: "List the images that requests may name",
+			Description: "The images of the catalog, and the beginnings of the addresses of others that tenants " +
+				"may name besides. Operators may name any."}, listImages),
+		// Operates: the server fetches its URL
+		do(Operation{ID: "addImage", At: "POST /v1/images", May: access.Operates,
+			Summary: "Add an image with a checked source, which can be brought to sites",
+			Status:  http.StatusCreated, Conflict: api.NameTaken},
+			func(ctx context.Context, c *call, in api.NewSiteImage) (cluster.SiteImage, error) {
+				c.regarding("", actions.Image, "", in.Name)
+				made, err := c.Cloud.SiteImages.Create(ctx, cluster.SiteImage{Name: in.Name, URL: in.URL,
+					SHA256: in.SHA256, Format: in.Format, MinDiskGB: in.MinDiskGB, MinRAMMB: in.MinRAMMB})
+				if err == nil {
+					c.w.Header().Set("Location", "/v1/images/"+made.Name)
+				}
+				return siteImage(c.caller, made), err
+			}),
+		do(Operation{ID: "getImage", At: "GET /v1/images/{name}", May: access.EveryHuman,
+			Summary: "Get an image for sites, and how far it is at each"},
+			func(ctx context.Context, c *call, in api.ImageNamed) (cluster.SiteImage, error) {
+				have, err := c.Cloud.SiteImages.Find(ctx, in.Name)
+				return siteImage(c.caller, have), err
+			}),
+		do(Operation{ID: "removeImage", At: "DELETE /v1/images/{name}", May: access.Operates,
+			Summary: "Remove an image for sites; at the sites it stays", Conflict: api.InUse},
+			func(ctx context.Context, c *call, in api.ImageNamed) (nothing, error) {
+				return nothing{}, c.Cloud.SiteImages.Remove(ctx, in.Name)
+			}),
+		do(Operation{ID: "bringImage", At: "PUT /v1/images/{name}/sites/{site}", May: access.Changes, Personal: true,
+			Summary: "Bring an image to a site with a credential of the caller, or say what it is called there"},
+			bringImage),
+	},
+}
 
 // image returns the reference of an image. Hosts fetch the reference and reach more than tenants do: their own files
 // and networks. Therefore only operators may name images outside the catalog and the cloud's sources. public reports
@@ -24,26 +66,53 @@ func (c *call) image(name string) (reference string, public bool, err error) {
 	return reference, c.Images.Public(reference), err
 }
 
-func listImages(c *call) error {
+func listImages(ctx context.Context, c *call, _ nothing) (cloud.Catalog, error) {
 	list, err := c.Images.List()
 	if err != nil {
-		return err
+		return list, err
 	}
 	if !c.caller.Operator() { // addresses may have passwords, and names of servers
 		for i := range list.Images {
 			list.Images[i].URL = ""
 		}
 	}
-	if c.Cloud.SiteImages != nil {
-		ctx, cancel := c.brief()
-		defer cancel()
-		all, err := c.Cloud.SiteImages.List(ctx)
-		if err != nil {
-			return err
-		}
-		for _, one := range all {
-			list.SiteImages = append(list.SiteImages, siteImage(c.caller, one))
+	if c.Cloud.SiteImages == nil {
+		return list, nil
+	}
+	all, err := c.Cloud.SiteImages.List(ctx)
+	for _, one := range all {
+		list.SiteImages = append(list.SiteImages, siteImage(c.caller, one))
+	}
+	return list, err
+}
+
+// siteImage returns an image as a caller may see it: its source may contain a password, and a private copy at a site is
+// only for its user.
+func siteImage(caller access.Caller, i cluster.SiteImage) cluster.SiteImage {
+	if caller.Operator() {
+		return i
+	}
+	i.URL = ""
+	on := map[string]cluster.Placed{}
+	for site, at := range i.On {
+		if !strings.Contains(site, "/") {
+			on[site] = at
 		}
 	}
-	return c.answer(http.StatusOK, list)
+	i.On = on
+	return i
+}
+
+func bringImage(ctx context.Context, c *call, in api.ImageAtSite) (cluster.SiteImage, error) {
+	if in.Ref != "" && !c.caller.Operator() {
+		return cluster.SiteImage{}, api.NewProblem(api.ForbiddenVerb,
+			"only operators say what an image is called at a site: all would use it")
+	}
+	have, err := c.Cloud.SiteImages.Bring(ctx, in.Name, in.Site, in.Ref, c.home(), c.caller.User)
+	for _, at := range have.On {
+		if at.State == cluster.ImageUploading {
+			c.status = http.StatusAccepted
+		}
+	}
+	return siteImage(c.caller, have), fromSite(err)
 }

@@ -5,12 +5,96 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"croft"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/federation"
+	"croft/tenant/access"
 )
+
+var partitionOperations = noun{Tag: "partitions",
+	Description: "Clouds: this one, called `home`, others of which an export was imported, which is shown for " +
+		"reading alone, and peers, to which requests are forwarded. For operators.",
+	Operations: []Operation{
+		do(Operation{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
+			Summary: "List the partitions that are known here"},
+			func(ctx context.Context, c *call, _ nothing) (list api.PartitionList, err error) {
+				list.Partitions, err = c.Cloud.Partitions.List(ctx)
+				return list, err
+			}),
+		do(Operation{ID: "getPartition", At: "GET /v1/partitions/{id}", May: access.Operates,
+			Summary: "Get a partition"},
+			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
+				return c.Cloud.Partitions.Find(ctx, in.ID)
+			}),
+		do(Operation{ID: "removePartition", At: "DELETE /v1/partitions/{id}", May: access.Operates,
+			Summary: "Forget a partition and everything that was imported of it"},
+			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
+				return c.Cloud.Partitions.Remove(ctx, in.ID)
+			}),
+		do(Operation{ID: "listRows", At: "GET /v1/partitions/{id}/rows", May: access.Operates,
+			Summary: "List everything of a kind that was imported of a partition"},
+			func(ctx context.Context, c *call, in api.RowsOfKind) (api.RowList, error) {
+				list := api.RowList{Rows: []json.RawMessage{}}
+				err := c.Cloud.Partitions.Rows(ctx, in.ID, in.Kind, func(row json.RawMessage) error {
+					list.Rows = append(list.Rows, row)
+					return nil
+				})
+				return list, err
+			}),
+		do(Operation{ID: "getCard", At: "GET /v1/card", May: access.Operates,
+			Summary: "Get the card of this cloud",
+			Description: "It is for the operators of another cloud, which then takes this one for a peer. There " +
+				"is no secret in it."},
+			func(ctx context.Context, c *call, in api.CardRequest) (federation.Card, error) {
+				return c.Cloud.Peers.Card(ctx, in.Name, in.Endpoint)
+			}),
+		do(Operation{ID: "addPeer", At: "POST /v1/peers", May: access.Operates,
+			Summary: "Make another cloud a peer, by its card",
+			Description: "Requests that name it in the header X-Croft-Partition are forwarded to it, and its " +
+				"users count here in the projects that are mapped. Of a peer, endpoint, keys and authorities are " +
+				"taken from the card.",
+			Conflict: api.NameTaken},
+			func(ctx context.Context, c *call, in federation.NewPeer) (federation.Partition, error) {
+				c.action.about("", actions.Object{Kind: "partition", ID: string(in.Card.Partition), Name: in.Alias})
+				p, err := c.Cloud.Peers.AddPeer(ctx, in)
+				if errors.Is(err, federation.ErrOtherCard) {
+					err = api.NewProblem(api.UUIDReused, err.Error())
+				}
+				return p, err
+			}),
+		do(Operation{ID: "removePeer", At: "DELETE /v1/peers/{id}", May: access.Operates,
+			Summary:     "End the exchange of requests with a peer",
+			Description: "Its mappings go too, at once; instances stay with their projects, and an import stays."},
+			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
+				return c.Cloud.Peers.RemovePeer(ctx, in.ID)
+			}),
+		do(Operation{ID: "listSigners", At: "GET /v1/signers", May: access.Operates,
+			Summary: "List the keys with which the servers of this cloud sign for its peers"},
+			func(ctx context.Context, c *call, _ nothing) (api.SignerList, error) {
+				all, err := c.Cloud.Peers.Signers(ctx)
+				return api.SignerList{Signers: append([]federation.Signer{}, all...)}, err
+			}),
+		do(Operation{ID: "retireSigner", At: "DELETE /v1/signers/{id}", May: access.Operates,
+			Summary:     "Take a key out of the cards of this cloud",
+			Description: "Peers go on to believe it until they get another card."},
+			func(ctx context.Context, c *call, in api.SignerNamed) (nothing, error) {
+				if strings.Contains(in.ID, "/") {
+					return nothing{}, api.Hidden("key", in.ID)
+				}
+				return nothing{}, c.Cloud.Peers.RetireSigner(ctx, in.ID)
+			}),
+		stream(Operation{ID: "exportPartition", At: "GET /v1/export", May: access.Operates,
+			Summary:     "Export what this cloud has on record",
+			Description: "As of one moment, without secrets."}, exportPartition),
+		stream(Operation{ID: "importPartition", At: "POST /v1/import", May: access.Operates,
+			Summary:     "Show another cloud's export, whole or not at all",
+			Description: "The same export again changes nothing; an older one is refused."}, importPartition),
+	},
+}
 
 // Bounds of exports and imports.
 const (
@@ -18,59 +102,11 @@ const (
 	maxImport    = 1 << 30 // bytes
 )
 
-func listPartitions(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Cloud.Partitions.List(ctx)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.PartitionList{Partitions: all})
-}
-
-func getPartition(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Partitions.Find(ctx, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, p)
-}
-
-func removePartition(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	p, err := c.Cloud.Partitions.Remove(ctx, c.r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, p)
-}
-
-func listRows(c *call) error {
-	if !c.query.Has("kind") {
-		return api.NewProblem(api.BadQuery, "the parameter kind is missing")
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	list := api.RowList{Rows: []json.RawMessage{}}
-	err := c.Cloud.Partitions.Rows(ctx, c.r.PathValue("id"), federation.Kind(c.query.Get("kind")),
-		func(row json.RawMessage) error {
-			list.Rows = append(list.Rows, row)
-			return nil
-		})
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, list)
-}
-
-func exportPartition(c *call) error {
+func exportPartition(c *call, in api.Export) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
 	defer cancel()
 	w := &lateAnswer{w: c.w}
-	_, err := c.Cloud.Partitions.Export(ctx, c.query.Get("name"), w)
+	_, err := c.Cloud.Partitions.Export(ctx, in.Name, w)
 	if err != nil && w.begun { // the client sees that the last line is missing
 		return nil
 	}
@@ -93,10 +129,10 @@ func (a *lateAnswer) Write(text []byte) (int, error) {
 	return a.w.Write(text)
 }
 
-func importPartition(c *call) error {
+func importPartition(c *call, in api.Import) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
 	defer cancel()
-	p, changed, err := c.Cloud.Partitions.Import(ctx, http.MaxBytesReader(c.w, c.r.Body, maxImport), c.query.Get("as"))
+	p, changed, err := c.Cloud.Partitions.Import(ctx, http.MaxBytesReader(c.w, c.r.Body, maxImport), in.As)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return croft.Errorf(croft.Invalid, "the export is larger than %d MiB", maxImport>>20)
 	}

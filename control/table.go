@@ -4,46 +4,6 @@ import (
 	"croft/tenant/access"
 )
 
-var cloudOperations = noun{Tag: "cloud",
-	Description: "The cloud itself, and who is asking.",
-	Operations: []Operation{
-		{ID: "getDocument", At: "GET /openapi.json", May: access.EveryHuman, Open: true,
-			Summary:     "Get this document",
-			Description: "Its SHA-256 is in the answer of `GET /v1`, so that two clouds can be compared.",
-			serve:       getDocument},
-		{ID: "getRoot", At: "GET /v1", May: access.Everybody, Open: true,
-			Summary: "Get the versions of the cloud and of this document",
-			serve:   getRoot},
-		{ID: "whoami", At: "GET /v1/whoami", May: access.Everybody,
-			Summary: "Get who the caller is",
-			serve:   whoami},
-	},
-}
-
-var imageOperations = noun{Tag: "images",
-	Description: "The images that requests for instances may name.",
-	Operations: []Operation{
-		{ID: "listImages", At: "GET /v1/images", May: access.EveryHuman,
-			Summary: "List the images that requests may name",
-			Description: "The images of the catalog, and the beginnings of the addresses of others that tenants " +
-				"may name besides. Operators may name any.",
-			serve: listImages},
-		// Operates: the server fetches its URL
-		{ID: "addImage", At: "POST /v1/images", May: access.Operates,
-			Summary: "Add an image with a checked source, which can be brought to sites",
-			serve:   addImage},
-		{ID: "getImage", At: "GET /v1/images/{name}", May: access.EveryHuman,
-			Summary: "Get an image for sites, and how far it is at each",
-			serve:   getImage},
-		{ID: "removeImage", At: "DELETE /v1/images/{name}", May: access.Operates,
-			Summary: "Remove an image for sites; at the sites it stays",
-			serve:   removeImage},
-		{ID: "bringImage", At: "PUT /v1/images/{name}/sites/{site}", May: access.Changes, Personal: true,
-			Summary: "Bring an image to a site with a credential of the caller, or say what it is called there",
-			serve:   bringImage},
-	},
-}
-
 var clusterOperations = noun{Tag: "clusters",
 	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
 		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +
@@ -105,64 +65,6 @@ var clusterOperations = noun{Tag: "clusters",
 	},
 }
 
-var siteOperations = noun{Tag: "sites",
-	Description: "Where clusters are built: `local`, which is this cloud's own hosts, and OpenStacks with Heat. " +
-		"Operators write them, and all callers read where a password would be sent.",
-	Operations: []Operation{
-		// EveryHuman: users who enter a password must see its destination
-		{ID: "listSites", At: "GET /v1/sites", May: access.EveryHuman,
-			Summary: "List the sites",
-			serve:   (*call).listSites},
-		{ID: "createSite", At: "POST /v1/sites", May: access.Operates,
-			Summary: "Create a site",
-			serve:   (*call).createSite},
-		{ID: "getSite", At: "GET /v1/sites/{name}", May: access.EveryHuman,
-			Summary: "Get a site",
-			serve:   (*call).getSite},
-		{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
-			Summary: "Change a site; clusters that are there stay",
-			serve:   (*call).changeSite},
-		{ID: "removeSite", At: "DELETE /v1/sites/{name}", May: access.Operates,
-			Summary: "Remove a site that no implementation, credential or cluster uses",
-			serve:   (*call).removeSite},
-		// Changes: it sends a request to the site, with a credential of the caller
-		{ID: "getSiteHealth", At: "GET /v1/sites/{name}/health", May: access.Changes, Personal: true,
-			Summary: "Ask a site now how it is, with a credential of the caller if there is one",
-			serve:   (*call).getSiteHealth},
-	},
-}
-
-var credentialOperations = noun{Tag: "credentials",
-	Description: "What lets the cloud act for a user at a site. Each belongs to one user in one project. Secrets " +
-		"go in, sealed by a key that is not in the cloud's store, and never come out.",
-	Home: true,
-	Operations: []Operation{
-		// Changes: one's own; admins list all of the project
-		{ID: "listCredentials", At: "GET /v1/credentials", May: access.Changes,
-			Summary: "List the caller's credentials, without their secrets",
-			serve:   listCredentials},
-		{ID: "createCredential", At: "POST /v1/credentials", May: access.Changes, Personal: true,
-			Summary: "Store a credential, which the site has to accept",
-			serve:   createCredential},
-		{ID: "getCredential", At: "GET /v1/credentials/{id}", May: access.Changes,
-			Summary: "Get a credential of the caller, without its secret",
-			serve:   getCredential},
-		// Changes: one's own
-		{ID: "changeCredential", At: "PATCH /v1/credentials/{id}", May: access.Changes, Personal: true,
-			Summary: "Change a credential of the caller, which the site has to accept then",
-			serve:   changeCredential},
-		{ID: "removeCredential", At: "DELETE /v1/credentials/{id}", May: access.Changes, Personal: true,
-			Summary:     "Remove a credential that no living cluster needs",
-			Description: "Admins of the project, and operators, may remove credentials of others, by their UUIDs.",
-			serve:       removeCredential},
-		{ID: "rewrapSecrets", At: "POST /v1/seals", May: access.Operates,
-			Summary: "Have the first key seal the secrets that another one seals",
-			Description: "The server's first key counts. This covers the secrets of credentials, clusters and " +
-				"accounts; afterwards no other key is needed. For operators.",
-			serve: rewrapSecrets},
-	},
-}
-
 var applianceOperations = noun{Tag: "appliances",
 	Description: "What clusters are for, such as slurm, and how each site builds that: its implementations. " +
 		"Members write the ones of their project, operators those for all.",
@@ -202,55 +104,6 @@ var applianceOperations = noun{Tag: "appliances",
 		{ID: "removeImplementation", At: "DELETE /v1/appliances/{name}/implementations/{id}", May: access.Changes,
 			Summary: "Remove an implementation that no cluster was built by",
 			serve:   removeImplementation},
-	},
-}
-
-var partitionOperations = noun{Tag: "partitions",
-	Description: "Clouds: this one, called `home`, others of which an export was imported, which is shown for " +
-		"reading alone, and peers, to which requests are forwarded. For operators.",
-	Operations: []Operation{
-		{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
-			Summary: "List the partitions that are known here",
-			serve:   listPartitions},
-		{ID: "getPartition", At: "GET /v1/partitions/{id}", May: access.Operates,
-			Summary: "Get a partition",
-			serve:   getPartition},
-		{ID: "removePartition", At: "DELETE /v1/partitions/{id}", May: access.Operates,
-			Summary: "Forget a partition and everything that was imported of it",
-			serve:   removePartition},
-		{ID: "listRows", At: "GET /v1/partitions/{id}/rows", May: access.Operates,
-			Summary: "List everything of a kind that was imported of a partition",
-			serve:   listRows},
-		{ID: "getCard", At: "GET /v1/card", May: access.Operates,
-			Summary: "Get the card of this cloud",
-			Description: "It is for the operators of another cloud, which then takes this one for a peer. There " +
-				"is no secret in it.",
-			serve: getCard},
-		{ID: "addPeer", At: "POST /v1/peers", May: access.Operates,
-			Summary: "Make another cloud a peer, by its card",
-			Description: "Requests that name it in the header X-Croft-Partition are forwarded to it, and its " +
-				"users count here in the projects that are mapped. Of a peer, endpoint, keys and authorities are " +
-				"taken from the card.",
-			serve: addPeer},
-		{ID: "removePeer", At: "DELETE /v1/peers/{id}", May: access.Operates,
-			Summary:     "End the exchange of requests with a peer",
-			Description: "Its mappings go too, at once; instances stay with their projects, and an import stays.",
-			serve:       removePeer},
-		{ID: "listSigners", At: "GET /v1/signers", May: access.Operates,
-			Summary: "List the keys with which the servers of this cloud sign for its peers",
-			serve:   listSigners},
-		{ID: "retireSigner", At: "DELETE /v1/signers/{id}", May: access.Operates,
-			Summary:     "Take a key out of the cards of this cloud",
-			Description: "Peers go on to believe it until they get another card.",
-			serve:       retireSigner},
-		{ID: "exportPartition", At: "GET /v1/export", May: access.Operates,
-			Summary:     "Export what this cloud has on record",
-			Description: "As of one moment, without secrets.",
-			serve:       exportPartition},
-		{ID: "importPartition", At: "POST /v1/import", May: access.Operates,
-			Summary:     "Show another cloud's export, whole or not at all",
-			Description: "The same export again changes nothing; an older one is refused.",
-			serve:       importPartition},
 	},
 }
 

@@ -66,22 +66,3 @@ type ImplementationChange struct {
 type ImplementationList struct {
 	Implementations []cluster.Implementation `json:"implementations"`
 }
-
-// NewSiteImage describes an image for sites.
-type NewSiteImage struct {
-	// Of a to z, 0 to 9 and dashes, beginning with a letter.
-	Name string `json:"name" maxLength:"63" minLength:"1"`
-	// Where it is fetched; for operators. Without it, only images that a site has already can be named.
-	URL string `json:"url,omitempty" maxLength:"2048"`
-	// The required SHA-256, in hexadecimal digits.
-	SHA256    string `json:"sha256,omitempty" maxLength:"64"`
-	Format    string `json:"format,omitempty" enum:"qcow2,raw"`
-	MinDiskGB int    `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`
-	MinRAMMB  int    `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"`
-}
-
-// ImageAtSite is the body of bringImage.
-type ImageAtSite struct {
-	// the name of an image that the site already has; empty: upload it
-	Ref string `json:"ref,omitempty" maxLength:"255"`
-}

@@ -18,8 +18,8 @@ import (
 // maximum, minLength, maxLength, maxItems, default and format, as in JSON Schema. The other fields that have names in
 // JSON are sent as the body.
 //
-// A parameter is a string, a bool, an integer, a []string (which may be given several times), or a *int64, which is a
-// generation in If-Match.
+// A parameter is a string, a bool, a *bool (nil: the default), an integer, a []string (which may be given several
+// times), or a *int64, which is a generation in If-Match.
 type Input struct {
 	Parameters []Parameter
 	Body       bool // some fields are sent as a JSON body
@@ -87,7 +87,7 @@ func schemaOf(f reflect.StructField) map[string]any {
 		}
 		schema["enum"] = words
 	}
-	switch f.Type.Kind() {
+	switch kindOf(f.Type) {
 	case reflect.Bool:
 		schema["type"] = "boolean"
 	case reflect.Int, reflect.Int64:
@@ -100,6 +100,14 @@ func schemaOf(f reflect.StructField) map[string]any {
 		schema["type"] = "string"
 	}
 	return schema
+}
+
+// kindOf returns the kind of a type, or of the bool that a pointer points to.
+func kindOf(t reflect.Type) reflect.Kind {
+	if t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Bool {
+		return reflect.Bool
+	}
+	return t.Kind()
 }
 
 // Base returns the generation in the field for If-Match of an input; nil: any.
@@ -245,11 +253,14 @@ func (p Parameter) checkValue(value string) error {
 
 // set converts the checked values of a parameter.
 func (p Parameter) set(field reflect.Value, values []string) error {
-	switch field.Kind() {
+	switch kindOf(field.Type()) {
 	case reflect.Slice:
 		field.Set(reflect.ValueOf(values).Convert(field.Type()))
 	case reflect.Bool:
-		field.SetBool(values[0] == "true")
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+		}
+		reflect.Indirect(field).SetBool(values[0] == "true")
 	case reflect.Int, reflect.Int64:
 		n, _ := strconv.ParseInt(values[0], 10, 64)
 		field.SetInt(n)
@@ -300,7 +311,7 @@ func texts(field reflect.Value, in string) []string {
 	if field.IsZero() && in != "path" {
 		return nil
 	}
-	switch field.Kind() {
+	switch kindOf(field.Type()) {
 	case reflect.Slice:
 		var all []string
 		for i := range field.Len() {
@@ -308,7 +319,7 @@ func texts(field reflect.Value, in string) []string {
 		}
 		return all
 	case reflect.Bool:
-		return []string{"true"}
+		return []string{strconv.FormatBool(reflect.Indirect(field).Bool())}
 	case reflect.Int, reflect.Int64:
 		return []string{strconv.FormatInt(field.Int(), 10)}
 	case reflect.Pointer:

@@ -25,7 +25,18 @@ type SiteList struct {
 	Sites []Site `json:"sites"`
 }
 
-// NewSite describes a site to create.
+// SiteNamed names a site.
+type SiteNamed struct {
+	Name string `path:"name" json:"-"` // name of the site
+}
+
+// SiteInProject is the input of getSiteHealth.
+type SiteInProject struct {
+	SiteNamed
+	InProject
+}
+
+// NewSite is the input of createSite.
 type NewSite struct {
 	// Of a to z, 0 to 9 and dashes, beginning with a letter.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
@@ -63,8 +74,12 @@ func (s NewSite) Plain() cluster.Site {
 		BuildTimeout: lasting(s.BuildTimeout), MaxClusters: s.MaxClusters}
 }
 
-// SiteChange changes a site. Omitted fields stay unchanged.
+// SiteChange is the input of changeSite. Omitted fields stay unchanged.
 type SiteChange struct {
+	SiteNamed
+
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+
 	AuthURL      *string        `json:"auth_url,omitempty" maxLength:"2048"`
 	Region       *string        `json:"region,omitempty" maxLength:"255"`
 	Interface    *string        `json:"interface,omitempty" maxLength:"32"`
@@ -90,8 +105,33 @@ func (c SiteChange) Plain() cluster.SiteChange {
 		BuildTimeout: maybe(c.BuildTimeout, lasting), MaxClusters: c.MaxClusters}
 }
 
-// NewCredential describes a credential to store. Only clients encode its secret.
+// CredentialNamed names a credential.
+type CredentialNamed struct {
+	InProject
+
+	ID string `path:"id" json:"-"` // UUID of the credential, or its name
+}
+
+// CredentialFilter is the input of listCredentials.
+type CredentialFilter struct {
+	InProject
+
+	All bool `query:"all" json:"-"` // credentials of all users; for admins of the project, and operators
+}
+
+// CredentialCheck says whether the site has to accept a credential before it is stored.
+type CredentialCheck struct {
+	Verify *bool `query:"verify" json:"-" default:"true"` // log in first, and store nothing that the site refuses
+}
+
+// unverified reports whether the site need not accept the credential.
+func (c CredentialCheck) unverified() bool { return c.Verify != nil && !*c.Verify }
+
+// NewCredential is the input of createCredential. Only clients encode its secret.
 type NewCredential struct {
+	InProject
+	CredentialCheck
+
 	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
 	// The name of the site.
@@ -111,19 +151,26 @@ type NewCredential struct {
 
 // NewCredentialOf returns the body for a credential.
 func NewCredentialOf(n cluster.NewCredential) NewCredential {
-	return NewCredential{Name: n.Name, Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain,
-		ProjectName: n.ProjectName, ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain, Secret: Given{n.Plain}}
+	verify := !n.Unverified
+	return NewCredential{InProject: InProject{n.Project}, CredentialCheck: CredentialCheck{&verify}, Name: n.Name,
+		Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
+		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain, Secret: Given{n.Plain}}
 }
 
 // Plain returns the credential of a user in a project.
 func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCredential {
 	return cluster.NewCredential{Credential: cluster.Credential{Name: n.Name, Project: project, User: user,
 		Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
-		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret}
+		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret, Unverified: n.unverified()}
 }
 
-// CredentialChange changes a credential. Omitted fields stay unchanged.
+// CredentialChange is the input of changeCredential. Omitted fields stay unchanged.
 type CredentialChange struct {
+	CredentialNamed
+	CredentialCheck
+
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+
 	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
 	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
 	Username *string `json:"username,omitempty" maxLength:"255"`
@@ -139,16 +186,17 @@ type CredentialChange struct {
 
 // CredentialChangeOf returns the body for a change.
 func CredentialChangeOf(c cluster.CredentialChange) CredentialChange {
-	return CredentialChange{Name: c.Name, Username: c.Username, UserDomain: c.UserDomain, ProjectName: c.ProjectName,
-		ProjectID: c.ProjectID, ProjectDomain: c.ProjectDomain,
-		Secret: maybe(c.Plain, func(s cluster.Secret) Given { return Given{s} })}
+	verify := !c.Unverified
+	return CredentialChange{CredentialCheck: CredentialCheck{&verify}, Name: c.Name, Username: c.Username,
+		UserDomain: c.UserDomain, ProjectName: c.ProjectName, ProjectID: c.ProjectID,
+		ProjectDomain: c.ProjectDomain, Secret: maybe(c.Plain, func(s cluster.Secret) Given { return Given{s} })}
 }
 
 // Plain returns the change.
 func (c CredentialChange) Plain() cluster.CredentialChange {
 	return cluster.CredentialChange{Name: c.Name, Username: c.Username, UserDomain: c.UserDomain,
 		ProjectName: c.ProjectName, ProjectID: c.ProjectID, ProjectDomain: c.ProjectDomain,
-		Plain: maybe(c.Secret, func(s Given) cluster.Secret { return s.Secret })}
+		Plain: maybe(c.Secret, func(s Given) cluster.Secret { return s.Secret }), Unverified: c.unverified()}
 }
 
 // Credential is a credential without its secret.
