@@ -53,8 +53,8 @@ var ObservedStates = []State{
 
 // Host is a machine that runs the agent: a resource provider of the same UUID.
 type Host struct {
-	ID        HostID   `json:"id" format:"uuid"`
-	Name      string   `json:"name"`
+	ID        HostID   `json:"id" format:"uuid"`    // its UUID
+	Name      string   `json:"name"`                // its host name
 	Addresses []string `json:"addresses,omitempty"` // of the host itself, for people
 	API       string   `json:"api,omitempty"`       // base URL of the agent's HTTP API
 	Token     string   `json:"-"`                   // bearer token of that API; stored, never printed

@@ -10,7 +10,7 @@ import (
 // Affinity makes an instance a member of a group of its project, whose rule restricts the hosts of the members. A group
 // exists while it has members, and keeps one rule for that time. An instance is a member from its order to its end.
 type Affinity struct {
-	Group string `json:"group" maxLength:"63" minLength:"1"`
+	Group string `json:"group" maxLength:"63" minLength:"1"` // name of the group
 	// affinity or anti-affinity, for hosts; at-most-N-per-LEVEL, same-LEVEL or both with a + between, for racks, rows
 	// and sites. -soft at the end makes it a wish.
 	Rule AffinityRule `json:"rule" maxLength:"100" minLength:"1"`

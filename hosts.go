@@ -11,7 +11,7 @@ import (
 // Aggregate is a set of hosts that an operator has named, like the aggregates of OpenStack's Nova. A host may be in any
 // number of them. (A group, in contrast, is a set of a project's instances.)
 type Aggregate struct {
-	Name   string   `json:"name"`
+	Name   string   `json:"name"`           // unique in the cloud
 	Note   string   `json:"note,omitempty"` // for people, at most MaxAggregateNote characters
 	Public bool     `json:"public"`         // tenants may name it
 	Hosts  []HostID `json:"hosts"`          // sorted, each once, at most MaxAggregateHosts; none for tenants
@@ -200,7 +200,7 @@ func (b Bound) String() string {
 // CrushPolicy is a policy by which CRUSH chooses hosts, in the four instructions of package crush/policy. An operator
 // chose its name.
 type CrushPolicy struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // unique in the cloud
 	Text string `json:"text"` // at most MaxPolicyText bytes
 	// Generation is the version of the stored policy. 0: it is not stored.
 	Generation int64 `json:"generation"`

@@ -230,13 +230,13 @@ func where(distance int, name string) string {
 type Distance struct {
 	// the ends, sorted: names of aggregates, locations as topology.Path writes them, or UUIDs of hosts
 	A        string `json:"a"`
-	B        string `json:"b"`
+	B        string `json:"b"`        // the other location or host
 	Distance int    `json:"distance"` // from 0 to MaxStatedDistance, in a unit of the operator's choice
 }
 
 // Distances are the stated distances of one type.
 type Distances struct {
-	Type      string     `json:"type"`
+	Type      string     `json:"type"`      // such as failure or network
 	Distances []Distance `json:"distances"` // sorted, one per pair, at most MaxDistances
 	// Generation is the version of all distances of the type together. 0: none are stored, or the caller is a tenant.
 	Generation int64 `json:"generation"`
@@ -244,11 +244,11 @@ type Distances struct {
 
 // Between is the distance between two aggregates, locations or hosts.
 type Between struct {
-	Type     string `json:"type"`
-	A        string `json:"a"`
-	B        string `json:"b"`
-	Distance int    `json:"distance"`
-	Stated   bool   `json:"stated"` // by an operator, for these two or for places that contain them; false: derived
+	Type     string `json:"type"`     // type of the distance
+	A        string `json:"a"`        // one location or host
+	B        string `json:"b"`        // the other one
+	Distance int    `json:"distance"` // in any unit
+	Stated   bool   `json:"stated"`   // by an operator, for these two or for places that contain them; false: derived
 }
 
 // FailureDistance is the type of distances that are derived from locations: the number of levels up to a location that

@@ -52,7 +52,7 @@ func (a appliances) Change(ctx context.Context, name string, change cluster.Appl
 	if err != nil {
 		return now, err
 	}
-	return now, a.askWith(ctx, http.MethodPatch, at, match(generation), api.ApplianceChange(change), &now)
+	return now, a.askWith(ctx, http.MethodPatch, at, match(generation), change, &now)
 }
 
 // Remove implements cloud.Appliances.

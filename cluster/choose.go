@@ -241,9 +241,9 @@ func revisionReason(h Hints, i Implementation, newest map[string]Implementation)
 
 // Dropped is a site or implementation that was not chosen, and why.
 type Dropped struct {
-	Site           string           `json:"site"`
-	Implementation ImplementationID `json:"implementation,omitempty"`
-	Reason         string           `json:"reason"` // one sentence
+	Site           string           `json:"site"`                     // its name
+	Implementation ImplementationID `json:"implementation,omitempty"` // its UUID
+	Reason         string           `json:"reason"`                   // one sentence
 }
 
 // Candidate is a way to build a cluster.

@@ -107,9 +107,9 @@ type Cluster struct {
 
 // Failure is the error of a cluster.
 type Failure struct {
-	Code    FailureCode `json:"code"`
+	Code    FailureCode `json:"code"`    // kind of the failure
 	Message string      `json:"message"` // at most MaxMessage bytes
-	At      time.Time   `json:"at"`
+	At      time.Time   `json:"at"`      // when it failed
 }
 
 // MaxMessage bounds the stored part of a site's reason, in bytes.
@@ -147,15 +147,15 @@ const (
 type Member struct {
 	// The same through every resize. At the site local, the instance's UUID.
 	ID      MemberID `json:"id" format:"uuid"`
-	Name    string   `json:"name,omitempty"`
-	Role    Role     `json:"role" enum:"master,slave"`
-	Index   int      `json:"index"` // of a slave, from 0; 0 of the master
-	Address string   `json:"address,omitempty"`
+	Name    string   `json:"name,omitempty"`           // its host name
+	Role    Role     `json:"role" enum:"master,slave"` // master or slave
+	Index   int      `json:"index"`                    // of a slave, from 0; 0 of the master
+	Address string   `json:"address,omitempty"`        // where it is reached from outside
 	// at the site; at the local site the UUID of the instance, which equals ID
 	RemoteID string      `json:"remote_id,omitempty"`
-	State    MemberState `json:"state" enum:"BUILDING,READY,GONE"`
-	Step     string      `json:"step,omitempty"` // asked, booting, set-up or ready
-	Error    string      `json:"error,omitempty"`
+	State    MemberState `json:"state" enum:"BUILDING,READY,GONE"` // of the host
+	Step     string      `json:"step,omitempty"`                   // asked, booting, set-up or ready
+	Error    string      `json:"error,omitempty"`                  // why it failed
 }
 
 // Remote is the state of a cluster on its site.
@@ -163,8 +163,8 @@ type Remote struct {
 	ID      string `json:"id,omitempty"`      // of the stack; empty until known
 	Name    string `json:"name,omitempty"`    // stored before the site is asked
 	Project string `json:"project,omitempty"` // at the site, to detect a credential for another project
-	Status  string `json:"status,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Status  string `json:"status,omitempty"`  // as the site has it
+	Reason  string `json:"reason,omitempty"`  // as the site gives it
 	// Asked is set before the site is asked to build, so that a removal covers whatever the site may have created.
 	Asked bool `json:"asked,omitempty"`
 	// Counted says that Open is maintained: it counts the build requests that the site has neither accepted nor
@@ -179,10 +179,10 @@ func (r Remote) nothing() bool { return r.Asked && r.Counted && r.Open == 0 && r
 
 // Tried is a failed build.
 type Tried struct {
-	Site           string           `json:"site"`
-	Implementation ImplementationID `json:"implementation"`
-	Error          string           `json:"error"`
-	At             time.Time        `json:"at"`
+	Site           string           `json:"site"`           // its name
+	Implementation ImplementationID `json:"implementation"` // its UUID
+	Error          string           `json:"error"`          // why it failed
+	At             time.Time        `json:"at"`             // when it failed
 }
 
 // MaxAttempts is the maximum number of builds for one request, each on another site.
@@ -207,9 +207,9 @@ type Sizing struct {
 // Retry counts the requests to remove a cluster, and says when the next one is due.
 type Retry struct {
 	Taken bool      `json:"taken,omitempty"` // the site accepted a removal: from then on, absent means gone
-	Tries int       `json:"tries"`
-	Since time.Time `json:"since"`
-	Next  time.Time `json:"next"`
+	Tries int       `json:"tries"`           // how often it was tried
+	Since time.Time `json:"since"`           // when it was first tried
+	Next  time.Time `json:"next"`            // when it is tried next
 }
 
 // MaxUses bounds the number of concurrent uses of a cluster.
@@ -217,14 +217,14 @@ const MaxUses = 500
 
 // Use is a user's claim on a cluster: a cluster with a use is not idle.
 type Use struct {
-	ID     UseID     `json:"id" format:"uuid"`
-	Since  time.Time `json:"since"`
-	Holder string    `json:"holder"` // a user
+	ID     UseID     `json:"id" format:"uuid"` // its UUID
+	Since  time.Time `json:"since"`            // when it began
+	Holder string    `json:"holder"`           // a user
 }
 
 // Event is something that happened to a cluster.
 type Event struct {
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at"`                // when it happened
 	State   State     `json:"state"`             // state from then on
 	Host    string    `json:"host,omitempty"`    // the member concerned
 	Message string    `json:"message"`           // one sentence
@@ -270,12 +270,16 @@ const MaxSlaves = 1000
 
 // Hints restrict the choice of a site; PreferSites alone is only a preference.
 type Hints struct {
-	Sites        []string `json:"sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	// the only sites to build at
+	Sites []string `json:"sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	// sites not to build at
 	ExcludeSites []string `json:"exclude_sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
 	// names or IDs
-	Credentials     []string           `json:"credentials,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	Credentials []string `json:"credentials,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	// the only implementations to build
 	Implementations []ImplementationID `json:"implementations,omitempty" format:"uuid" maxItems:"64"`
-	PreferSites     []string           `json:"prefer_sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
+	// sites to try first
+	PreferSites []string `json:"prefer_sites,omitempty" maxItems:"64" maxLength:"63" minLength:"1"`
 }
 
 // Settled reports whether no operation is in progress or about to start: the size that the site was last asked for is

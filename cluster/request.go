@@ -46,17 +46,17 @@ type Filter struct {
 
 // Explanation says where a cluster would be built.
 type Explanation struct {
-	Candidates []Choice  `json:"candidates"` // best first
-	Dropped    []Dropped `json:"dropped"`
+	Candidates []Choice  `json:"candidates"`      // best first
+	Dropped    []Dropped `json:"dropped"`         // what cannot build it, and why
 	Reuse      string    `json:"reuse,omitempty"` // the name of the cluster that the request would join
 	Quota      string    `json:"quota,omitempty"` // why the quota of the project permits no further cluster
 }
 
 // Choice is a candidate as users see it.
 type Choice struct {
-	Site           string           `json:"site"`
-	Implementation ImplementationID `json:"implementation"`
-	Revision       int              `json:"revision"`
+	Site           string           `json:"site"`                 // its name
+	Implementation ImplementationID `json:"implementation"`       // its UUID
+	Revision       int              `json:"revision"`             // of the implementation
 	Credential     string           `json:"credential,omitempty"` // name of the credential
 	Capacity       string           `json:"capacity"`             // one sentence
 	Why            string           `json:"why"`                  // why it ranks before the next choice
@@ -106,19 +106,22 @@ type SiteChange struct {
 
 // SiteHealth is the answer of a site to a probe made now.
 type SiteHealth struct {
-	Site      string `json:"site"`
-	Reachable bool   `json:"reachable"`
+	Site      string `json:"site"`      // its name
+	Reachable bool   `json:"reachable"` // whether it answers
 	// Why it is not.
 	Error string `json:"error,omitempty"`
 	Probe
 }
 
-// ApplianceChange changes an appliance. Nil fields stay.
+// ApplianceChange changes an appliance. Omitted fields stay unchanged.
 type ApplianceChange struct {
-	Description *string
-	Public      *bool
-	MinSlaves   *int
-	Agent       *Agent
+	_ struct{} `minProperties:"1"`
+
+	Description *string `json:"description,omitempty" maxLength:"1024"` // for people
+	// Operators alone change it.
+	Public    *bool  `json:"public,omitempty"`
+	MinSlaves *int   `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"` // the smallest number of slaves
+	Agent     *Agent `json:"agent,omitempty"`                                 // what runs on the hosts
 }
 
 // Login is an account as its user sees it.

@@ -55,9 +55,9 @@ const BuildTimeout = time.Hour
 
 // Health is the result of the last request to a site.
 type Health struct {
-	OK    bool      `json:"ok"`
-	Error string    `json:"error,omitempty"`
-	Since time.Time `json:"since,omitzero"` // since when the site is in this state
+	OK    bool      `json:"ok"`              // whether the last check succeeded
+	Error string    `json:"error,omitempty"` // why it failed
+	Since time.Time `json:"since,omitzero"`  // since when the site is in this state
 }
 
 // Credential lets the server act for a user at a site.
@@ -108,14 +108,15 @@ type Appliance struct {
 	Name    string        `json:"name" maxLength:"63" minLength:"1"`
 	Project croft.Project `json:"project,omitempty"` // of its owner; empty: operators
 	// The user who created it.
-	Owner       string    `json:"owner"`
-	Description string    `json:"description,omitempty" maxLength:"1024"`
-	Public      bool      `json:"public"` // every project may use it
-	MinSlaves   int       `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
-	Agent       *Agent    `json:"agent,omitempty"`
-	Created     time.Time `json:"created"`
-	Updated     time.Time `json:"updated"`
-	Generation  int64     `json:"generation"`
+	Owner       string `json:"owner"`
+	Description string `json:"description,omitempty" maxLength:"1024"`          // for people
+	Public      bool   `json:"public"`                                          // every project may use it
+	MinSlaves   int    `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"` // the smallest number of slaves
+	// what runs on the hosts, if anything
+	Agent      *Agent    `json:"agent,omitempty"`
+	Created    time.Time `json:"created"`    // when it was created
+	Updated    time.Time `json:"updated"`    // when it was last changed
+	Generation int64     `json:"generation"` // grows with every change
 }
 
 // Agent is the service on the master that creates accounts for users.
@@ -126,8 +127,8 @@ type Agent struct {
 
 // Implementation says how a site builds an appliance. Only Enabled can change: a new text is a new revision.
 type Implementation struct {
-	ID        ImplementationID `json:"id" format:"uuid"`
-	Appliance string           `json:"appliance"`
+	ID        ImplementationID `json:"id" format:"uuid"`  // its UUID
+	Appliance string           `json:"appliance"`         // its UUID
 	Project   croft.Project    `json:"project,omitempty"` // of the appliance, which is charged
 	// The name of the site.
 	Site     string `json:"site" maxLength:"63" minLength:"1"`
@@ -141,8 +142,8 @@ type Implementation struct {
 	Parameters map[string]any           `json:"parameters,omitempty" maxProperties:"256"` // fixed values
 	// New clusters may be built by it; yes by default.
 	Enabled    bool      `json:"enabled"`
-	Created    time.Time `json:"created"`
-	Generation int64     `json:"generation"`
+	Created    time.Time `json:"created"`    // when it was added
+	Generation int64     `json:"generation"` // grows with every change
 }
 
 // MaxTemplate bounds a template, in bytes.
@@ -160,18 +161,18 @@ type SiteImage struct {
 	MinDiskGB  int               `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`
 	MinRAMMB   int               `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"`
 	On         map[string]Placed `json:"on,omitempty"` // by site; if an image is private there, by site/credential
-	Created    time.Time         `json:"created"`
-	Updated    time.Time         `json:"updated"`
-	Generation int64             `json:"generation"`
+	Created    time.Time         `json:"created"`      // when it was added
+	Updated    time.Time         `json:"updated"`      // when it was last changed
+	Generation int64             `json:"generation"`   // grows with every change
 }
 
 // Placed is the copy of an image at a site.
 type Placed struct {
-	Ref   string     `json:"ref,omitempty"` // the site's reference of the image
-	State ImageState `json:"state" enum:"MISSING,UPLOADING,READY,ERROR"`
-	Error string     `json:"error,omitempty"`
-	Done  int64      `json:"done,omitempty"`  // bytes copied
-	Total int64      `json:"total,omitempty"` // 0: unknown
+	Ref   string     `json:"ref,omitempty"`                              // the site's reference of the image
+	State ImageState `json:"state" enum:"MISSING,UPLOADING,READY,ERROR"` // at the site
+	Error string     `json:"error,omitempty"`                            // why it failed
+	Done  int64      `json:"done,omitempty"`                             // bytes copied
+	Total int64      `json:"total,omitempty"`                            // 0: unknown
 }
 
 // LeaveSite removes the copies of an image at a site, and reports whether there were any. A later site of the same name

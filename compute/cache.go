@@ -22,14 +22,14 @@ type Cache interface {
 
 // Held is an image in a cache.
 type Held struct {
-	Path   string `json:"path"`
-	Format string `json:"format"`
+	Path   string `json:"path"`   // where the host keeps it
+	Format string `json:"format"` // of the file, such as qcow2
 	// In bytes.
 	VirtualSize int64     `json:"virtual_size"`
-	Bytes       int64     `json:"bytes"` // allocated on disk
-	SHA256      string    `json:"sha256"`
-	Disks       int       `json:"disks"` // disks linked to this file; disks on other file systems are copies
-	Used        time.Time `json:"used"`
+	Bytes       int64     `json:"bytes"`      // allocated on disk
+	SHA256      string    `json:"sha256"`     // of the content, in hexadecimal digits
+	Disks       int       `json:"disks"`      // disks linked to this file; disks on other file systems are copies
+	Used        time.Time `json:"used"`       // when an instance last used it
 	References  []string  `json:"references"` // references that resolved to it and are not forgotten
 }
 

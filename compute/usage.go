@@ -17,10 +17,10 @@ type Meters interface {
 
 // Usage is the resource usage of one guest since its process started.
 type Usage struct {
-	Instance    croft.InstanceID `json:"instance" format:"uuid"`
-	CPU         time.Duration    `json:"cpu_ns"`       // of all its CPUs
-	MemoryBytes uint64           `json:"memory_bytes"` // resident on the host now
-	DiskRead    uint64           `json:"disk_read_bytes"`
+	Instance    croft.InstanceID `json:"instance" format:"uuid"` // its UUID
+	CPU         time.Duration    `json:"cpu_ns"`                 // of all its CPUs
+	MemoryBytes uint64           `json:"memory_bytes"`           // resident on the host now
+	DiskRead    uint64           `json:"disk_read_bytes"`        // bytes since the guest started
 	DiskWritten uint64           `json:"disk_written_bytes"`
 	NetReceived uint64           `json:"network_received_bytes"` // by the guest
 	NetSent     uint64           `json:"network_sent_bytes"`

@@ -160,7 +160,7 @@ func changeAppliance(c *call) error {
 	if given.Public != nil && *given.Public != a.Public && !c.caller.Operator() {
 		return errPublic
 	}
-	a, err = c.Cloud.Appliances.Change(ctx, unique(a), cluster.ApplianceChange(given), base)
+	a, err = c.Cloud.Appliances.Change(ctx, unique(a), given, base)
 	if err != nil {
 		return mismatch(err, base)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -257,11 +258,7 @@ func (c *call) body(into any) error {
 	if err := c.still(time.Since(began) > quickBody); err != nil {
 		return err
 	}
-	schema, err := c.bodies.Of(documented(c.operation.ID).Body)
-	if err != nil {
-		return err
-	}
-	return schema.Decode(text, into)
+	return bodies.Of(reflect.TypeOf(into).Elem()).Decode(text, into)
 }
 
 // quickBody is the longest time that reading a body may take without a second check of the credentials.

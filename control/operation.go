@@ -32,10 +32,14 @@ type Operation struct {
 	Stream      bool         // the client ends the answer
 	Long        bool         // it has no time limit other than the connection and the credentials of the client
 	Status      int          // of a complete answer; by default 200, or 204 if the answer is empty
+	Also        []int        // other statuses of a complete answer
+	Media       string       // type of the answer; by default application/json, or text/event-stream if it streams
+	Takes       string       // type of the body; by default application/json
 	Conflict    api.Code     // for errors of the kind Conflict; by default bad_state
 
 	Method, Path string       // both parts of At
 	Tag          string       // of its noun
+	About        string       // description of its noun
 	Home         bool         // of its noun
 	In, Out      reflect.Type // of its input and its result; nil: serve reads and writes them itself
 
@@ -148,7 +152,7 @@ func Operations() []Operation {
 	var all []Operation
 	for _, n := range nouns() {
 		for _, o := range n.Operations {
-			o.Tag, o.Home = n.Tag, n.Home
+			o.Tag, o.About, o.Home = n.Tag, n.Description, n.Home
 			o.Method, o.Path, _ = strings.Cut(o.At, " ")
 			o.Object = cmp.Or(o.Object, n.Object, actions.Kind(strings.TrimSuffix(n.Tag, "s")))
 			all = append(all, o)

@@ -15,7 +15,6 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/bodies"
 	"croft/control/cloud"
 	"croft/control/feed"
 	"croft/control/forwarding"
@@ -60,7 +59,6 @@ type Images interface {
 // Server serves the API. Run must run while its handler serves events.
 type Server struct {
 	Config
-	bodies bodies.Schemas
 	limits *pace.Shared
 	feed   *feed.Feed
 	owners *owners // of the projects that the feed's changes name

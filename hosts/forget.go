@@ -95,9 +95,9 @@ func counted(n int) string {
 
 // LostInstance names an instance that was lost with its host.
 type LostInstance struct {
-	ID      croft.InstanceID `json:"id" format:"uuid"`
-	Project croft.Project    `json:"project"`
-	Name    string           `json:"name"`
+	ID      croft.InstanceID `json:"id" format:"uuid"` // its UUID
+	Project croft.Project    `json:"project"`          // the project that it belongs to
+	Name    string           `json:"name"`             // its name in the project
 }
 
 // loseAll marks the instances of a host as lost, and releases their claims. Instances that are being destroyed, and

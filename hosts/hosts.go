@@ -21,9 +21,9 @@ type Host struct {
 	Instances []croft.Status `json:"-"`
 	// How many are on it.
 	Count   int             `json:"instances"`
-	Offered croft.Resources `json:"offered"` // the total that may be claimed
-	Claimed croft.Resources `json:"claimed"`
-	Traits  []croft.Trait   `json:"traits,omitempty"`
+	Offered croft.Resources `json:"offered"`          // the total that may be claimed
+	Claimed croft.Resources `json:"claimed"`          // how much claims take, by resource class
+	Traits  []croft.Trait   `json:"traits,omitempty"` // its properties that requests may require
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
 	// ClockDifference is the number of seconds by which its clock is ahead of the clock of the machine that lists it;

@@ -129,8 +129,8 @@ func unusable(host croft.Host, known bool) *miss {
 // Explanation lists the hosts that a request fits on and the reasons why others are dropped. The scheduler returns it
 // as an error of kind NoCapacity.
 type Explanation struct {
-	Wanted croft.Resources `json:"wanted"`
-	Hosts  int             `json:"hosts"` // number of all hosts
+	Wanted croft.Resources `json:"wanted"` // what the request claims, by resource class
+	Hosts  int             `json:"hosts"`  // number of all hosts
 	// best first; empty when the scheduler returns it as an error
 	Fits         []Fit         `json:"fits"`
 	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending

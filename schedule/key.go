@@ -12,10 +12,10 @@ import (
 
 // Key is a named public SSH key of a project.
 type Key struct {
-	Project croft.Project `json:"project"`
-	Name    string        `json:"name"`
-	Line    string        `json:"line"` // in the form of authorized_keys
-	Added   time.Time     `json:"added"`
+	Project croft.Project `json:"project"` // whose instances may name it
+	Name    string        `json:"name"`    // unique in the project
+	Line    string        `json:"line"`    // in the form of authorized_keys
+	Added   time.Time     `json:"added"`   // when it was added
 }
 
 // FindKeys returns the lines of the named keys, in the order of the names. NotFound: a name has no key; the error

@@ -14,15 +14,15 @@ import (
 // Standing reports whether an instance is on the host where its policy puts it now, and if not, why. The order can be
 // recomputed from the map, the policy and the input.
 type Standing struct {
-	Instance croft.InstanceID  `json:"instance"`
-	Name     string            `json:"name"`
-	Input    uint32            `json:"input"` // input x of CRUSH, which is derived from the UUID
-	Used     croft.CrushPolicy `json:"used"`  // the policy at the time of the request
+	Instance croft.InstanceID  `json:"instance"` // its UUID
+	Name     string            `json:"name"`     // of the instance
+	Input    uint32            `json:"input"`    // input x of CRUSH, which is derived from the UUID
+	Used     croft.CrushPolicy `json:"used"`     // the policy at the time of the request
 	// the current policy; nil: it was removed, and Used applies
 	Now *croft.CrushPolicy `json:"now,omitempty"`
 
-	Host   string       `json:"host"` // name of its host; empty: none yet
-	HostID croft.HostID `json:"host_id,omitempty"`
+	Host   string       `json:"host"`              // name of its host; empty: none yet
+	HostID croft.HostID `json:"host_id,omitempty"` // the host's UUID
 	// the hosts that were refused when its host was chosen
 	Refused []Step `json:"refused"`
 	// the hosts in the current order of the policy, up to the one that it would take, and up to the instance's own host

@@ -50,7 +50,7 @@ type Defaults struct {
 
 // Discrepancy is a project whose counters differ from its records.
 type Discrepancy struct {
-	Project croft.Project `json:"project"`
-	Counted Amounts       `json:"counted"`
-	Records Amounts       `json:"records"`
+	Project croft.Project `json:"project"` // its name
+	Counted Amounts       `json:"counted"` // counters, by measure
+	Records Amounts       `json:"records"` // what its records add up to, by measure
 }

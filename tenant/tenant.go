@@ -201,16 +201,16 @@ func NoLimits() Limits {
 // partition and no parent.
 type Tenant struct {
 	ID      croft.ProjectID        `json:"id,omitempty" format:"uuid"` // derived from the stored record, not stored
-	Name    croft.Project          `json:"name"`
-	Parent  croft.Project          `json:"parent,omitempty"`
-	Note    string                 `json:"note,omitempty"`
-	Members map[string]access.Role `json:"members,omitempty"` // by user name
+	Name    croft.Project          `json:"name"`                       // with the names of its parents
+	Parent  croft.Project          `json:"parent,omitempty"`           // empty: none
+	Note    string                 `json:"note,omitempty"`             // for people
+	Members map[string]access.Role `json:"members,omitempty"`          // by user name
 	// The most that may be used, by resource class or count (`instances`, `tokens`, `tickets`, `pools`, `clusters`):
 	// whole numbers from 0, or -1 for no limit, whatever the default is.
 	Limits Limits `json:"limits,omitempty" maxProperties:"100" minimum:"-1"`
 	// Started says that the limits of new projects apply to measures that neither Limits nor the partition limits.
 	Started bool      `json:"started,omitempty"`
-	Created time.Time `json:"created"`
+	Created time.Time `json:"created"` // when it was created
 
 	// Generation is the version of the stored record; a change names the version that it is based on. 0: not stored
 	// yet.

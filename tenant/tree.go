@@ -92,13 +92,14 @@ func (t Tree) Sorted() []Tenant {
 
 // Account holds the limits and the usage of one project of a chain. The usage includes all projects below it.
 type Account struct {
-	Project croft.Project `json:"project"`
+	Project croft.Project `json:"project"` // its name
 
 	ID croft.ProjectID `json:"-"` // empty: the project has no record
 
 	Limits Limits  `json:"limits,omitempty" maxProperties:"100" minimum:"-1"` // its own; see Effective
-	Used   Amounts `json:"used"`
-	Stored Amounts `json:"stored,omitempty"` // separately counted records, such as SSH keys, and their bytes
+	Used   Amounts `json:"used"`                                              // by measure
+	// separately counted records, such as SSH keys, and their bytes
+	Stored Amounts `json:"stored,omitempty"`
 }
 
 // Effective returns the limits that apply, including the partition's.

@@ -10,7 +10,7 @@ import (
 
 // User is a user with those roles that the caller may see.
 type User struct {
-	Name  string     `json:"name"`
+	Name  string     `json:"name"`           // as the issuer or the project knows it
 	Self  bool       `json:"self,omitempty"` // it is the caller
 	Roles []UserRole `json:"roles"`          // by project
 }
@@ -19,7 +19,7 @@ type User struct {
 type UserRole struct {
 	// Left out for the whole cloud.
 	Project croft.Project `json:"project,omitempty"`
-	Role    access.Role   `json:"role"`
+	Role    access.Role   `json:"role"` // in the project
 }
 
 // Users returns the caller, and the members of the projects that the caller may administer, by name.

@@ -16,15 +16,15 @@ import (
 
 // Entry is one action, completed or refused.
 type Entry struct {
-	Time      time.Time `json:"time"`      // time of the request
-	Operation string    `json:"operation"` // operationId in the API's document
-	User      string    `json:"user"`
+	Time      time.Time `json:"time"`               // time of the request
+	Operation string    `json:"operation"`          // operationId in the API's document
+	User      string    `json:"user"`               // who did it
 	Operator  bool      `json:"operator,omitempty"` // the user is an operator
 	Via       string    `json:"via,omitempty"`      // the user's credentials
 	From      string    `json:"from,omitempty"`     // address or machine
 	// project of the log that it belongs to; empty: the log of the cloud, for operators
 	Project croft.Project `json:"project,omitempty"`
-	Object  Object        `json:"object"`
+	Object  Object        `json:"object"` // what it was done to
 	Result  string        `json:"result"` // Done, or the code of the refusal
 	// number of earlier entries of the project that were dropped just before this one
 	Missed int `json:"missed,omitempty"`
@@ -47,9 +47,9 @@ func (e Entry) Refused() bool {
 type Object struct {
 	// Such as instance, key, project or token.
 	Kind Kind   `json:"kind"`
-	ID   string `json:"id,omitempty"`
-	Name string `json:"name,omitempty"`
-	For  string `json:"for,omitempty"` // the user that a token stands for
+	ID   string `json:"id,omitempty"`   // its UUID, if it has one
+	Name string `json:"name,omitempty"` // its name, if it has one
+	For  string `json:"for,omitempty"`  // the user that a token stands for
 }
 
 // Kind is a kind of object, in the singular.
@@ -188,7 +188,7 @@ func (f Filter) Has(e Entry) bool {
 
 // Page is a part of the log, newest entries first.
 type Page struct {
-	Entries []Entry `json:"entries"`
+	Entries []Entry `json:"entries"`        // the newest first
 	Next    string  `json:"next,omitempty"` // start of the next page; empty: there are no older entries
 }
 

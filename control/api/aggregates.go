@@ -4,7 +4,7 @@ import "croft"
 
 // AggregateList has the aggregates that the caller sees.
 type AggregateList struct {
-	Aggregates []croft.Aggregate `json:"aggregates"`
+	Aggregates []croft.Aggregate `json:"aggregates"` // by name
 }
 
 // AggregateNamed names an aggregate.
@@ -15,17 +15,20 @@ type AggregateNamed struct {
 // NewAggregate is the input of createAggregate.
 type NewAggregate struct {
 	// Of a to z, 0 to 9 and dashes in between.
-	Name   string   `json:"name" maxLength:"63" minLength:"1"`
-	Note   string   `json:"note,omitempty" maxLength:"256"`
+	Name string `json:"name" maxLength:"63" minLength:"1"`
+	Note string `json:"note,omitempty" maxLength:"256"` // for people
+	// whether requests of tenants may name it
 	Public bool     `json:"public,omitempty"`
 	Hosts  []string `json:"hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs
 }
 
 // AggregateChange is the input of changeAggregate.
 type AggregateChange struct {
-	Name     string   `path:"name"       json:"-"` // name of the aggregate
-	Base     *int64   `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
-	Note     *string  `json:"note,omitempty" maxLength:"256"`
+	Name string `path:"name"       json:"-"` // name of the aggregate
+	// generation that the change builds on; nil: any
+	Base *int64  `header:"If-Match" json:"-"`
+	Note *string `json:"note,omitempty" maxLength:"256"` // replaces the note
+	// whether requests of tenants may name it
 	Public   *bool    `json:"public,omitempty"`
 	AddHosts []string `json:"add_hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs
 	// Names or UUIDs.

@@ -12,9 +12,9 @@ import (
 
 // Cloud is the answer of GET /v1.
 type Cloud struct {
-	Version  string `json:"version"`  // of croft
-	Document string `json:"document"` // SHA-256 of /openapi.json in hexadecimal digits
-	Login    *Login `json:"login,omitempty"`
+	Version  string `json:"version"`         // of croft
+	Document string `json:"document"`        // SHA-256 of /openapi.json in hexadecimal digits
+	Login    *Login `json:"login,omitempty"` // how users log in; left out without an OpenID Connect issuer
 }
 
 // Login is the OpenID Connect issuer whose tokens a cloud accepts.
@@ -48,14 +48,14 @@ type KeyNamed struct {
 type NewKey struct {
 	InProject
 
-	Name string `json:"name" maxLength:"63" minLength:"1"`
+	Name string `json:"name" maxLength:"63" minLength:"1"` // unique in the project
 	// The key as a line of authorized_keys.
 	Line string `json:"line" maxLength:"16384" minLength:"1"`
 }
 
 // KeyList has the keys of a project.
 type KeyList struct {
-	Keys []schedule.Key `json:"keys"`
+	Keys []schedule.Key `json:"keys"` // by name
 }
 
 // TokenNamed names an access token.
@@ -71,9 +71,9 @@ type NewToken struct {
 
 	// Whom the token stands for.
 	User string      `json:"user" maxLength:"255" minLength:"1"`
-	Role access.Role `json:"role" enum:"reader,member,project-admin,partition-admin"`
-	Note string      `json:"note,omitempty" maxLength:"200"`
-	Life string      `json:"life" maxLength:"32"` // a duration, such as 30d or 12h
+	Role access.Role `json:"role" enum:"reader,member,project-admin,partition-admin"` // what the token permits
+	Note string      `json:"note,omitempty" maxLength:"200"`                          // for people
+	Life string      `json:"life" maxLength:"32"`                                     // a duration, such as 30d or 12h
 }
 
 // LogFilter is the input of listActions.
@@ -90,7 +90,7 @@ type LogFilter struct {
 
 // TokenList has access tokens without their secrets.
 type TokenList struct {
-	Tokens []cloud.AccessToken `json:"tokens"`
+	Tokens []cloud.AccessToken `json:"tokens"` // the oldest first
 }
 
 // NewImage is the input of pullImage.
@@ -108,7 +108,7 @@ type Host struct {
 
 // HostList has all hosts.
 type HostList struct {
-	Hosts    []Host   `json:"hosts"`
+	Hosts    []Host   `json:"hosts"`              // by name
 	Problems []string `json:"problems,omitempty"` // of the cloud's store, one sentence each
 	Error    string   `json:"error,omitempty"`    // the reason why the list is incomplete
 }

@@ -21,14 +21,8 @@ type NewAppliance struct {
 	Agent     *cluster.Agent `json:"agent,omitempty"`
 }
 
-// ApplianceChange changes an appliance. Omitted fields stay unchanged.
-type ApplianceChange struct {
-	Description *string `json:"description,omitempty" maxLength:"1024"`
-	// Operators alone change it.
-	Public    *bool          `json:"public,omitempty"`
-	MinSlaves *int           `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
-	Agent     *cluster.Agent `json:"agent,omitempty"`
-}
+// ApplianceChange changes an appliance.
+type ApplianceChange = cluster.ApplianceChange
 
 // NewImplementation describes how a site builds an appliance.
 type NewImplementation struct {

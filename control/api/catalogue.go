@@ -12,13 +12,13 @@ import (
 
 // ResourceType is a class of resources.
 type ResourceType struct {
-	Name   croft.ResourceClass `json:"name"`
+	Name   croft.ResourceClass `json:"name"`   // such as VCPU or CUSTOM_GPU
 	Custom bool                `json:"custom"` // defined by this cloud, not in OpenStack's list
 }
 
 // ResourceTypeList has all classes of resources.
 type ResourceTypeList struct {
-	ResourceTypes []ResourceType `json:"resource_types"`
+	ResourceTypes []ResourceType `json:"resource_types"` // by name
 }
 
 // ResourceTypesOf returns classes as the API shows them.
@@ -62,7 +62,7 @@ func CapabilitiesOf(all []croft.Trait) CapabilityList {
 
 // Inventory is the amount of a resource class that a host offers, and the amount that is claimed.
 type Inventory struct {
-	ResourceType croft.ResourceClass `json:"resource_type"`
+	ResourceType croft.ResourceClass `json:"resource_type"` // such as VCPU
 	croft.Inventory
 	Capacity int64 `json:"capacity"` // the amount that may be claimed in total
 	// The claimed amount.
@@ -71,9 +71,9 @@ type Inventory struct {
 
 // InventoryList has the inventories of a host by class.
 type InventoryList struct {
-	Host        croft.HostID `json:"host" format:"uuid"`
-	Name        string       `json:"name"`
-	Inventories []Inventory  `json:"inventories"`
+	Host        croft.HostID `json:"host" format:"uuid"` // its UUID
+	Name        string       `json:"name"`               // of the host
+	Inventories []Inventory  `json:"inventories"`        // by resource type
 }
 
 // InventoriesOf returns the inventories of a provider as the API shows them.
@@ -99,5 +99,5 @@ func (l InventoryList) Provider() croft.Provider {
 
 // UserList has the users that the caller sees.
 type UserList struct {
-	Users []tenant.User `json:"users"`
+	Users []tenant.User `json:"users"` // by name
 }

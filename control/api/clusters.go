@@ -86,6 +86,8 @@ func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Reques
 
 // ClusterChange changes a cluster. Omitted fields stay unchanged.
 type ClusterChange struct {
+	_ struct{} `minProperties:"1"`
+
 	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
 	Slaves   *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
 	Indexes  *[]int  `json:"indexes,omitempty" maxItems:"1000" maximum:"1000000" minimum:"0"` // of the wanted slaves

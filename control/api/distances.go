@@ -4,7 +4,7 @@ import "croft"
 
 // DistanceList has the distances that the caller sees.
 type DistanceList struct {
-	Types []croft.Distances `json:"types"`
+	Types []croft.Distances `json:"types"` // the types of distances
 }
 
 // DistanceBetween is the input of getDistance.
@@ -13,7 +13,7 @@ type DistanceBetween struct {
 
 	// A and B are aggregates, locations such as site1.row2, or names or UUIDs of hosts.
 	A string `query:"a" json:"-" required:"true" minLength:"1" maxLength:"600"`
-	B string `query:"b" json:"-" required:"true" minLength:"1" maxLength:"600"`
+	B string `query:"b" json:"-" required:"true" minLength:"1" maxLength:"600"` // the other location or host
 }
 
 // DistanceRemoval is the input of removeDistance.
@@ -32,5 +32,5 @@ type NewDistance struct {
 	A string `json:"a" maxLength:"600" minLength:"1"`
 	// An aggregate, a location such as site1.row2, or the name or UUID of a host.
 	B        string `json:"b" maxLength:"600" minLength:"1"`
-	Distance int    `json:"distance" maximum:"1000000" minimum:"0"`
+	Distance int    `json:"distance" maximum:"1000000" minimum:"0"` // any unit; 0: the same place
 }

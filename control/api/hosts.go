@@ -66,12 +66,12 @@ func (m Move) Moved() hosts.Moved {
 
 // GuestUsageList lists the resource usage of the guests of a host.
 type GuestUsageList struct {
-	Usages []compute.Usage `json:"usages"`
+	Usages []compute.Usage `json:"usages"` // by host and guest
 }
 
 // HeldList has images of the cache of a host.
 type HeldList struct {
-	Images []compute.Held `json:"images"`
+	Images []compute.Held `json:"images"` // the images that the host keeps
 }
 
 // NewInvitation is the input of createInvitation.
@@ -125,5 +125,5 @@ type InvitationList struct {
 
 // DiscrepancyList lists the projects whose usage counters are wrong.
 type DiscrepancyList struct {
-	Discrepancies []tenant.Discrepancy `json:"discrepancies"`
+	Discrepancies []tenant.Discrepancy `json:"discrepancies"` // the projects whose counters differ from their records
 }

@@ -40,12 +40,9 @@ func InputOf(t reflect.Type) Input {
 	}
 	var in Input
 	for _, f := range reflect.VisibleFields(t) {
-		if !f.IsExported() || f.Anonymous && f.Tag == "" && f.Type.Kind() == reflect.Struct {
-			continue
-		}
-		p, is := parameterOf(f)
+		p, is := ParameterOf(f)
 		if !is {
-			in.Body = in.Body || f.Tag.Get("json") != "-"
+			in.Body = in.Body || isProperty(f)
 			continue
 		}
 		in.Parameters, in.fields = append(in.Parameters, p), append(in.fields, f.Index)
@@ -57,49 +54,21 @@ func InputOf(t reflect.Type) Input {
 	return in
 }
 
-func parameterOf(f reflect.StructField) (p Parameter, is bool) {
+// ParameterOf returns the parameter that a field of an input is, if it is one.
+func ParameterOf(f reflect.StructField) (p Parameter, is bool) {
 	for _, place := range places {
-		if name, ok := f.Tag.Lookup(place); ok {
-			return Parameter{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true",
-				Schema: schemaOf(f)}, true
+		name, ok := f.Tag.Lookup(place)
+		if !ok {
+			continue
 		}
+		p = Parameter{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true",
+			Schema: Schema{"type": "string"}}
+		if f.Type.Kind() != reflect.Pointer || kindOf(f.Type) == reflect.Bool {
+			p.Schema = (&Schemas{}).Of(f.Type, f.Tag)
+		}
+		return p, true
 	}
 	return p, false
-}
-
-// schemaOf returns the schema of a parameter, with values as encoding/json decodes them.
-func schemaOf(f reflect.StructField) map[string]any {
-	schema := map[string]any{}
-	for _, word := range []string{"minimum", "maximum", "minLength", "maxLength"} {
-		if n, err := strconv.ParseFloat(f.Tag.Get(word), 64); err == nil {
-			schema[word] = n
-		}
-	}
-	for _, word := range []string{"default", "format"} {
-		if text, ok := f.Tag.Lookup(word); ok {
-			schema[word] = text
-		}
-	}
-	if enum := f.Tag.Get("enum"); enum != "" {
-		var words []any
-		for word := range strings.SplitSeq(enum, ",") {
-			words = append(words, word)
-		}
-		schema["enum"] = words
-	}
-	switch kindOf(f.Type) {
-	case reflect.Bool:
-		schema["type"] = "boolean"
-	case reflect.Int, reflect.Int64:
-		schema["type"] = "integer"
-	case reflect.Slice:
-		schema["type"] = "string"
-		most, _ := strconv.ParseFloat(f.Tag.Get("maxItems"), 64)
-		return map[string]any{"type": "array", "maxItems": most, "items": schema}
-	default:
-		schema["type"] = "string"
-	}
-	return schema
 }
 
 // kindOf returns the kind of a type, or of the bool that a pointer points to.
@@ -289,7 +258,7 @@ func (i Input) Write(path string, input any, header http.Header) string {
 	from := reflect.ValueOf(input)
 	query := url.Values{}
 	for n, p := range i.Parameters {
-		for _, value := range texts(from.FieldByIndex(i.fields[n]), p.In) {
+		for _, value := range valuesOf(from.FieldByIndex(i.fields[n]), p.In) {
 			switch p.In {
 			case "path":
 				path = strings.Replace(path, "{"+p.Name+"}", url.PathEscape(value), 1)
@@ -306,8 +275,8 @@ func (i Input) Write(path string, input any, header http.Header) string {
 	return path
 }
 
-// texts returns the values of a parameter as they are sent.
-func texts(field reflect.Value, in string) []string {
+// valuesOf returns the values of a parameter as they are sent.
+func valuesOf(field reflect.Value, in string) []string {
 	if field.IsZero() && in != "path" {
 		return nil
 	}

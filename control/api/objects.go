@@ -5,6 +5,7 @@ import "croft/tenant/objects"
 // Filtered has filters by properties and tags: terms key=value, key=beginning*, key and tag:name with blanks between,
 // all of which must match. Several filters are ORed.
 type Filtered struct {
+	// conditions on properties and tags; all must hold
 	Filter []string `query:"filter" json:"-" maxItems:"16" maxLength:"4096"`
 }
 
@@ -14,7 +15,7 @@ type ObjectFilter struct {
 	Filtered
 	Page
 
-	Kind objects.Kind `query:"kind" json:"-" required:"true" enum:"instance,image,host,group"`
+	Kind objects.Kind `query:"kind" json:"-" required:"true" enum:"instance,image,host,group"` // kind of the objects
 }
 
 // ObjectNamed names an object.
@@ -34,7 +35,7 @@ type ObjectBase struct {
 
 // ObjectList is a page of objects.
 type ObjectList struct {
-	Objects []objects.Object `json:"objects"`
+	Objects []objects.Object `json:"objects"`        // by name
 	Next    string           `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }
 
@@ -46,8 +47,8 @@ type ObjectChange struct {
 	Set map[string]objects.Value `json:"set,omitempty" maxProperties:"64"`
 	// Keys of properties to remove.
 	Remove     []string `json:"remove,omitempty" maxItems:"64"`
-	AddTags    []string `json:"add_tags,omitempty" maxItems:"32"`
-	RemoveTags []string `json:"remove_tags,omitempty" maxItems:"32"`
+	AddTags    []string `json:"add_tags,omitempty" maxItems:"32"`    // tags that the object gets
+	RemoveTags []string `json:"remove_tags,omitempty" maxItems:"32"` // tags that the object loses
 }
 
 // PropertyNamed names a property of an object.
@@ -117,10 +118,10 @@ type NewDefinition struct {
 type KindInProject struct {
 	InProject
 
-	Kind objects.Kind `path:"kind" json:"-"`
+	Kind objects.Kind `path:"kind" json:"-"` // kind of the objects
 }
 
 // BreachList has the objects that violate a definition.
 type BreachList struct {
-	Breaches []objects.Breach `json:"breaches"`
+	Breaches []objects.Breach `json:"breaches"` // the objects that break the definition
 }

@@ -81,5 +81,5 @@ type NewMapping struct {
 	// TheirsID is the ID of that project in its cloud. Without it, the first request from a project of that name
 	// decides it.
 	TheirsID croft.ProjectID `json:"theirs_id,omitempty" format:"uuid"`
-	Role     access.Role     `json:"role" enum:"reader,member,project-admin"`
+	Role     access.Role     `json:"role" enum:"reader,member,project-admin"` // what members of it may do here
 }

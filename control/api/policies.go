@@ -4,7 +4,7 @@ import "croft"
 
 // PolicyList has the policies of CRUSH.
 type PolicyList struct {
-	Policies []croft.CrushPolicy `json:"policies"`
+	Policies []croft.CrushPolicy `json:"policies"` // by name, the built-in ones first
 }
 
 // PolicyNamed names a policy.
@@ -15,8 +15,9 @@ type PolicyNamed struct {
 // PolicyText is the input of setPolicy.
 type PolicyText struct {
 	Name string `path:"name"        json:"-"` // name of the policy
-	Base *int64 `header:"If-Match"  json:"-"` // generation that the change builds on; 0: none may exist; nil: any
-	Text string `json:"text" maxLength:"4096" minLength:"1"`
+	// generation that the change builds on; 0: none may exist; nil: any
+	Base *int64 `header:"If-Match"  json:"-"`
+	Text string `json:"text" maxLength:"4096" minLength:"1"` // the policy in its text form
 }
 
 // PolicyRemoval is the input of removePolicy.
@@ -27,8 +28,8 @@ type PolicyRemoval struct {
 
 // PolicyCheck is the input of checkPolicy.
 type PolicyCheck struct {
-	Name string `json:"name" maxLength:"63" minLength:"1"`
-	Text string `json:"text" maxLength:"4096" minLength:"1"`
+	Name string `json:"name" maxLength:"63" minLength:"1"`   // the name that the policy would have
+	Text string `json:"text" maxLength:"4096" minLength:"1"` // the policy in its text form
 }
 
 // PolicyHints is the answer of checkPolicy.

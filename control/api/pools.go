@@ -4,7 +4,7 @@ import pools "croft/pool/api"
 
 // PoolList has the pools that the caller may use.
 type PoolList struct {
-	Pools []pools.Pool `json:"pools"`
+	Pools []pools.Pool `json:"pools"` // by name
 }
 
 // PoolNamed names a pool.
@@ -30,12 +30,12 @@ type ResourceNamed struct {
 
 // PoolResourceList has resources of a pool.
 type PoolResourceList struct {
-	Resources []pools.Resource `json:"resources"`
+	Resources []pools.Resource `json:"resources"` // the oldest first
 }
 
 // TicketWait says whether to answer only when a ticket has its resource, has ended, or can never be served.
 type TicketWait struct {
-	Wait    string `query:"wait"    json:"-" enum:"ready"`
+	Wait    string `query:"wait"    json:"-" enum:"ready"` // seconds to wait until the ticket is ready
 	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
 }
 
@@ -77,6 +77,6 @@ type NewTicket struct {
 
 // TicketList is a page of tickets, newest first.
 type TicketList struct {
-	Tickets []pools.Ticket `json:"tickets"`
+	Tickets []pools.Ticket `json:"tickets"`        // the newest first
 	Next    string         `json:"next,omitempty"` // where the next page starts; empty: this is the last page
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"croft"
@@ -75,12 +76,13 @@ var codes = map[croft.Kind]Code{
 // CodeOf returns the code of an error that is no Problem.
 func CodeOf(err error) Code { return codes[croft.KindOf(err)] }
 
-// Codes lists all codes, unordered.
-func Codes() []Code {
-	var all []Code
+// Words returns all codes, sorted.
+func (Code) Words() []string {
+	var all []string
 	for code := range meanings {
-		all = append(all, code)
+		all = append(all, string(code))
 	}
+	slices.Sort(all)
 	return all
 }
 
@@ -92,7 +94,7 @@ type Problem struct {
 	Type string `json:"type" const:"about:blank"` // always about:blank: the code is more specific
 	// The status in words.
 	Title  string `json:"title"`
-	Status int    `json:"status"`
+	Status int    `json:"status"` // the HTTP status
 	// The kind of the fault, for programs.
 	Code Code `json:"code"`
 	// The fault in one sentence, for people.
@@ -105,9 +107,9 @@ type Problem struct {
 
 	// Of QuotaExceeded: the exhausted resource, and the project in the chain of parents whose quota it is.
 	Resource  string `json:"resource,omitempty"`
-	Limit     *int64 `json:"limit,omitempty"`
-	Used      *int64 `json:"used,omitempty"`
-	Requested *int64 `json:"requested,omitempty"`
+	Limit     *int64 `json:"limit,omitempty"`     // the limit of the project
+	Used      *int64 `json:"used,omitempty"`      // how much of the limit is used
+	Requested *int64 `json:"requested,omitempty"` // how much the request needs
 	// Of quota_exceeded, whose limit it is.
 	Project croft.Project `json:"project,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 
 // ProjectList lists the projects that the caller sees.
 type ProjectList struct {
-	Projects []tenant.Tenant `json:"projects"`
+	Projects []tenant.Tenant `json:"projects"` // by name
 }
 
 // ProjectNamed names a project in the path.
@@ -25,17 +25,17 @@ type ProjectBase struct {
 
 // NewProject is the input of createProject.
 type NewProject struct {
-	Name croft.Project `json:"name" maxLength:"63" minLength:"1"`
+	Name croft.Project `json:"name" maxLength:"63" minLength:"1"` // unique below the parent
 	// The project above; it cannot be changed later.
 	Parent croft.Project `json:"parent,omitempty" maxLength:"63"`
-	Note   string        `json:"note,omitempty" maxLength:"256"`
+	Note   string        `json:"note,omitempty" maxLength:"256"` // for people
 }
 
 // ProjectChange is the input of changeProject.
 type ProjectChange struct {
 	ProjectBase
 
-	Note string `json:"note" maxLength:"256"`
+	Note string `json:"note" maxLength:"256"` // replaces the note
 }
 
 // Members is the input of setMembers: all members, by the names of the users.

@@ -1,5 +1,5 @@
-// Package bodies checks the bodies of requests against the schemas in the API's document. Its errors describe every
-// wrong field, without the value where that could be a secret.
+// Package bodies checks the bodies of requests against the schemas of the types that they are decoded into. Its errors
+// describe every wrong field, without the value where that could be a secret.
 package bodies
 
 import (
@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,44 +29,47 @@ const (
 	maxDepth = 32
 )
 
-// Body checks the bodies of one operation against their schema in the document.
+// Body checks the bodies of operations with one type of input.
 type Body struct {
 	schema *jsonschema.Schema
-	secret bool // it has a write-only field: errors contain no values
+	known  map[string]api.Schema // the structs in the body, by the path of their schema
+	secret bool                  // it has a write-only field: errors contain no values
 }
 
-// documentURL is the name of the document among schemas. It is never fetched.
-const documentURL = "croft:openapi"
+// documentURL is the name of the schema among schemas. It is never fetched.
+const documentURL = "croft:body"
 
-// Schemas has the schemas of the bodies of all operations. It compiles each when it is first used, because a command
-// uses few.
-type Schemas struct {
-	mu       sync.Mutex
-	compiler *jsonschema.Compiler
-	bodies   map[string]*Body // by the fragment of the schema in the document
-}
+// compiled has the bodies that were checked, as a *Body by their reflect.Type. Each is compiled when it is first used,
+// because a command uses few.
+var compiled sync.Map
 
-// Of returns the schema of a body, named by its fragment in the document.
-func (s *Schemas) Of(fragment string) (*Body, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.bodies[fragment]; b != nil {
-		return b, nil
+// Of returns how to check a body that is decoded into this struct.
+func Of(t reflect.Type) *Body {
+	if b, ok := compiled.Load(t); ok {
+		return b.(*Body)
 	}
-	if s.compiler == nil {
-		s.compiler, s.bodies = jsonschema.NewCompiler(), map[string]*Body{}
-		s.compiler.AssertFormat()
-		s.compiler.DefaultDraft(jsonschema.Draft2020)
-		if err := s.compiler.AddResource(documentURL, api.Tree()); err != nil {
-			return nil, err
-		}
+	schemas := api.Schemas{Prefix: "#/$defs/", Name: func(t reflect.Type) string {
+		return strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + t.Name()
+	}}
+	schema := schemas.Of(t, "")
+	definitions := map[string]any{}
+	b := &Body{known: map[string]api.Schema{}}
+	for name, d := range schemas.Definitions {
+		definitions[name], b.known["/$defs/"+name] = d, d
+		b.secret = b.secret || hasSecret(d)
 	}
-	schema, err := s.compiler.Compile(documentURL + fragment)
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	c.DefaultDraft(jsonschema.Draft2020)
+	err := c.AddResource(documentURL, map[string]any{"$ref": schema["$ref"], "$defs": definitions})
+	if err == nil {
+		b.schema, err = c.Compile(documentURL)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("the schema %s: %w", fragment, err)
+		panic(fmt.Sprintf("the schema of %s: %v", t, err)) // a bug, which the tests of the table find
 	}
-	s.bodies[fragment] = &Body{schema, hasSecret(fragment)}
-	return s.bodies[fragment], nil
+	compiled.Store(t, b)
+	return b
 }
 
 // Decode checks a body and decodes it. Invalid: the error lists every wrong field.
@@ -192,7 +195,7 @@ func (b *Body) fieldsOf(e *jsonschema.ValidationError) []api.Field {
 	at := Pointer(e.InstanceLocation)
 	if k, ok := e.ErrorKind.(*kind.AdditionalProperties); ok {
 		var all []api.Field
-		known := properties(e.SchemaURL)
+		known := b.properties(e.SchemaURL)
 		for _, name := range k.Properties {
 			all = append(all, api.Field{Pointer: at + Pointer([]string{api.Clip(name)}),
 				Detail: "is not known" + nearest.Hint(api.Clip(name), known)})
@@ -241,32 +244,22 @@ func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 	return "does not fit the schema"
 }
 
-// hasSecret reports whether a schema has a write-only field.
-func hasSecret(fragment string) bool {
-	for _, field := range propertiesOf(fragment) {
-		if of, _ := field.(map[string]any); of["writeOnly"] == true {
+// hasSecret reports whether a schema of a struct has a write-only field.
+func hasSecret(schema api.Schema) bool {
+	fields, _ := schema["properties"].(api.Schema)
+	for _, field := range fields {
+		if field.(api.Schema)["writeOnly"] == true {
 			return true
 		}
 	}
 	return false
 }
 
-// properties lists the fields of the schema at this URL.
-func properties(schema string) []string {
-	_, fragment, _ := strings.Cut(schema, "#")
-	return slices.Sorted(maps.Keys(propertiesOf(fragment)))
-}
-
-func propertiesOf(fragment string) map[string]any {
-	at := api.Tree()
-	for step := range strings.SplitSeq(strings.TrimLeft(fragment, "#/"), "/") {
-		if plain, err := url.PathUnescape(step); err == nil {
-			step = plain
-		}
-		at, _ = at[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)].(map[string]any)
-	}
-	known, _ := at["properties"].(map[string]any)
-	return known
+// properties lists the fields of the struct whose schema has this URL.
+func (b *Body) properties(schema string) []string {
+	_, path, _ := strings.Cut(schema, "#")
+	fields, _ := b.known[path]["properties"].(api.Schema)
+	return slices.Sorted(maps.Keys(fields))
 }
 
 // Pointer returns a JSON pointer.

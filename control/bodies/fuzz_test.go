@@ -2,6 +2,7 @@ package bodies_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 
 	"croft/control/api"
@@ -17,11 +18,7 @@ func FuzzBody(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	var schemas bodies.Schemas
-	body, err := schemas.Of("#/components/schemas/InstanceRequest")
-	if err != nil {
-		f.Fatal(err)
-	}
+	body := bodies.Of(reflect.TypeFor[api.InstanceRequest]())
 	f.Fuzz(func(t *testing.T, text string) {
 		var got, want api.InstanceRequest
 		err := body.Decode([]byte(text), &got)

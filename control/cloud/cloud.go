@@ -268,10 +268,10 @@ type Catalog struct {
 
 // Image is an image of the catalog.
 type Image struct {
-	Name        string `json:"name"`
-	Alias       string `json:"alias,omitempty"` // name of the image that this alias means
-	Description string `json:"description,omitempty"`
-	User        string `json:"user,omitempty"` // login name
+	Name        string `json:"name"`                  // what requests name
+	Alias       string `json:"alias,omitempty"`       // name of the image that this alias means
+	Description string `json:"description,omitempty"` // for people
+	User        string `json:"user,omitempty"`        // login name
 	// What verifies it, in words.
 	VerifiedBy string `json:"verified_by"`
 	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
@@ -395,16 +395,16 @@ type NewAccess struct {
 
 // AccessToken is an access token as its creator sees it.
 type AccessToken struct {
-	ID     access.TokenID `json:"id"`
+	ID     access.TokenID `json:"id"`              // its UUID, which is not the token itself
 	Secret string         `json:"token,omitempty"` // text to send; known only when the token is created
-	User   string         `json:"user"`
+	User   string         `json:"user"`            // whom its requests are logged for
 	// Left out for operators who have none.
 	Project   croft.Project `json:"project,omitempty"`
-	Roles     []access.Role `json:"roles"`
-	Note      string        `json:"note,omitempty"`
-	Created   time.Time     `json:"created"`
-	CreatedBy string        `json:"created_by"`
-	Expires   time.Time     `json:"expires"`
+	Roles     []access.Role `json:"roles"`          // what it permits
+	Note      string        `json:"note,omitempty"` // for people
+	Created   time.Time     `json:"created"`        // when it was made
+	CreatedBy string        `json:"created_by"`     // who made it
+	Expires   time.Time     `json:"expires"`        // left out: never
 }
 
 // Actions is the action log of the cloud.

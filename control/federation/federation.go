@@ -20,8 +20,8 @@ import (
 
 // Partition is a known partition: home, an imported one, or a peer.
 type Partition struct {
-	ID    croft.PartitionID `json:"id" format:"uuid"`
-	Alias string            `json:"alias"` // its unique name here; other clouds may use another one
+	ID    croft.PartitionID `json:"id" format:"uuid"` // its UUID
+	Alias string            `json:"alias"`            // its unique name here; other clouds may use another one
 	// This cloud.
 	Home     bool      `json:"home"`
 	Imported *Imported `json:"imported,omitempty"` // nil: nothing was imported

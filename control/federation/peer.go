@@ -29,7 +29,7 @@ type Peer struct {
 	Keys     []PublicKey   `json:"keys"`         // public keys of its servers, one per server
 	CA       string        `json:"ca,omitempty"` // PEM of the authorities of its endpoint; empty: the system's
 	Roles    []access.Role `json:"roles"`        // roles that users may have through it, in both directions
-	Added    time.Time     `json:"added"`
+	Added    time.Time     `json:"added"`        // when it was added
 }
 
 // PublicKey is an Ed25519 public key in base64.
@@ -170,11 +170,11 @@ const CardFormat = 1
 type Card struct {
 	// The version of its form.
 	Format    int               `json:"card"`
-	Partition croft.PartitionID `json:"partition" format:"uuid"`
-	Name      string            `json:"name,omitempty" maxLength:"63"` // alias that the sender proposes
-	Endpoint  string            `json:"endpoint" maxLength:"300"`
-	Keys      []PublicKey       `json:"keys" maxItems:"32" maxLength:"64"`
-	CA        string            `json:"ca,omitempty" maxLength:"65536"`
+	Partition croft.PartitionID `json:"partition" format:"uuid"`           // its UUID
+	Name      string            `json:"name,omitempty" maxLength:"63"`     // alias that the sender proposes
+	Endpoint  string            `json:"endpoint" maxLength:"300"`          // URL of its API
+	Keys      []PublicKey       `json:"keys" maxItems:"32" maxLength:"64"` // public keys that sign its callers
+	CA        string            `json:"ca,omitempty" maxLength:"65536"`    // certificates that its API may have
 }
 
 // maxCard bounds the size of a card, in bytes.
@@ -246,14 +246,14 @@ type Signer struct {
 
 // Mapping makes the members of a peer's project members of a project here.
 type Mapping struct {
-	Project croft.Project     `json:"project"` // here
-	Peer    croft.PartitionID `json:"peer" format:"uuid"`
-	Alias   string            `json:"alias,omitempty"` // of the peer; set when read
-	Theirs  croft.Project     `json:"theirs"`          // project of the peer
+	Project croft.Project     `json:"project"`            // here
+	Peer    croft.PartitionID `json:"peer" format:"uuid"` // its UUID
+	Alias   string            `json:"alias,omitempty"`    // of the peer; set when read
+	Theirs  croft.Project     `json:"theirs"`             // project of the peer
 	// TheirsID is the identity of the peer's project. Empty: the next request from a project of that name sets it.
 	TheirsID croft.ProjectID `json:"theirs_id,omitempty" format:"uuid"`
-	Role     access.Role     `json:"role"` // the highest role that they have here
-	Added    time.Time       `json:"added"`
+	Role     access.Role     `json:"role"`  // the highest role that they have here
+	Added    time.Time       `json:"added"` // when it was added
 }
 
 // Check validates a mapping. Invalid.

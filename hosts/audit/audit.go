@@ -44,16 +44,16 @@ const asks = 32
 
 // Report is the result of an audit.
 type Report struct {
-	Differences []Difference `json:"differences"`
+	Differences []Difference `json:"differences"` // by host
 	// Hosts whose guests and disks could not be compared.
 	Unchecked []Unchecked `json:"unchecked,omitempty"`
 }
 
 // Unchecked is a host whose guests and disks could not be compared.
 type Unchecked struct {
-	Host croft.HostID `json:"host" format:"uuid"`
-	Name string       `json:"name"`
-	Why  string       `json:"why"`
+	Host croft.HostID `json:"host" format:"uuid"` // its UUID
+	Name string       `json:"name"`               // its name
+	Why  string       `json:"why"`                // why it was not checked
 }
 
 // Audit compares records, orders, observations, claims, guests and disks of all hosts. A healthy system has

@@ -46,18 +46,18 @@ var Kinds = []Kind{
 type Difference struct {
 	// The fault in two or three words.
 	Kind     Kind             `json:"kind"`
-	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`
-	HostName string           `json:"host_name,omitempty"`
-	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"`
-	Project  croft.Project    `json:"project,omitempty"`
-	Name     string           `json:"name,omitempty"`
-	Affinity *croft.Affinity  `json:"affinity,omitempty"` // set for memberships
-	Seat     croft.Seat       `json:"seat,omitzero"`      // set for seats
-	Cause    string           `json:"cause"`              // what differs, and why, in words
-	Mendable bool             `json:"mendable"`           // mending it is no risk for a guest or its disk
-	Advice   string           `json:"advice,omitempty"`   // what to do if it is not mendable
-	Revision int64            `json:"revision,omitempty"` // of the entry that it is based on
-	Outcome  string           `json:"outcome,omitempty"`  // of mending it; empty: not tried
+	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`     // its UUID
+	HostName string           `json:"host_name,omitempty"`              // its name
+	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID
+	Project  croft.Project    `json:"project,omitempty"`                // of the instance
+	Name     string           `json:"name,omitempty"`                   // of the instance
+	Affinity *croft.Affinity  `json:"affinity,omitempty"`               // set for memberships
+	Seat     croft.Seat       `json:"seat,omitzero"`                    // set for seats
+	Cause    string           `json:"cause"`                            // what differs, and why, in words
+	Mendable bool             `json:"mendable"`                         // mending it is no risk for a guest or its disk
+	Advice   string           `json:"advice,omitempty"`                 // what to do if it is not mendable
+	Revision int64            `json:"revision,omitempty"`               // of the entry that it is based on
+	Outcome  string           `json:"outcome,omitempty"`                // of mending it; empty: not tried
 }
 
 // same reports whether two looks found the same difference.

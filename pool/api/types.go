@@ -21,18 +21,19 @@ const (
 // Ticket is the right to one resource.
 type Ticket struct {
 	// Its number, unique over all projects.
-	ID      int64     `json:"id"`
-	State   string    `json:"state" enum:"OPEN,CLOSED,FAILED"`
-	Owner   string    `json:"owner,omitempty"`   // the name of the token that opened it
-	Project string    `json:"project,omitempty"` // owner; empty: no project
-	Tags    []string  `json:"tags"`
-	Sandbox string    `json:"sandbox,omitempty"`
-	TTL     Seconds   `json:"ttl,omitempty"` // closes the ticket when it has not been used for this long; 0: never
-	Opened  time.Time `json:"opened"`
-	Served  time.Time `json:"served,omitzero"` // when it got its resource
+	ID      int64    `json:"id"`
+	State   string   `json:"state" enum:"OPEN,CLOSED,FAILED"` // waiting, ready, closed or lost
+	Owner   string   `json:"owner,omitempty"`                 // the name of the token that opened it
+	Project string   `json:"project,omitempty"`               // owner; empty: no project
+	Tags    []string `json:"tags"`                            // tags that its resource must have
+	Sandbox string   `json:"sandbox,omitempty"`               // resources that share a sandbox serve one user
+	// closes the ticket when it has not been used for this long; 0: never
+	TTL    Seconds   `json:"ttl,omitempty"`
+	Opened time.Time `json:"opened"`          // when it was opened
+	Served time.Time `json:"served,omitzero"` // when it got its resource
 	// When it is closed, unless it is used before.
 	Expires  time.Time `json:"expires,omitzero"`
-	Ended    time.Time `json:"ended,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`      // when it was closed
 	Reason   string    `json:"reason,omitempty"`    // why it ended, unless its owner closed it
 	WaitsFor string    `json:"waits_for,omitempty"` // what a waiting ticket waits for, as a sentence
 	Never    bool      `json:"never,omitempty"`     // no pool can serve it as configured
@@ -76,12 +77,12 @@ func ParseTicketID(text string) (int64, error) {
 type Resource struct {
 	// Its number, unique over all pools.
 	ID   int64  `json:"id"`
-	Name string `json:"name"`
-	Pool string `json:"pool"`
+	Name string `json:"name"` // of the resource
+	Pool string `json:"pool"` // its pool
 	// STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
 	State  string `json:"state" enum:"STARTING,UP,RELEASING,DELETE_REQUEST,DELETING,ENDED"`
-	InPool int    `json:"id_in_pool"`
-	Tags   []Tag  `json:"tags,omitempty"`
+	InPool int    `json:"id_in_pool"`     // its number in the pool
+	Tags   []Tag  `json:"tags,omitempty"` // tags that tickets may ask for
 	// For operators and in pools of the own projects.
 	Counters map[string]int `json:"named_counters,omitempty"`
 	// What it hands out: text, or an object whose field base64 has bytes that are not UTF-8. In single tickets alone,
@@ -96,15 +97,15 @@ type Resource struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// How often it was given back.
 	Releases int       `json:"releases"`
-	Created  time.Time `json:"created"`
-	CameUp   time.Time `json:"came_up,omitzero"`
+	Created  time.Time `json:"created"`          // when it was ordered
+	CameUp   time.Time `json:"came_up,omitzero"` // when it was ready
 	// When its first ticket got it.
 	Sandboxed time.Time `json:"sandboxed,omitzero"`
 	// When it was last given back.
 	Released time.Time `json:"released,omitzero"`
-	Checked  time.Time `json:"checked,omitzero"`
-	Failures int       `json:"failed_checks,omitempty"`
-	Ended    time.Time `json:"ended,omitzero"`
+	Checked  time.Time `json:"checked,omitzero"`        // when it was last checked
+	Failures int       `json:"failed_checks,omitempty"` // checks that failed since the last success
+	Ended    time.Time `json:"ended,omitzero"`          // when it was gone
 	// Why it goes, or went; for operators.
 	Reason string `json:"reason,omitempty"`
 	// Of what was last done with it; for operators.
@@ -113,22 +114,22 @@ type Resource struct {
 
 // Tag is a property of a resource that tickets can request.
 type Tag struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of the tag
 	// Of several resources that fit, the one whose wanted tags have the highest sum is taken.
 	Priority int `json:"priority,omitempty"`
 }
 
 // Pool is the settings and the state of a pool.
 type Pool struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitempty"`
-	Project     string `json:"project,omitempty"` // owner
+	Name        string `json:"name"`                  // unique in the cloud
+	Description string `json:"description,omitempty"` // for people
+	Project     string `json:"project,omitempty"`     // owner
 	// tickets of all projects may get its resources
 	Shared   bool   `json:"shared,omitempty"`
 	Mode     string `json:"mode" enum:"active,paused,drained,removed"` // active, paused, drained, removed
-	Tags     []Tag  `json:"tags,omitempty"`
-	OnDemand []Tag  `json:"tags_on_demand,omitempty"`
-	Free     int    `json:"free"` // up and never used
+	Tags     []Tag  `json:"tags,omitempty"`                            // tags that its resources have
+	OnDemand []Tag  `json:"tags_on_demand,omitempty"`                  // tags of resources that are started on demand
+	Free     int    `json:"free"`                                      // up and never used
 
 	*Stock // nil: hidden from the caller, for example of another project's shared pool; the manager always sets it
 }
@@ -142,15 +143,15 @@ type Stock struct {
 	// How many are to be starting or free.
 	MaxPrealloc int `json:"max_prealloc"`
 
-	Up int `json:"up"`
+	Up int `json:"up"` // resources that are ready
 	// Up, and without a ticket.
 	Ready    int `json:"ready"`
-	Taken    int `json:"taken"`
-	Starting int `json:"starting"`
+	Taken    int `json:"taken"`    // resources that tickets have
+	Starting int `json:"starting"` // resources that are being started
 	// Being cleaned between two tickets.
 	Releasing     int `json:"releasing"`
-	DeleteRequest int `json:"delete_request"`
-	Deleting      int `json:"deleting"`
+	DeleteRequest int `json:"delete_request"` // resources that are going to be removed
+	Deleting      int `json:"deleting"`       // resources that are being removed
 	// failed to start, and could not be deleted in many attempts; not counted in Max
 	GivenUp int `json:"given_up,omitempty"`
 	Waiting int `json:"waiting"` // tickets that it could serve
@@ -159,7 +160,7 @@ type Stock struct {
 	// alone; 0: unknown.
 	First int64 `json:"first_resource,omitempty"`
 
-	Stats     Stats     `json:"stats"`
+	Stats     Stats     `json:"stats"`                    // of its starts
 	BackOff   time.Time `json:"no_start_before,omitzero"` // after failed starts
 	LastError string    `json:"last_error,omitempty"`     // of the newest start, if it failed
 
@@ -168,20 +169,20 @@ type Stock struct {
 
 // StartFailure is a start that failed.
 type StartFailure struct {
-	Resource int64     `json:"resource"`
-	At       time.Time `json:"at"`
+	Resource int64     `json:"resource"`        // its name
+	At       time.Time `json:"at"`              // when it failed
 	Error    string    `json:"error,omitempty"` // why; only admins get it if a command printed it
 }
 
 // Stats are statistics of a pool's starts. Averages are moving: the newest start has a weight of one fifth.
 type Stats struct {
-	Attempted   time.Time `json:"last_attempt_to_start,omitzero"`
-	Succeeded   time.Time `json:"last_successful_start,omitzero"`
-	SuccessRate float64   `json:"startup_success_rate"`
+	Attempted   time.Time `json:"last_attempt_to_start,omitzero"` // when a start was last attempted
+	Succeeded   time.Time `json:"last_successful_start,omitzero"` // when a start last succeeded
+	SuccessRate float64   `json:"startup_success_rate"`           // share of starts that succeeded, 0 to 1
 	// Seconds.
 	StartTime Seconds `json:"startup_time_avg"`
-	Starts    int64   `json:"starts"`
-	Failures  int64   `json:"failures"`
+	Starts    int64   `json:"starts"`   // starts that were attempted
+	Failures  int64   `json:"failures"` // starts that failed
 	// Tickets.
 	Served int64 `json:"served"`
 }

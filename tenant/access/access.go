@@ -57,10 +57,10 @@ func Words(roles []Role) (all []string) {
 
 // Caller is the sender of a request according to its credentials. Nothing else in the request can extend its rights.
 type Caller struct {
-	Partition croft.PartitionID `json:"partition"`
-	User      string            `json:"user"`              // user name for people and for the action log
-	Project   croft.Project     `json:"project,omitempty"` // empty only for a partition-admin or an agent
-	Roles     []Role            `json:"roles"`
+	Partition croft.PartitionID `json:"partition"`                    // the cloud that it is from
+	User      string            `json:"user"`                         // user name for people and for the action log
+	Project   croft.Project     `json:"project,omitempty"`            // empty only for a partition-admin or an agent
+	Roles     []Role            `json:"roles"`                        // what it may do
 	Host      croft.HostID      `json:"host,omitempty"`               // host of an agent
 	Peer      croft.PartitionID `json:"peer,omitempty" format:"uuid"` // partition of the user, if it is another one
 	// Delegated names the creator of the caller's token if that was created in the name of User; empty: it is the

@@ -29,8 +29,9 @@ var Levels = []Level{Partition, Global}
 
 // Place identifies a definition: by level, and by kind or Any.
 type Place struct {
+	// whether it is the definition of the cloud or of a project
 	Level Level `json:"level" enum:"partition,global"`
-	Kind  Kind  `json:"kind" enum:"instance,image,host,group,any"`
+	Kind  Kind  `json:"kind" enum:"instance,image,host,group,any"` // kind of the objects
 }
 
 // Check validates a place. Invalid.
@@ -83,16 +84,24 @@ var types = []string{typeString, typeInteger, typeNumber, typeBoolean}
 // Property constrains the values of one key with keywords of JSON Schema. Keywords about numbers do not apply to
 // strings, and vice versa.
 type Property struct {
-	Types       []string     `json:"type,omitempty" enum:"string,integer,number,boolean" maxItems:"4"` // any if empty
-	Enum        []Value      `json:"enum,omitempty" maxItems:"64" minItems:"1"`
-	MultipleOf  *float64     `json:"multipleOf,omitempty" exclusiveMinimum:"0"`
-	Minimum     *float64     `json:"minimum,omitempty"`
-	Maximum     *float64     `json:"maximum,omitempty"`
-	MinLength   *int         `json:"minLength,omitempty" maximum:"2048" minimum:"0"` // characters
-	MaxLength   *int         `json:"maxLength,omitempty" maximum:"2048" minimum:"0"`
-	Pattern     string       `json:"pattern,omitempty" maxLength:"512"` // RE2, unanchored
-	Format      string       `json:"format,omitempty"`
-	Required    bool         `json:"required,omitempty"` // in every object with properties
+	Types []string `json:"type,omitempty" enum:"string,integer,number,boolean" maxItems:"4"` // any if empty
+	// the permitted values
+	Enum []Value `json:"enum,omitempty" maxItems:"64" minItems:"1"`
+	// numbers must be multiples of it
+	MultipleOf *float64 `json:"multipleOf,omitempty" exclusiveMinimum:"0"`
+	// the smallest number
+	Minimum *float64 `json:"minimum,omitempty"`
+	// the largest number
+	Maximum   *float64 `json:"maximum,omitempty"`
+	MinLength *int     `json:"minLength,omitempty" maximum:"2048" minimum:"0"` // characters
+	// of strings, in characters
+	MaxLength *int `json:"maxLength,omitempty" maximum:"2048" minimum:"0"`
+	// RE2, unanchored
+	Pattern string `json:"pattern,omitempty" maxLength:"512"`
+	Format  Format `json:"format,omitempty"` // of strings
+	// in every object with properties
+	Required bool `json:"required,omitempty"`
+	// which roles may read and write it
 	Permissions []Permission `json:"permissions,omitempty" maxItems:"64"`
 }
 
@@ -100,7 +109,8 @@ type Property struct {
 type Permission struct {
 	// Of the callers whom it concerns; all if it is left out.
 	Project croft.Project `json:"project,omitempty"`
-	Role    access.Role   `json:"role,omitempty" enum:"reader,member,project-admin,partition-admin,agent"`
+	// the role that it is granted to
+	Role access.Role `json:"role,omitempty" enum:"reader,member,project-admin,partition-admin,agent"`
 	// What they may do; nothing where it is empty.
 	Value Grant `json:"value" enum:",r,w,rw"`
 }
@@ -163,7 +173,12 @@ const (
 	maxPattern     = 512 // bytes
 )
 
-// formats are the known formats of strings.
+// Format is a format of strings in JSON Schema.
+type Format string
+
+// Words returns all formats.
+func (Format) Words() []string { return formats }
+
 var formats = []string{"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri",
 	"uri-reference", "uuid"}
 
@@ -312,9 +327,9 @@ func (p Property) checkStrings(path string) error {
 		return faultf(path+".pattern", "it is no regular expression: %s", strings.TrimPrefix(err.Error(),
 			"error parsing regexp: "))
 	}
-	if p.Format != "" && !slices.Contains(formats, p.Format) {
+	if p.Format != "" && !slices.Contains(formats, string(p.Format)) {
 		return faultf(path+".format", "there is no format %.40q: use one of %s%s", p.Format,
-			strings.Join(formats, ", "), nearest.Hint(p.Format, formats))
+			strings.Join(formats, ", "), nearest.Hint(string(p.Format), formats))
 	}
 	return nil
 }

@@ -51,9 +51,10 @@ func (k Kind) InProject() bool { return k != Host }
 
 // Ref identifies an object.
 type Ref struct {
-	Kind    Kind          `json:"kind" enum:"instance,image,host,group"`
-	Project croft.Project `json:"project,omitempty"` // empty for kinds outside of projects
-	ID      string        `json:"id"`                // UUID of an instance or host, name of a group or image
+	Kind    Kind          `json:"kind" enum:"instance,image,host,group"` // kind of the object
+	Project croft.Project `json:"project,omitempty"`                     // empty for kinds outside of projects
+	// UUID of an instance or host, name of a group or image
+	ID string `json:"id"`
 }
 
 // String returns kind and ID.
@@ -117,8 +118,8 @@ func article(noun string) string {
 // Object is the properties and tags of one record.
 type Object struct {
 	Ref
-	Properties map[string]Value `json:"properties"`
-	Tags       []string         `json:"tags"` // sorted, without duplicates
+	Properties map[string]Value `json:"properties"` // values by key
+	Tags       []string         `json:"tags"`       // sorted, without duplicates
 	// Generation is the revision of the stored object. 0: nothing is stored, or nothing that the caller may read.
 	Generation int64 `json:"generation"`
 }

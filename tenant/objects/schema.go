@@ -18,7 +18,7 @@ import (
 
 // Violation is a property that its definition does not permit.
 type Violation struct {
-	Key     string `json:"key"`
+	Key     string `json:"key"`     // key of the property
 	Problem string `json:"problem"` // predicate of a sentence whose subject is the key; never contains the value
 }
 
@@ -70,7 +70,7 @@ func (p Property) schema() map[string]any {
 			s[keyword] = *n
 		}
 	}
-	for keyword, text := range map[string]string{"pattern": p.Pattern, "format": p.Format} {
+	for keyword, text := range map[string]string{"pattern": p.Pattern, "format": string(p.Format)} {
 		if text != "" {
 			s[keyword] = text
 		}
@@ -178,7 +178,7 @@ func (p Property) mustBe(keyword string) string {
 	case "pattern":
 		return "must match " + p.Pattern
 	case "format":
-		return "must have the format " + p.Format
+		return "must have the format " + string(p.Format)
 	}
 	return "is not permitted"
 }

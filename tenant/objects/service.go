@@ -180,7 +180,7 @@ func mayDefine(c access.Caller) error {
 // Breach is an object that violates the current definition.
 type Breach struct {
 	Ref
-	Violations []Violation `json:"violations"`
+	Violations []Violation `json:"violations"` // what is wrong
 }
 
 // Check lists the objects of a kind within the scope that violate the current definition, by project and ID, as far as

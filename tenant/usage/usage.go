@@ -33,7 +33,7 @@ type Day struct {
 
 // Account is the history of one project.
 type Account struct {
-	Project croft.Project `json:"project"`
+	Project croft.Project `json:"project"` // its name
 	// Former: the project was removed. A later one of the same name has its own account.
 	Former bool  `json:"former,omitempty"`
 	Days   []Day `json:"days"` // in order, those with any usage
