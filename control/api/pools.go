@@ -35,7 +35,7 @@ type PoolResourceList struct {
 
 // TicketWait says whether to answer only when a ticket has its resource, has ended, or can never be served.
 type TicketWait struct {
-	Wait    string `query:"wait"    json:"-" enum:"ready"` // seconds to wait until the ticket is ready
+	Wait    string `query:"wait"    json:"-" enum:"ready"` // answer when the ticket has its resource, or has ended
 	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
 }
 

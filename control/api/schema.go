@@ -24,8 +24,8 @@ type Schema = map[string]any
 //
 // A field without omitempty or omitzero is required. Keywords of JSON Schema are tags of a field: format, enum (values
 // separated by commas), pattern, default, minLength, maxLength, minimum, maximum and exclusiveMinimum apply to a scalar
-// or to the elements of a list or map, minItems and maxItems to a list, minProperties and maxProperties to a map, or, as
-// tags of a field named _, to the struct.
+// or to the elements of a list or map, minItems and maxItems to a list, and minProperties and maxProperties to a map.
+// The last two apply to the struct if they are tags of a field named _.
 type Schemas struct {
 	Prefix string                    // of references, such as "#/$defs/"
 	Name   func(reflect.Type) string // of the definition of a struct
