@@ -292,10 +292,10 @@ type Instance struct {
 
 // Loss describes how an instance was lost with its host. Host and HostName are for operators.
 type Loss struct {
-	At       time.Time `json:"at"`
-	Host     HostID    `json:"host,omitempty"`
-	HostName string    `json:"host_name,omitempty"`
-	Reason   string    `json:"reason"` // names no host
+	At       time.Time `json:"at"`                  // when the operator declared the host gone
+	Host     HostID    `json:"host,omitempty"`      // UUID of the host
+	HostName string    `json:"host_name,omitempty"` // name of the host
+	Reason   string    `json:"reason"`              // names no host
 }
 
 // ExpirySoon is the time before its expiry from which an instance is reported to expire soon.

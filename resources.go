@@ -35,7 +35,7 @@ func (r Resources) String() string {
 // Inventory is the amount of one class that a provider offers. Placement's API reference defines the fields; capacity
 // is (Total - Reserved) * AllocationRatio.
 type Inventory struct {
-	Total int64 `json:"total"`
+	Total int64 `json:"total"` // how much the host has
 	// Kept for the host itself.
 	Reserved int64 `json:"reserved"`
 	// The least that one claim may have.
@@ -44,7 +44,7 @@ type Inventory struct {
 	MaxUnit int64 `json:"max_unit"`
 	// Claims are multiples of it.
 	StepSize        int64   `json:"step_size"`
-	AllocationRatio float64 `json:"allocation_ratio"`
+	AllocationRatio float64 `json:"allocation_ratio"` // how often the total is given out
 }
 
 // Capacity returns the total amount that may be allocated.

@@ -43,16 +43,16 @@ const MaxRemembered = 100
 
 // Cluster is the record of a cluster. The cluster keeps its name until it is DELETED.
 type Cluster struct {
-	ID      croft.ClusterID `json:"id"`
-	Name    string          `json:"name"` // unique in its project
-	Project croft.Project   `json:"project"`
-	User    string          `json:"user"` // the user who requested it; only the same user can reuse it
+	ID      croft.ClusterID `json:"id"`      // its UUID
+	Name    string          `json:"name"`    // unique in its project
+	Project croft.Project   `json:"project"` // the project that it belongs to
+	User    string          `json:"user"`    // the user who requested it; only the same user can reuse it
 
-	Appliance      string           `json:"appliance"`
+	Appliance      string           `json:"appliance"`                // what it runs
 	Implementation ImplementationID `json:"implementation,omitempty"` // empty until a site is chosen
 	Revision       int              `json:"revision,omitempty"`       // of the implementation
-	Site           string           `json:"site,omitempty"`
-	Credential     CredentialID     `json:"credential,omitempty"` // empty if the site needs none
+	Site           string           `json:"site,omitempty"`           // where it is built
+	Credential     CredentialID     `json:"credential,omitempty"`     // empty if the site needs none
 
 	// Request.Digest of the request, to recognize a repeated one
 	Digest     string         `json:"digest,omitempty"`
@@ -69,23 +69,23 @@ type Cluster struct {
 	Removed   []int  `json:"removed,omitempty"` // indexes of slaves that were removed by name
 	Sizing    Sizing `json:"sizing,omitzero"`   // the last request for a size to the site
 
-	State    State          `json:"state"`
-	Step     string         `json:"step,omitempty"` // the current step, in English
-	Error    *Failure       `json:"error,omitempty"`
-	MasterIP string         `json:"master_ip,omitempty"`
-	Outputs  map[string]any `json:"outputs,omitempty"` // of the site, without the secret ones, which are in Sealed
-	Members  []Member       `json:"hosts"`
-	Remote   Remote         `json:"remote"`
-	Attempts []Tried        `json:"attempts,omitempty"` // failed attempts, oldest first
-	Why      []Dropped      `json:"why,omitempty"`      // sites that were not chosen
-	Deadline time.Time      `json:"deadline,omitzero"`  // of the build or resize in progress
-	Retry    Retry          `json:"retry,omitzero"`     // of a removal
-	// FaultSince is the time since which the site has answered the operation in progress with faults. PartialSince is
-	// the time since which the site has said that it is done although members are missing.
-	FaultSince   time.Time `json:"fault_since,omitzero"`
+	State    State          `json:"state"`               // of the cluster
+	Step     string         `json:"step,omitempty"`      // the current step, in English
+	Error    *Failure       `json:"error,omitempty"`     // why it is in this state
+	MasterIP string         `json:"master_ip,omitempty"` // address of the master
+	Outputs  map[string]any `json:"outputs,omitempty"`   // of the site, without the secret ones, which are in Sealed
+	Members  []Member       `json:"hosts"`               // its hosts
+	Remote   Remote         `json:"remote"`              // as the site has it
+	Attempts []Tried        `json:"attempts,omitempty"`  // failed attempts, oldest first
+	Why      []Dropped      `json:"why,omitempty"`       // sites that were not chosen
+	Deadline time.Time      `json:"deadline,omitzero"`   // of the build or resize in progress
+	Retry    Retry          `json:"retry,omitzero"`      // of a removal
+	// since when the site has answered the operation in progress with faults
+	FaultSince time.Time `json:"fault_since,omitzero"`
+	// since when the site has said that it is done although members are missing
 	PartialSince time.Time `json:"partial_since,omitzero"`
 
-	Uses      []Use         `json:"uses"`
+	Uses      []Use         `json:"uses"`                // who uses it
 	KeepIdle  time.Duration `json:"keep_idle,omitempty"` // how long it is kept without uses; 0: forever
 	IdleSince time.Time     `json:"idle_since,omitzero"` // when it lost its last use
 	Expires   time.Time     `json:"expires,omitzero"`    // when it is destroyed, whether it is used or not; zero: never
@@ -94,8 +94,8 @@ type Cluster struct {
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`      // when it became DELETED
 	Abandoned bool      `json:"abandoned,omitempty"` // its user gave up the remains on the site
-	Created   time.Time `json:"created"`
-	Updated   time.Time `json:"updated"`
+	Created   time.Time `json:"created"`             // when it was requested
+	Updated   time.Time `json:"updated"`             // when it last changed
 
 	Sealed map[string]Sealed `json:"sealed,omitempty"` // secret outputs and parameters by name; never shown
 

@@ -28,22 +28,22 @@ const LocalSite = "local"
 // Site is a place where clusters can be built. Only operators write it, since the server calls its URL. It never
 // contains a credential.
 type Site struct {
-	Name      string   `json:"name"`
-	Type      SiteType `json:"type"`
+	Name      string   `json:"name"`                // unique in the cloud
+	Type      SiteType `json:"type"`                // driver that builds there
 	AuthURL   string   `json:"auth_url,omitempty"`  // of Keystone; for a Croft site, of its API
 	Region    string   `json:"region,omitempty"`    // of the catalogue
 	Interface string   `json:"interface,omitempty"` // of the catalogue; "public" if empty
 	CACert    string   `json:"ca_cert,omitempty"`   // PEM, in addition to the system's certificates
-	Enabled   bool     `json:"enabled"`
-	Priority  int      `json:"priority"` // higher priorities are chosen first
+	Enabled   bool     `json:"enabled"`             // whether new clusters are built there
+	Priority  int      `json:"priority"`            // higher priorities are chosen first
 	// parameters such as network_name, flavor_name, key_name, allowed_ip
 	Defaults     map[string]any `json:"defaults,omitempty"`
 	BuildTimeout time.Duration  `json:"build_timeout,omitempty"`
 	MaxClusters  int            `json:"max_clusters,omitempty"` // 0: no limit
-	Created      time.Time      `json:"created"`
-	Updated      time.Time      `json:"updated"`
-	Generation   int64          `json:"generation"` // revision of the stored record
-	Health       Health         `json:"health"`     // derived, never stored
+	Created      time.Time      `json:"created"`                // when it was added
+	Updated      time.Time      `json:"updated"`                // when it was last changed
+	Generation   int64          `json:"generation"`             // revision of the stored record
+	Health       Health         `json:"health"`                 // derived, never stored
 
 	// CreateRevision is the revision at which the site was created. It identifies the site: a later site of the same
 	// name has another one. Never stored.
@@ -62,23 +62,23 @@ type Health struct {
 
 // Credential lets the server act for a user at a site.
 type Credential struct {
-	ID            CredentialID   `json:"id"`
-	Name          string         `json:"name"` // unique for its user in the project
-	Project       croft.Project  `json:"project"`
-	User          string         `json:"user"`
-	Site          string         `json:"site"`
-	Kind          CredentialKind `json:"kind"`
-	Username      string         `json:"username,omitempty"`
-	UserDomain    string         `json:"user_domain,omitempty"`
-	ProjectName   string         `json:"project_name,omitempty"`
-	ProjectID     string         `json:"project_id,omitempty"`
-	ProjectDomain string         `json:"project_domain,omitempty"`
-	Secret        Sealed         `json:"secret,omitempty"` // stored, never part of an answer
-	VerifiedAt    time.Time      `json:"verified_at,omitzero"`
-	LastError     string         `json:"last_error,omitempty"`
-	Created       time.Time      `json:"created"`
-	Updated       time.Time      `json:"updated"`
-	Generation    int64          `json:"generation"`
+	ID            CredentialID   `json:"id"`                       // its UUID
+	Name          string         `json:"name"`                     // unique for its user in the project
+	Project       croft.Project  `json:"project"`                  // the project whose user has it
+	User          string         `json:"user"`                     // who has it
+	Site          string         `json:"site"`                     // the site that it is for
+	Kind          CredentialKind `json:"kind"`                     // password or application credential
+	Username      string         `json:"username,omitempty"`       // at the site
+	UserDomain    string         `json:"user_domain,omitempty"`    // domain of the user
+	ProjectName   string         `json:"project_name,omitempty"`   // project at the site
+	ProjectID     string         `json:"project_id,omitempty"`     // UUID of the project at the site
+	ProjectDomain string         `json:"project_domain,omitempty"` // domain of the project at the site
+	Secret        Sealed         `json:"secret,omitempty"`         // stored, never part of an answer
+	VerifiedAt    time.Time      `json:"verified_at,omitzero"`     // when the site last accepted it
+	LastError     string         `json:"last_error,omitempty"`     // why the site refused it
+	Created       time.Time      `json:"created"`                  // when it was added
+	Updated       time.Time      `json:"updated"`                  // when it was last changed
+	Generation    int64          `json:"generation"`               // grows with every change
 
 	// SiteCreated is the CreateRevision of the site that accepted a new credential; 0: any site of the name. Never
 	// stored.
@@ -156,14 +156,17 @@ type SiteImage struct {
 	// Where it is fetched; for operators. Without it, only images that a site has already can be named.
 	URL string `json:"url,omitempty" maxLength:"2048"`
 	// The required SHA-256, in hexadecimal digits.
-	SHA256     string            `json:"sha256,omitempty" maxLength:"64"`
-	Format     string            `json:"format,omitempty" enum:"qcow2,raw"` // qcow2 or raw
-	MinDiskGB  int               `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`
-	MinRAMMB   int               `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"`
-	On         map[string]Placed `json:"on,omitempty"` // by site; if an image is private there, by site/credential
-	Created    time.Time         `json:"created"`      // when it was added
-	Updated    time.Time         `json:"updated"`      // when it was last changed
-	Generation int64             `json:"generation"`   // grows with every change
+	SHA256    string `json:"sha256,omitempty" maxLength:"64"`
+	Format    string `json:"format,omitempty" enum:"qcow2,raw"`                    // qcow2 or raw
+	MinDiskGB int    `json:"min_disk_gb,omitempty" maximum:"1000000" minimum:"0"`  // in GiB
+	MinRAMMB  int    `json:"min_ram_mb,omitempty" maximum:"100000000" minimum:"0"` // in MiB
+	// by site; if an image is private there, by site/credential
+	On      map[string]Placed `json:"on,omitempty"`
+	Created time.Time         `json:"created"` // when it was added
+	// when it was last changed
+	Updated time.Time `json:"updated"`
+	// grows with every change
+	Generation int64 `json:"generation"`
 }
 
 // Placed is the copy of an image at a site.

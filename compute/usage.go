@@ -21,9 +21,9 @@ type Usage struct {
 	CPU         time.Duration    `json:"cpu_ns"`                 // of all its CPUs
 	MemoryBytes uint64           `json:"memory_bytes"`           // resident on the host now
 	DiskRead    uint64           `json:"disk_read_bytes"`        // bytes since the guest started
-	DiskWritten uint64           `json:"disk_written_bytes"`
+	DiskWritten uint64           `json:"disk_written_bytes"`     // bytes since the guest started
 	NetReceived uint64           `json:"network_received_bytes"` // by the guest
-	NetSent     uint64           `json:"network_sent_bytes"`
+	NetSent     uint64           `json:"network_sent_bytes"`     // bytes since the guest started
 }
 
 // usagePatience is how long the hypervisor may take to answer; scrapers of metrics rarely wait longer.

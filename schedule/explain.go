@@ -153,7 +153,7 @@ type Step struct {
 // Fit is a host that the request fits on.
 type Fit struct {
 	Host string       `json:"host"` // name
-	ID   croft.HostID `json:"id"`
+	ID   croft.HostID `json:"id"`   // UUID of the host; empty for tenants
 	Rank int          `json:"rank"` // from 1; equal ranks are ordered randomly
 	Free float64      `json:"free"` // fraction of its scarcest resource that stays free
 }
@@ -161,10 +161,10 @@ type Fit struct {
 // Requirement is a part of the request, and how many hosts it drops. A host that fails several requirements counts in
 // each.
 type Requirement struct {
-	Requirement string `json:"requirement"`
-	Dropped     int    `json:"dropped"` // hosts
-	Nearest     string `json:"nearest"` // the nearest of these hosts
-	Miss        string `json:"miss"`    // what that host lacks
+	Requirement string `json:"requirement"` // as the request has it
+	Dropped     int    `json:"dropped"`     // hosts
+	Nearest     string `json:"nearest"`     // the nearest of these hosts
+	Miss        string `json:"miss"`        // what that host lacks
 }
 
 // Row is one or several hosts that lack the same things.

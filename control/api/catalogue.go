@@ -48,7 +48,7 @@ func CapabilityOf(t croft.Trait) Capability {
 
 // CapabilityList has traits by name.
 type CapabilityList struct {
-	Capabilities []Capability `json:"capabilities"`
+	Capabilities []Capability `json:"capabilities"` // by name
 }
 
 // CapabilitiesOf returns traits as the API shows them.

@@ -39,7 +39,7 @@ type HostImage struct {
 
 // MoveList lists the results of emptying a host, one per instance.
 type MoveList struct {
-	Moves []Move `json:"moves"`
+	Moves []Move `json:"moves"`           // by name
 	Error string `json:"error,omitempty"` // the reason why further instances were not examined
 }
 
@@ -120,7 +120,7 @@ type InvitationNamed struct {
 
 // InvitationList lists the valid join tokens, without their secrets.
 type InvitationList struct {
-	Invitations []Invitation `json:"invitations"`
+	Invitations []Invitation `json:"invitations"` // the newest first
 }
 
 // DiscrepancyList lists the projects whose usage counters are wrong.

@@ -76,8 +76,8 @@ type MappingList struct {
 type NewMapping struct {
 	ProjectNamed
 
-	Peer   croft.PartitionID `json:"peer" maxLength:"63"` // UUID of the peer, or its alias
-	Theirs croft.Project     `json:"theirs" maxLength:"63"`
+	Peer   croft.PartitionID `json:"peer" maxLength:"63"`   // UUID of the peer, or its alias
+	Theirs croft.Project     `json:"theirs" maxLength:"63"` // the project in the other cloud
 	// TheirsID is the ID of that project in its cloud. Without it, the first request from a project of that name
 	// decides it.
 	TheirsID croft.ProjectID `json:"theirs_id,omitempty" format:"uuid"`

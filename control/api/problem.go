@@ -117,7 +117,7 @@ type Problem struct {
 // Field describes the error in one field of a body.
 type Field struct {
 	Pointer string `json:"pointer"` // JSON pointer into the body
-	Detail  string `json:"detail"`
+	Detail  string `json:"detail"`  // what is wrong with it
 }
 
 // NewProblem returns a problem document.

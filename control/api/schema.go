@@ -166,9 +166,15 @@ func OwnerOf(t reflect.Type, f reflect.StructField) reflect.Type {
 
 // tagged adds the keywords that a tag has for a scalar.
 func tagged(schema Schema, tag reflect.StructTag) Schema {
-	for _, word := range []string{"format", "pattern", "default"} {
+	for _, word := range []string{"format", "pattern"} {
 		if text, is := tag.Lookup(word); is {
 			schema[word] = text
+		}
+	}
+	if value, is := tag.Lookup("default"); is {
+		schema["default"] = value
+		if schema["type"] != "string" {
+			schema["default"] = json.RawMessage(value)
 		}
 	}
 	if enum := tag.Get("enum"); enum != "" {

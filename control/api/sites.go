@@ -8,7 +8,7 @@ import (
 // Site is a site. Lengths of time are in seconds.
 type Site struct {
 	cluster.Site
-	BuildTimeout int64 `json:"build_timeout,omitempty"`
+	BuildTimeout int64 `json:"build_timeout,omitempty"` // seconds
 }
 
 // SiteOf returns a site as the API shows it to operators.
@@ -22,7 +22,7 @@ func (s Site) Plain() cluster.Site {
 
 // SiteList has sites.
 type SiteList struct {
-	Sites []Site `json:"sites"`
+	Sites []Site `json:"sites"` // by name
 }
 
 // SiteNamed names a site.
@@ -80,15 +80,18 @@ type SiteChange struct {
 
 	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
 
-	AuthURL      *string        `json:"auth_url,omitempty" maxLength:"2048"`
-	Region       *string        `json:"region,omitempty" maxLength:"255"`
-	Interface    *string        `json:"interface,omitempty" maxLength:"32"`
-	CACert       *string        `json:"ca_cert,omitempty" maxLength:"65536"`
+	AuthURL *string `json:"auth_url,omitempty" maxLength:"2048"` // URL of its Keystone
+	Region  *string `json:"region,omitempty" maxLength:"255"`    // of its services
+	// of its services: public, internal or admin
+	Interface *string `json:"interface,omitempty" maxLength:"32"`
+	// certificates of the authority of its services, in PEM
+	CACert *string `json:"ca_cert,omitempty" maxLength:"65536"`
+	// whether new clusters are built there
 	Enabled      *bool          `json:"enabled,omitempty"`
-	Priority     *int           `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`
+	Priority     *int           `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`    // higher priorities are chosen first
 	Defaults     map[string]any `json:"defaults,omitzero" maxProperties:"64"`                 // replaces all of them
 	BuildTimeout *int64         `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
-	MaxClusters  *int           `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"`
+	MaxClusters  *int           `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"` // at once; 0: no limit
 }
 
 // SiteChangeOf returns the body for a change.
@@ -138,13 +141,13 @@ type NewCredential struct {
 	Site string `json:"site" maxLength:"63" minLength:"1"`
 	// password by default; token is one of another croft.
 	Kind     cluster.CredentialKind `json:"kind,omitempty" enum:"password,token"`
-	Username string                 `json:"username,omitempty" maxLength:"255"`
+	Username string                 `json:"username,omitempty" maxLength:"255"` // at the site
 	// Default by default.
 	UserDomain string `json:"user_domain,omitempty" maxLength:"255"`
 	// At the site; or project_id.
 	ProjectName   string `json:"project_name,omitempty" maxLength:"255"`
-	ProjectID     string `json:"project_id,omitempty" maxLength:"255"`
-	ProjectDomain string `json:"project_domain,omitempty" maxLength:"255"`
+	ProjectID     string `json:"project_id,omitempty" maxLength:"255"`     // UUID of the project at the site
+	ProjectDomain string `json:"project_domain,omitempty" maxLength:"255"` // domain of the project at the site
 	// The password or token. It goes in, and never comes out.
 	Secret Given `json:"secret" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
@@ -173,13 +176,13 @@ type CredentialChange struct {
 
 	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
 	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
-	Username *string `json:"username,omitempty" maxLength:"255"`
+	Username *string `json:"username,omitempty" maxLength:"255"` // at the site
 	// Default by default.
 	UserDomain *string `json:"user_domain,omitempty" maxLength:"255"`
 	// At the site; or project_id.
 	ProjectName   *string `json:"project_name,omitempty" maxLength:"255"`
-	ProjectID     *string `json:"project_id,omitempty" maxLength:"255"`
-	ProjectDomain *string `json:"project_domain,omitempty" maxLength:"255"`
+	ProjectID     *string `json:"project_id,omitempty" maxLength:"255"`     // UUID of the project at the site
+	ProjectDomain *string `json:"project_domain,omitempty" maxLength:"255"` // domain of the project at the site
 	// The password or token. It goes in, and never comes out.
 	Secret *Given `json:"secret,omitempty" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
@@ -212,10 +215,10 @@ func CredentialOf(c cluster.Credential) Credential {
 
 // CredentialList has credentials.
 type CredentialList struct {
-	Credentials []Credential `json:"credentials"`
+	Credentials []Credential `json:"credentials"` // by name
 }
 
 // Rewrapped is the number of secrets that were sealed again with the first key.
 type Rewrapped struct {
-	Secrets int `json:"secrets"`
+	Secrets int `json:"secrets"` // how many were sealed again
 }

@@ -31,9 +31,9 @@ type Partition struct {
 // Imported describes the visible export of a partition.
 type Imported struct {
 	Revision int64        `json:"revision"` // of the partition's etcd
-	Exported time.Time    `json:"exported"`
-	At       time.Time    `json:"at"`
-	Rows     map[Kind]int `json:"rows"` // number of rows of each kind
+	Exported time.Time    `json:"exported"` // when the export was made
+	At       time.Time    `json:"at"`       // when it was imported
+	Rows     map[Kind]int `json:"rows"`     // number of rows of each kind
 }
 
 // HomeAlias is the alias of the home partition.

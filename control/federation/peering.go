@@ -39,7 +39,7 @@ type PeerStore interface {
 
 // NewPeer is a peer to add, or a change of one.
 type NewPeer struct {
-	Card Card `json:"card"`
+	Card Card `json:"card"` // its card
 	// empty: unchanged, or the name on the card
 	Alias string        `json:"alias,omitempty" maxLength:"63"`
 	Roles []access.Role `json:"roles,omitempty" enum:"reader,member,project-admin" maxItems:"3"` // empty: unchanged
