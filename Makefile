@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,10 @@ guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
 	@scripts/guest-image
 
 test: ## install what tests need, look at the code, run all tests
+	@scripts/test
+
+test-race: export CROFT_RACE = 1
+test-race: ## all tests with the race detector, also those that start processes
 	@scripts/test
 
 test-cloud: ## the tests of the cloud alone
