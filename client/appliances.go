@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
 
 	"croft"
 	"croft/cluster"
@@ -12,96 +11,93 @@ import (
 // appliances implements cloud.Appliances.
 type appliances struct{ *Client }
 
-// appliancePath is the path of an appliance, or of something below it. Invalid: unique cannot be the name of an
-// appliance.
-func appliancePath(unique string, below ...string) (string, error) {
+// applianceNamed returns the input that names an appliance. Invalid: unique cannot be the name of an appliance.
+func applianceNamed(unique string) (in api.ApplianceNamed, err error) {
 	if err := cluster.CheckAppliance(unique); err != nil {
-		return "", err
+		return in, err
 	}
-	project, name := cluster.SplitAppliance(unique)
-	return path(project, append([]string{"v1", "appliances", name}, below...)), nil
+	in.Project, in.Name = cluster.SplitAppliance(unique)
+	return in, nil
 }
 
 // List implements cloud.Appliances.
 func (a appliances) List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error) {
-	var list api.ApplianceList
-	err := a.ask(ctx, http.MethodGet, path(project, []string{"v1", "appliances"}), nil, &list)
+	list, err := a.ListAppliances(ctx, api.InProject{Project: project})
 	return list.Appliances, err
 }
 
 // Find implements cloud.Appliances.
 func (a appliances) Find(ctx context.Context, name string) (found cluster.Appliance, err error) {
-	at, err := appliancePath(name)
+	in, err := applianceNamed(name)
 	if err != nil {
 		return found, err
 	}
-	return found, a.ask(ctx, http.MethodGet, at, nil, &found)
+	return a.GetAppliance(ctx, in)
 }
 
 // Create implements cloud.Appliances.
-func (a appliances) Create(ctx context.Context, wanted cluster.Appliance) (made cluster.Appliance, err error) {
-	return made, a.ask(ctx, http.MethodPost, path(wanted.Project, []string{"v1", "appliances"}),
-		api.NewAppliance{Name: wanted.Name, Description: wanted.Description, Public: wanted.Public,
-			MinSlaves: wanted.MinSlaves, Agent: wanted.Agent}, &made)
+func (a appliances) Create(ctx context.Context, wanted cluster.Appliance) (cluster.Appliance, error) {
+	return a.CreateAppliance(ctx, api.NewAppliance{InProject: api.InProject{Project: wanted.Project}, Name: wanted.Name,
+		Description: wanted.Description, Public: wanted.Public, MinSlaves: wanted.MinSlaves, Agent: wanted.Agent})
 }
 
 // Change implements cloud.Appliances.
 func (a appliances) Change(ctx context.Context, name string, change cluster.ApplianceChange, generation *int64) (
 	now cluster.Appliance, err error) {
-	at, err := appliancePath(name)
+	in, err := applianceNamed(name)
 	if err != nil {
 		return now, err
 	}
-	return now, a.askWith(ctx, http.MethodPatch, at, match(generation), change, &now)
+	return a.ChangeAppliance(ctx, api.ApplianceChange{ApplianceNamed: in, ApplianceChange: change, Base: generation})
 }
 
 // Remove implements cloud.Appliances.
 func (a appliances) Remove(ctx context.Context, name string) error {
-	at, err := appliancePath(name)
+	in, err := applianceNamed(name)
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, http.MethodDelete, at, nil, nil)
+	return a.RemoveAppliance(ctx, in)
 }
 
 // Implementations implements cloud.Appliances.
 func (a appliances) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
-	var list api.ImplementationList
-	at, err := appliancePath(appliance, "implementations")
+	in, err := applianceNamed(appliance)
 	if err != nil {
 		return nil, err
 	}
-	err = a.ask(ctx, http.MethodGet, at, nil, &list)
+	list, err := a.ListImplementations(ctx, in)
 	return list.Implementations, err
 }
 
 // AddImplementation implements cloud.Appliances.
 func (a appliances) AddImplementation(ctx context.Context, i cluster.Implementation) (made cluster.Implementation,
 	err error) {
-	at, err := appliancePath(i.Appliance, "implementations")
-	if err != nil {
+	in := api.NewImplementationOf(i)
+	if in.ApplianceNamed, err = applianceNamed(i.Appliance); err != nil {
 		return made, err
 	}
-	return made, a.ask(ctx, http.MethodPost, at, api.NewImplementationOf(i), &made)
+	return a.Client.AddImplementation(ctx, in)
 }
 
 // EnableImplementation implements cloud.Appliances.
 func (a appliances) EnableImplementation(ctx context.Context, appliance string, id cluster.ImplementationID,
 	enabled bool) (now cluster.Implementation, err error) {
-	at, err := appliancePath(appliance, "implementations", string(id))
+	in, err := applianceNamed(appliance)
 	if err != nil {
 		return now, err
 	}
-	return now, a.ask(ctx, http.MethodPatch, at, api.ImplementationChange{Enabled: enabled}, &now)
+	return a.ChangeImplementation(ctx, api.ImplementationChange{
+		ImplementationNamed: api.ImplementationNamed{ApplianceNamed: in, ID: id}, Enabled: enabled})
 }
 
 // RemoveImplementation implements cloud.Appliances.
 func (a appliances) RemoveImplementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
-	at, err := appliancePath(appliance, "implementations", string(id))
+	in, err := applianceNamed(appliance)
 	if err != nil {
 		return err
 	}
-	return a.ask(ctx, http.MethodDelete, at, nil, nil)
+	return a.Client.RemoveImplementation(ctx, api.ImplementationNamed{ApplianceNamed: in, ID: id})
 }
 
 // siteImages implements cloud.SiteImages.

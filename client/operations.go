@@ -429,6 +429,71 @@ func (c *Client) GetCrushMap(ctx context.Context) (cloud.CrushMap, error) {
 	return call[cloud.CrushMap](ctx, c, "GET /v1/crush", nil)
 }
 
+// ListClusters: List clusters.
+func (c *Client) ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error) {
+	return call[api.ClusterList](ctx, c, "GET /v1/clusters", in)
+}
+
+// CreateCluster: Ask for a cluster, and get a new one or one that can be reused.
+func (c *Client) CreateCluster(ctx context.Context, in api.NewCluster) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "POST /v1/clusters", in)
+}
+
+// ExplainCluster: Say where a cluster would be built, and why not elsewhere.
+func (c *Client) ExplainCluster(ctx context.Context, in api.ClusterCandidates) (cluster.Explanation, error) {
+	return call[cluster.Explanation](ctx, c, "POST /v1/candidates/clusters", in)
+}
+
+// GetCluster: Get a cluster.
+func (c *Client) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "GET /v1/clusters/{id}", in)
+}
+
+// ChangeCluster: Resize a cluster, or change its name or how long it stays.
+func (c *Client) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "PATCH /v1/clusters/{id}", in)
+}
+
+// DeleteCluster: Remove a cluster and all of its hosts.
+func (c *Client) DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "DELETE /v1/clusters/{id}", in)
+}
+
+// ListClusterEvents: List what happened to a cluster.
+func (c *Client) ListClusterEvents(ctx context.Context, in api.ClusterNamed) (api.ClusterEventList, error) {
+	return call[api.ClusterEventList](ctx, c, "GET /v1/clusters/{id}/events", in)
+}
+
+// AddClusterHost: Make a cluster larger by one slave.
+func (c *Client) AddClusterHost(ctx context.Context, in api.ClusterNamed) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "POST /v1/clusters/{id}/hosts", in)
+}
+
+// RemoveClusterHost: Make a cluster smaller by one slave.
+func (c *Client) RemoveClusterHost(ctx context.Context, in api.ClusterHostNamed) (api.Cluster, error) {
+	return call[api.Cluster](ctx, c, "DELETE /v1/clusters/{id}/hosts/{host}", in)
+}
+
+// EndUse: End a use of a cluster, which is idle without any.
+func (c *Client) EndUse(ctx context.Context, in api.UseNamed) error {
+	return c.do(ctx, "DELETE /v1/clusters/{id}/uses/{use}", in)
+}
+
+// MakeAccount: Get the caller's account on the machines of a cluster, made by its agent if necessary.
+func (c *Client) MakeAccount(ctx context.Context, in api.ClusterNamed) (api.ClusterAccount, error) {
+	return call[api.ClusterAccount](ctx, c, "PUT /v1/clusters/{id}/accounts/me", in)
+}
+
+// RemoveAccount: Forget the caller's account; on the machines it stays.
+func (c *Client) RemoveAccount(ctx context.Context, in api.ClusterNamed) error {
+	return c.do(ctx, "DELETE /v1/clusters/{id}/accounts/me", in)
+}
+
+// ReadOutput: Read an output of one's own cluster, also a secret one; each read is in the action log.
+func (c *Client) ReadOutput(ctx context.Context, in api.OutputNamed) (api.ClusterOutput, error) {
+	return call[api.ClusterOutput](ctx, c, "POST /v1/clusters/{id}/outputs/{output}", in)
+}
+
 // ListSites: List the sites.
 func (c *Client) ListSites(ctx context.Context) (api.SiteList, error) {
 	return call[api.SiteList](ctx, c, "GET /v1/sites", nil)
@@ -487,6 +552,57 @@ func (c *Client) RemoveCredential(ctx context.Context, in api.CredentialNamed) e
 // RewrapSecrets: Have the first key seal the secrets that another one seals.
 func (c *Client) RewrapSecrets(ctx context.Context) (api.Rewrapped, error) {
 	return call[api.Rewrapped](ctx, c, "POST /v1/seals", nil)
+}
+
+// ListAppliances: List the appliances that the project may use.
+func (c *Client) ListAppliances(ctx context.Context, in api.InProject) (api.ApplianceList, error) {
+	return call[api.ApplianceList](ctx, c, "GET /v1/appliances", in)
+}
+
+// CreateAppliance: Create an appliance.
+func (c *Client) CreateAppliance(ctx context.Context, in api.NewAppliance) (cluster.Appliance, error) {
+	return call[cluster.Appliance](ctx, c, "POST /v1/appliances", in)
+}
+
+// GetAppliance: Get an appliance.
+func (c *Client) GetAppliance(ctx context.Context, in api.ApplianceNamed) (cluster.Appliance, error) {
+	return call[cluster.Appliance](ctx, c, "GET /v1/appliances/{name}", in)
+}
+
+// ChangeAppliance: Change an appliance; clusters that are there stay.
+func (c *Client) ChangeAppliance(ctx context.Context, in api.ApplianceChange) (cluster.Appliance, error) {
+	return call[cluster.Appliance](ctx, c, "PATCH /v1/appliances/{name}", in)
+}
+
+// RemoveAppliance: Remove an appliance without implementations.
+func (c *Client) RemoveAppliance(ctx context.Context, in api.ApplianceNamed) error {
+	return c.do(ctx, "DELETE /v1/appliances/{name}", in)
+}
+
+// ListImplementations: List how sites build an appliance.
+func (c *Client) ListImplementations(ctx context.Context, in api.ApplianceNamed) (api.ImplementationList, error) {
+	return call[api.ImplementationList](ctx, c, "GET /v1/appliances/{name}/implementations", in)
+}
+
+// AddImplementation: Say how a site builds an appliance, from the next cluster on.
+func (c *Client) AddImplementation(ctx context.Context, in api.NewImplementation) (cluster.Implementation, error) {
+	return call[cluster.Implementation](ctx, c, "POST /v1/appliances/{name}/implementations", in)
+}
+
+// GetImplementation: Get an implementation.
+func (c *Client) GetImplementation(ctx context.Context, in api.ImplementationNamed) (cluster.Implementation, error) {
+	return call[cluster.Implementation](ctx, c, "GET /v1/appliances/{name}/implementations/{id}", in)
+}
+
+// ChangeImplementation: Permit or end the use of an implementation for new clusters.
+func (c *Client) ChangeImplementation(ctx context.Context,
+	in api.ImplementationChange) (cluster.Implementation, error) {
+	return call[cluster.Implementation](ctx, c, "PATCH /v1/appliances/{name}/implementations/{id}", in)
+}
+
+// RemoveImplementation: Remove an implementation that no cluster was built by.
+func (c *Client) RemoveImplementation(ctx context.Context, in api.ImplementationNamed) error {
+	return c.do(ctx, "DELETE /v1/appliances/{name}/implementations/{id}", in)
 }
 
 // ListActions: List who did what.

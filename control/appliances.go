@@ -11,18 +11,99 @@ import (
 	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/tenant/access"
 )
+
+var applianceOperations = noun{Tag: "appliances",
+	Description: "What clusters are for, such as slurm, and how each site builds that: its implementations. " +
+		"Members write the ones of their project, operators those for all.",
+	Home: true,
+	Operations: []Operation{
+		do(Operation{ID: "listAppliances", At: "GET /v1/appliances", May: access.Reads,
+			Summary: "List the appliances that the project may use"}, listAppliances),
+		// Changes: of the project; only operators write public ones
+		do(Operation{ID: "createAppliance", At: "POST /v1/appliances", May: access.Changes,
+			Summary:     "Create an appliance",
+			Description: "Of the project; of the whole cloud, if it is public, which operators alone may make.",
+			Status:      http.StatusCreated, Conflict: api.NameTaken}, createAppliance),
+		do(Operation{ID: "getAppliance", At: "GET /v1/appliances/{name}", May: access.Reads,
+			Summary: "Get an appliance"},
+			func(ctx context.Context, c *call, in api.ApplianceNamed) (cluster.Appliance, error) {
+				return appliance(ctx, c, in, false)
+			}),
+		do(Operation{ID: "changeAppliance", At: "PATCH /v1/appliances/{name}", May: access.Changes,
+			Summary: "Change an appliance; clusters that are there stay"}, changeAppliance),
+		do(Operation{ID: "removeAppliance", At: "DELETE /v1/appliances/{name}", May: access.Changes,
+			Summary: "Remove an appliance without implementations", Conflict: api.InUse},
+			func(ctx context.Context, c *call, in api.ApplianceNamed) (nothing, error) {
+				a, err := appliance(ctx, c, in, true)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Appliances.Remove(ctx, unique(a))
+			}),
+		do(Operation{ID: "listImplementations", At: "GET /v1/appliances/{name}/implementations", May: access.Reads,
+			Summary: "List how sites build an appliance"},
+			func(ctx context.Context, c *call, in api.ApplianceNamed) (api.ImplementationList, error) {
+				a, err := appliance(ctx, c, in, false)
+				if err != nil {
+					return api.ImplementationList{}, err
+				}
+				all, err := c.Cloud.Appliances.Implementations(ctx, unique(a))
+				return api.ImplementationList{Implementations: append([]cluster.Implementation{}, all...)}, err
+			}),
+		do(Operation{ID: "addImplementation", At: "POST /v1/appliances/{name}/implementations", May: access.Changes,
+			Summary: "Say how a site builds an appliance, from the next cluster on",
+			Description: "The text is read before it is stored: the error of a wrong text has its line. It gets " +
+				"the next revision; clusters that are there stay as they were built.",
+			Status: http.StatusCreated},
+			func(ctx context.Context, c *call, in api.NewImplementation) (made cluster.Implementation, err error) {
+				a, err := appliance(ctx, c, in.ApplianceNamed, true)
+				if err != nil {
+					return made, err
+				}
+				if made, err = c.Cloud.Appliances.AddImplementation(ctx, in.Plain(unique(a))); err == nil {
+					c.w.Header().Set("Location", "/v1/appliances/"+a.Name+"/implementations/"+string(made.ID))
+				}
+				return made, fromSite(err)
+			}),
+		do(Operation{ID: "getImplementation", At: "GET /v1/appliances/{name}/implementations/{id}", May: access.Reads,
+			Summary: "Get an implementation"},
+			func(ctx context.Context, c *call, in api.ImplementationNamed) (cluster.Implementation, error) {
+				_, have, err := implementation(ctx, c, in, false)
+				return have, err
+			}),
+		do(Operation{ID: "changeImplementation", At: "PATCH /v1/appliances/{name}/implementations/{id}",
+			May: access.Changes, Summary: "Permit or end the use of an implementation for new clusters"},
+			func(ctx context.Context, c *call, in api.ImplementationChange) (cluster.Implementation, error) {
+				of, have, err := implementation(ctx, c, in.ImplementationNamed, true)
+				if err != nil {
+					return have, err
+				}
+				return c.Cloud.Appliances.EnableImplementation(ctx, of, have.ID, in.Enabled)
+			}),
+		do(Operation{ID: "removeImplementation", At: "DELETE /v1/appliances/{name}/implementations/{id}",
+			May: access.Changes, Summary: "Remove an implementation that no cluster was built by",
+			Conflict: api.InUse},
+			func(ctx context.Context, c *call, in api.ImplementationNamed) (nothing, error) {
+				of, have, err := implementation(ctx, c, in, true)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Appliances.RemoveImplementation(ctx, of, have.ID)
+			}),
+	},
+}
 
 // errPublic is the answer for changes of public appliances.
 var errPublic error = api.NewProblem(api.ForbiddenVerb, "only operators write appliances that every project may use")
 
-// appliance finds the appliance that the path names, if the caller may use it; with write set, if the caller may do the
+// appliance finds an appliance by its name, if the caller may use it; with write set, if the caller may do the
 // operation on it.
-func appliance(ctx context.Context, c *call, write bool) (cluster.Appliance, error) {
-	name := c.r.PathValue("name")
-	a, err := c.namedAppliance(ctx, name)
+func appliance(ctx context.Context, c *call, in api.ApplianceNamed, write bool) (cluster.Appliance, error) {
+	a, err := c.namedAppliance(ctx, in.Name)
 	if errors.Is(err, croft.NotFound) || err == nil && !c.uses(a) {
-		return a, c.hidden("appliance", name, err)
+		return a, c.hidden("appliance", in.Name, err)
 	}
 	if err != nil || !write {
 		return a, err
@@ -79,9 +160,7 @@ func (c *call) uses(a cluster.Appliance) bool {
 	return a.Public || c.caller.Operator() || a.Project != "" && c.scope.Sees(a.Project)
 }
 
-func listAppliances(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
+func listAppliances(ctx context.Context, c *call, _ api.InProject) (api.ApplianceList, error) {
 	projects := []croft.Project{c.project} // an operator who names none means all
 	if c.project == "" && !c.scope.All() {
 		projects = c.scope.Projects()
@@ -90,7 +169,7 @@ func listAppliances(c *call) error {
 	for _, p := range projects {
 		all, err := c.Cloud.Appliances.List(ctx, p)
 		if err != nil {
-			return err
+			return list, err
 		}
 		for _, a := range all {
 			if c.uses(a) {
@@ -104,100 +183,42 @@ func listAppliances(c *call) error {
 	list.Appliances = slices.CompactFunc(list.Appliances, func(a, b cluster.Appliance) bool {
 		return a.Name == b.Name && a.Project == b.Project
 	})
-	return c.answer(http.StatusOK, list)
+	return list, nil
 }
 
-func createAppliance(c *call) error {
-	var given api.NewAppliance
-	if err := c.body(&given); err != nil {
-		return err
+func createAppliance(ctx context.Context, c *call, in api.NewAppliance) (made cluster.Appliance, err error) {
+	c.regarding(c.home(), actions.Appliance, "", in.Name)
+	if in.Public && !c.caller.Operator() {
+		return made, errPublic
 	}
-	c.regarding(c.home(), actions.Appliance, "", given.Name)
-	if given.Public && !c.caller.Operator() {
-		return errPublic
-	}
-	wanted := cluster.Appliance{Name: given.Name, Project: c.home(), Owner: c.caller.User,
-		Description: given.Description, Public: given.Public, MinSlaves: given.MinSlaves, Agent: given.Agent}
-	if given.Public {
+	wanted := cluster.Appliance{Name: in.Name, Project: c.home(), Owner: c.caller.User,
+		Description: in.Description, Public: in.Public, MinSlaves: in.MinSlaves, Agent: in.Agent}
+	if in.Public {
 		wanted.Project = ""
-		c.regarding("", actions.Appliance, "", given.Name)
+		c.regarding("", actions.Appliance, "", in.Name)
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	made, err := c.Cloud.Appliances.Create(ctx, wanted)
-	if err != nil {
-		return taken(err)
+	if made, err = c.Cloud.Appliances.Create(ctx, wanted); err == nil {
+		c.w.Header().Set("Location", "/v1/appliances/"+made.Name)
 	}
-	c.w.Header().Set("Location", "/v1/appliances/"+made.Name)
-	return c.tagged(http.StatusCreated, made.Generation, made)
+	return made, err
 }
 
-func getAppliance(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	a, err := appliance(ctx, c, false)
+func changeAppliance(ctx context.Context, c *call, in api.ApplianceChange) (cluster.Appliance, error) {
+	a, err := appliance(ctx, c, in.ApplianceNamed, true)
 	if err != nil {
-		return err
+		return a, err
 	}
-	return c.tagged(http.StatusOK, a.Generation, a)
+	if in.Public != nil && *in.Public != a.Public && !c.caller.Operator() {
+		return a, errPublic
+	}
+	return c.Cloud.Appliances.Change(ctx, unique(a), in.ApplianceChange, in.Base)
 }
 
-func changeAppliance(c *call) error {
-	var given api.ApplianceChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	base, err := api.Match(c.r.Header)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	a, err := appliance(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	if given.Public != nil && *given.Public != a.Public && !c.caller.Operator() {
-		return errPublic
-	}
-	a, err = c.Cloud.Appliances.Change(ctx, unique(a), given, base)
-	if err != nil {
-		return mismatch(err, base)
-	}
-	return c.tagged(http.StatusOK, a.Generation, a)
-}
-
-func removeAppliance(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	a, err := appliance(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	if err := c.Cloud.Appliances.Remove(ctx, unique(a)); err != nil {
-		return used(err)
-	}
-	return c.nothing()
-}
-
-func listImplementations(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	a, err := appliance(ctx, c, false)
-	if err != nil {
-		return err
-	}
-	all, err := c.Cloud.Appliances.Implementations(ctx, unique(a))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.ImplementationList{Implementations: append([]cluster.Implementation{}, all...)})
-}
-
-// implementation finds the implementation that the path names, of an appliance that the caller may use. of is the
-// unique name of the appliance.
-func implementation(ctx context.Context, c *call, write bool) (of string, _ cluster.Implementation, _ error) {
-	a, err := appliance(ctx, c, write)
+// implementation finds an implementation by its ID, of an appliance that the caller may use. of is the unique name of
+// the appliance.
+func implementation(ctx context.Context, c *call, in api.ImplementationNamed, write bool) (of string,
+	_ cluster.Implementation, _ error) {
+	a, err := appliance(ctx, c, in.ApplianceNamed, write)
 	if err != nil {
 		return "", cluster.Implementation{}, err
 	}
@@ -205,71 +226,10 @@ func implementation(ctx context.Context, c *call, write bool) (of string, _ clus
 	if err != nil {
 		return "", cluster.Implementation{}, err
 	}
-	id := c.r.PathValue("id")
-	i := slices.IndexFunc(all, func(i cluster.Implementation) bool { return string(i.ID) == id })
+	i := slices.IndexFunc(all, func(i cluster.Implementation) bool { return i.ID == in.ID })
 	if i < 0 {
 		return "", cluster.Implementation{}, api.NewProblem(api.NotFound,
-			"appliance "+a.Name+" has no implementation "+api.Clip(id))
+			"appliance "+a.Name+" has no implementation "+api.Clip(string(in.ID)))
 	}
 	return unique(a), all[i], nil
-}
-
-func addImplementation(c *call) error {
-	var given api.NewImplementation
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	a, err := appliance(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	made, err := c.Cloud.Appliances.AddImplementation(ctx, given.Plain(unique(a)))
-	if err != nil {
-		return fromSite(err)
-	}
-	c.w.Header().Set("Location", "/v1/appliances/"+a.Name+"/implementations/"+string(made.ID))
-	return c.answer(http.StatusCreated, made)
-}
-
-func getImplementation(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	_, have, err := implementation(ctx, c, false)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, have)
-}
-
-func changeImplementation(c *call) error {
-	var given api.ImplementationChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	of, have, err := implementation(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	have, err = c.Cloud.Appliances.EnableImplementation(ctx, of, have.ID, given.Enabled)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, have)
-}
-
-func removeImplementation(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	of, have, err := implementation(ctx, c, true)
-	if err != nil {
-		return err
-	}
-	if err := c.Cloud.Appliances.RemoveImplementation(ctx, of, have.ID); err != nil {
-		return used(err)
-	}
-	return c.nothing()
 }

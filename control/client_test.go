@@ -49,13 +49,17 @@ func clientOf(t *testing.T, all []control.Operation) []byte {
 			in, given = ", in "+input, "in"
 		}
 		name := strings.ToUpper(o.ID[:1]) + o.ID[1:]
-		fmt.Fprintf(&methods, "\n// %s: %s.\nfunc (c *Client) %s(ctx context.Context%s) ", name, o.Summary, name, in)
-		if o.Out.Name() == "nothing" {
-			fmt.Fprintf(&methods, "error {\n\treturn c.do(ctx, %q, %s)\n}\n", o.At, given)
-			continue
+		answers, calls := "error", "c.do(ctx"
+		if o.Out.Name() != "nothing" {
+			out := typeName(o.Out, packages)
+			answers, calls = "("+out+", error)", "call["+out+"](ctx, c"
 		}
-		out := typeName(o.Out, packages)
-		fmt.Fprintf(&methods, "(%s, error) {\n\treturn call[%s](ctx, c, %q, %s)\n}\n", out, out, o.At, given)
+		signature := fmt.Sprintf("func (c *Client) %s(ctx context.Context%s) %s {", name, in, answers)
+		if len(signature) > 120 {
+			signature = strings.Replace(signature, ", in ", ",\n\tin ", 1)
+		}
+		fmt.Fprintf(&methods, "\n// %s: %s.\n%s\n\treturn %s, %q, %s)\n}\n", name, o.Summary, signature, calls, o.At,
+			given)
 	}
 	text := "// Code generated from the table of operations by TestTheClientIsMadeFromTheTable. DO NOT EDIT.\n\npackage client\n\n" +
 		"import (\n"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"croft"
@@ -14,10 +13,108 @@ import (
 	"croft/tenant/access"
 )
 
-// foundCluster returns the cluster that the path names, if the caller may do the operation on it. It returns a deleted
+var clusterOperations = noun{Tag: "clusters",
+	Description: "Clusters: a master and any number of slaves that an appliance describes and a site builds. They " +
+		"are named by UUID or by their name in the project, and their hosts are instances only at the site local. " +
+		"A change is written down when it is answered with 202, and done after that; `wait` waits for its end.",
+	Home: true,
+	Operations: []Operation{
+		do(Operation{ID: "listClusters", At: "GET /v1/clusters", May: access.Reads, Summary: "List clusters"},
+			listClusters),
+		do(Operation{ID: "createCluster", At: "POST /v1/clusters", May: access.Changes, Personal: true,
+			Summary: "Ask for a cluster, and get a new one or one that can be reused",
+			Description: "A cluster of the same user, appliance and parameters that is large enough is reused, " +
+				"unless `reuse` is `never`: the answer is that one, with one use more. The very same request with " +
+				"the same `id` is answered with what it made. Where no site can build the cluster, the problem " +
+				"no_capacity says why for each site."}, createCluster),
+		// Changes: like createCluster, since it reveals how full sites are
+		do(Operation{ID: "explainCluster", At: "POST /v1/candidates/clusters", May: access.Changes, Log: never,
+			Summary: "Say where a cluster would be built, and why not elsewhere"},
+			func(ctx context.Context, c *call, in api.ClusterCandidates) (cluster.Explanation, error) {
+				why, err := c.Cloud.Clusters.Explain(ctx, in.Plain(c.home(), c.caller.User))
+				why.Candidates = append([]cluster.Choice{}, why.Candidates...)
+				why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
+				return why, err
+			}),
+		do(Operation{ID: "getCluster", At: "GET /v1/clusters/{id}", May: access.Reads,
+			Summary: "Get a cluster",
+			Description: "For 24 hours after its end the answer is the problem gone, by the UUID, which has the " +
+				"last state of the cluster."},
+			func(ctx context.Context, c *call, in api.ClusterAwaited) (api.Cluster, error) {
+				have, err := livingCluster(ctx, c, in.ID)
+				if err == nil {
+					have, err = waitedForCluster(c, have, in.Wait)
+				}
+				if err == nil && have.State == cluster.Deleted {
+					err = goneCluster(have)
+				}
+				return api.ClusterOf(have), err
+			}),
+		do(Operation{ID: "changeCluster", At: "PATCH /v1/clusters/{id}", May: access.Changes,
+			Summary: "Resize a cluster, or change its name or how long it stays"}, changeCluster),
+		do(Operation{ID: "deleteCluster", At: "DELETE /v1/clusters/{id}", May: access.Changes,
+			Summary: "Remove a cluster and all of its hosts", Conflict: api.InUse}, deleteCluster),
+		do(Operation{ID: "listClusterEvents", At: "GET /v1/clusters/{id}/events", May: access.Reads,
+			Summary: "List what happened to a cluster"},
+			func(ctx context.Context, c *call, in api.ClusterNamed) (list api.ClusterEventList, err error) {
+				have, err := foundCluster(ctx, c, in.ID)
+				if err != nil {
+					return list, err
+				}
+				all, err := c.Cloud.Clusters.Events(ctx, have.Project, string(have.ID))
+				return api.ClusterEventList{Events: append([]cluster.Event{}, all...)}, err
+			}),
+		do(Operation{ID: "addClusterHost", At: "POST /v1/clusters/{id}/hosts", May: access.Changes,
+			Summary: "Make a cluster larger by one slave",
+			Description: "Each request adds one. To repeat a request whose answer was lost, change `slaves` of " +
+				"the cluster instead, which has the same effect however often it comes."},
+			func(ctx context.Context, c *call, in api.ClusterNamed) (api.Cluster, error) {
+				return orderedOf(ctx, c, in, func(have cluster.Cluster) (cluster.Cluster, error) {
+					now, err := c.Cloud.Clusters.AddHost(ctx, have.Project, string(have.ID))
+					return now, notPlaced(err)
+				})
+			}),
+		do(Operation{ID: "removeClusterHost", At: "DELETE /v1/clusters/{id}/hosts/{host}", May: access.Changes,
+			Summary: "Make a cluster smaller by one slave",
+			Description: "Each request for `last` removes one. To repeat a request whose answer was lost, name " +
+				"the slave, or change `slaves` of the cluster instead."},
+			func(ctx context.Context, c *call, in api.ClusterHostNamed) (api.Cluster, error) {
+				return orderedOf(ctx, c, in.ClusterNamed, func(have cluster.Cluster) (cluster.Cluster, error) {
+					return c.Cloud.Clusters.RemoveHost(ctx, have.Project, string(have.ID), in.Host)
+				})
+			}),
+		do(Operation{ID: "endUse", At: "DELETE /v1/clusters/{id}/uses/{use}", May: access.Changes,
+			Summary: "End a use of a cluster, which is idle without any"},
+			func(ctx context.Context, c *call, in api.UseNamed) (nothing, error) {
+				have, err := livingCluster(ctx, c, in.ID)
+				if err == nil {
+					_, err = c.Cloud.Clusters.EndUse(ctx, have.Project, string(have.ID), in.Use)
+				}
+				return nothing{}, err
+			}),
+		// Changes: for oneself
+		do(Operation{ID: "makeAccount", At: "PUT /v1/clusters/{id}/accounts/me", May: access.Changes, Personal: true,
+			Summary: "Get the caller's account on the machines of a cluster, made by its agent if necessary"},
+			makeAccount),
+		do(Operation{ID: "removeAccount", At: "DELETE /v1/clusters/{id}/accounts/me", May: access.Changes,
+			Personal: true, Summary: "Forget the caller's account; on the machines it stays"},
+			func(ctx context.Context, c *call, in api.ClusterNamed) (nothing, error) {
+				have, err := livingCluster(ctx, c, in.ID)
+				if err == nil {
+					err = c.Cloud.Clusters.RemoveAccount(ctx, have.Project, string(have.ID), c.caller.User)
+				}
+				return nothing{}, err
+			}),
+		// Changes: of one's own clusters
+		do(Operation{ID: "readOutput", At: "POST /v1/clusters/{id}/outputs/{output}", May: access.Changes,
+			Summary: "Read an output of one's own cluster, also a secret one; each read is in the action log"},
+			readOutput),
+	},
+}
+
+// foundCluster returns a cluster by its UUID or name, if the caller may do the operation on it. It returns a deleted
 // cluster only for operations that permit it.
-func foundCluster(ctx context.Context, c *call) (cluster.Cluster, error) {
-	name := c.r.PathValue("id")
+func foundCluster(ctx context.Context, c *call, name string) (cluster.Cluster, error) {
 	project := c.home()
 	if _, err := croft.ParseClusterID(name); err == nil {
 		project = "" // of any project; checked below
@@ -37,8 +134,8 @@ func foundCluster(ctx context.Context, c *call) (cluster.Cluster, error) {
 }
 
 // livingCluster is foundCluster for operations that need a cluster that is not deleted.
-func livingCluster(ctx context.Context, c *call) (cluster.Cluster, error) {
-	have, err := foundCluster(ctx, c)
+func livingCluster(ctx context.Context, c *call, name string) (cluster.Cluster, error) {
+	have, err := foundCluster(ctx, c, name)
 	if err == nil && have.State == cluster.Deleted {
 		err = goneCluster(have)
 	}
@@ -53,64 +150,61 @@ func goneCluster(have cluster.Cluster) error {
 	return p
 }
 
-// answerCluster answers with a cluster.
-func answerCluster(c *call, status int, have cluster.Cluster) error {
-	return c.tagged(status, have.Generation, api.ClusterOf(have))
-}
-
-// orderedCluster answers for a recorded order. The order is complete when the cluster is settled.
-func orderedCluster(c *call, have cluster.Cluster) error {
+// orderedCluster is the answer for a recorded order. The order is complete when the cluster is settled.
+func orderedCluster(c *call, have cluster.Cluster) api.Cluster {
 	c.action.record(c, actions.Done)
-	return answerCluster(c, http.StatusAccepted, have)
+	c.status = http.StatusAccepted
+	return api.ClusterOf(have)
 }
 
-func listClusters(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	all, err := c.Cloud.Clusters.List(ctx, c.project, cluster.Filter{State: cluster.State(c.query.Get("state")),
-		Appliance: c.query.Get("appliance"), Site: c.query.Get("site")})
-	if err != nil {
-		return err
+// orderedOf orders something of a cluster that is not deleted.
+func orderedOf(ctx context.Context, c *call, in api.ClusterNamed,
+	order func(have cluster.Cluster) (cluster.Cluster, error)) (api.Cluster, error) {
+	have, err := livingCluster(ctx, c, in.ID)
+	if err == nil {
+		have, err = order(have)
 	}
+	if err != nil {
+		return api.Cluster{}, err
+	}
+	return orderedCluster(c, have), nil
+}
+
+func listClusters(ctx context.Context, c *call, in api.ClusterFilter) (api.ClusterList, error) {
 	list := api.ClusterList{Clusters: []api.Cluster{}}
+	all, err := c.Cloud.Clusters.List(ctx, c.project, cluster.Filter{State: in.State, Appliance: in.Appliance,
+		Site: in.Site})
 	for _, have := range all {
-		if !c.scope.Sees(have.Project) {
-			continue
+		if c.scope.Sees(have.Project) {
+			list.Clusters = append(list.Clusters, api.ClusterOf(have))
 		}
-		list.Clusters = append(list.Clusters, api.ClusterOf(have))
 	}
-	return c.answer(http.StatusOK, list)
+	return list, err
 }
 
-func createCluster(c *call) error {
-	var given api.ClusterRequest
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	c.regarding(c.home(), actions.Cluster, string(given.ID), given.Name)
-	ctx, cancel := c.brief()
-	defer cancel()
-	made, err := c.Cloud.Clusters.Create(ctx, given.Plain(c.home(), c.caller.User))
+func createCluster(ctx context.Context, c *call, in api.NewCluster) (api.Cluster, error) {
+	c.regarding(c.home(), actions.Cluster, string(in.ID), in.Name)
+	made, err := c.Cloud.Clusters.Create(ctx, in.Plain(c.home(), c.caller.User))
 	if err != nil {
-		return notPlaced(err)
+		return api.Cluster{}, notPlaced(err)
 	}
 	have := made.Cluster
 	c.regarding(have.Project, actions.Cluster, string(have.ID), have.Name)
 	c.action.record(c, actions.Done) // independently of how the wait ends
-	if have, err = waitedForCluster(c, have); err != nil {
-		return err
+	if have, err = waitedForCluster(c, have, in.Wait); err != nil {
+		return api.Cluster{}, err
 	}
 	document := api.ClusterOf(have)
 	document.Reused = made.Reused
-	status := http.StatusAccepted
+	c.status = http.StatusAccepted
 	switch {
 	case made.Reused:
-		status = http.StatusOK
+		c.status = http.StatusOK
 	case have.State == cluster.Ready:
-		status = http.StatusCreated
+		c.status = http.StatusCreated
 	}
 	c.w.Header().Set("Location", "/v1/clusters/"+string(have.ID))
-	return c.tagged(status, have.Generation, document)
+	return document, nil
 }
 
 // notPlaced returns the reason why a cluster was not created or enlarged.
@@ -128,26 +222,9 @@ func notPlaced(err error) error {
 	return err
 }
 
-func explainCluster(c *call) error {
-	var given api.ClusterRequest
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	why, err := c.Cloud.Clusters.Explain(ctx, given.Plain(c.home(), c.caller.User))
-	if err != nil {
-		return err
-	}
-	why.Candidates = append([]cluster.Choice{}, why.Candidates...)
-	why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
-	return c.answer(http.StatusOK, why)
-}
-
-// waitedForCluster returns a cluster after the wait that the request asks for.
-func waitedForCluster(c *call, have cluster.Cluster) (cluster.Cluster, error) {
-	seconds, err := strconv.Atoi(c.query.Get("wait")) // checked by the document
-	if err != nil {
+// waitedForCluster returns a cluster after a wait of at most so many seconds; 0: no wait.
+func waitedForCluster(c *call, have cluster.Cluster, seconds int) (cluster.Cluster, error) {
+	if seconds == 0 {
 		return have, nil
 	}
 	lasting, end := c.lasting()
@@ -159,7 +236,7 @@ func waitedForCluster(c *call, have cluster.Cluster) (cluster.Cluster, error) {
 	case err == nil:
 		return now, nil
 	case c.r.Context().Err() == nil && lasting.Err() != nil:
-		return have, api.NewProblem(api.Unauthenticated, "the credentials count no more")
+		return have, errRevoked
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		brief, cancel := c.brief()
 		defer cancel()
@@ -168,45 +245,19 @@ func waitedForCluster(c *call, have cluster.Cluster) (cluster.Cluster, error) {
 	return have, err
 }
 
-func getCluster(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
+func changeCluster(ctx context.Context, c *call, in api.ClusterChange) (api.Cluster, error) {
+	have, err := livingCluster(ctx, c, in.ID)
 	if err != nil {
-		return err
+		return api.Cluster{}, err
 	}
-	if have, err = waitedForCluster(c, have); err != nil {
-		return err
-	}
-	if have.State == cluster.Deleted {
-		return goneCluster(have)
-	}
-	return answerCluster(c, http.StatusOK, have)
-}
-
-func changeCluster(c *call) error {
-	var given api.ClusterChange
-	if err := c.body(&given); err != nil {
-		return err
-	}
-	base, err := api.Match(c.r.Header)
+	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), in.Plain(), in.Base)
 	if err != nil {
-		return err
-	}
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), given.Plain(), base)
-	if err != nil {
-		return clusterChanged(ctx, c, have, base, notPlaced(err))
+		return api.Cluster{}, clusterChanged(ctx, c, have, in.Base, notPlaced(err))
 	}
 	if !now.Settled() {
-		return orderedCluster(c, now)
+		return orderedCluster(c, now), nil
 	}
-	return answerCluster(c, http.StatusOK, now)
+	return api.ClusterOf(now), nil
 }
 
 // clusterChanged distinguishes a changed generation from a state that does not permit the operation.
@@ -215,140 +266,58 @@ func clusterChanged(ctx context.Context, c *call, have cluster.Cluster, base *in
 		return err
 	}
 	now, failed := c.Cloud.Clusters.Find(ctx, have.Project, string(have.ID))
-	if failed != nil || now.Generation == *base {
-		return err
+	if failed == nil && now.Generation != *base {
+		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
-	return mismatch(err, base)
+	return c.problem(err)
 }
 
-func deleteCluster(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	if (c.flag("force") || c.flag("abandon")) && have.User != c.caller.User && !c.caller.Operator() &&
-		!c.caller.Has(access.ProjectAdmin) {
-		return api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+"'s: only "+have.User+
-			" and admins of the project may delete it by force; ask one of them")
-	}
-	now, err := c.Cloud.Clusters.Delete(ctx, have.Project, string(have.ID), cluster.Removal{User: c.caller.User,
-		Force: c.flag("force"), Abandon: c.flag("abandon")})
-	if err != nil {
-		return used(err)
-	}
-	return orderedCluster(c, now)
-}
-
-func listClusterEvents(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := foundCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	all, err := c.Cloud.Clusters.Events(ctx, have.Project, string(have.ID))
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, api.ClusterEventList{Events: append([]cluster.Event{}, all...)})
-}
-
-func addClusterHost(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	now, err := c.Cloud.Clusters.AddHost(ctx, have.Project, string(have.ID))
-	if err != nil {
-		return notPlaced(err)
-	}
-	return orderedCluster(c, now)
-}
-
-func removeClusterHost(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	now, err := c.Cloud.Clusters.RemoveHost(ctx, have.Project, string(have.ID), c.r.PathValue("host"))
-	if err != nil {
-		return err
-	}
-	return orderedCluster(c, now)
-}
-
-func endUse(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	use := cluster.UseID(c.r.PathValue("use"))
-	if _, err = c.Cloud.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
-		return err
-	}
-	return c.nothing()
+func deleteCluster(ctx context.Context, c *call, in api.ClusterRemoval) (api.Cluster, error) {
+	return orderedOf(ctx, c, in.ClusterNamed, func(have cluster.Cluster) (cluster.Cluster, error) {
+		if (in.Force || in.Abandon) && have.User != c.caller.User && !c.caller.Operator() &&
+			!c.caller.Has(access.ProjectAdmin) {
+			return have, api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+"'s: only "+have.User+
+				" and admins of the project may delete it by force; ask one of them")
+		}
+		return c.Cloud.Clusters.Delete(ctx, have.Project, string(have.ID), cluster.Removal{User: c.caller.User,
+			Force: in.Force, Abandon: in.Abandon})
+	})
 }
 
 // makeAccount answers with the account of the caller; it returns no other user's account.
-func makeAccount(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
+func makeAccount(ctx context.Context, c *call, in api.ClusterNamed) (api.ClusterAccount, error) {
+	have, err := livingCluster(ctx, c, in.ID)
 	if err != nil {
-		return err
+		return api.ClusterAccount{}, err
 	}
 	login, err := c.Cloud.Clusters.Account(ctx, have.Project, string(have.ID), c.caller.User)
 	if err != nil {
-		return fromSite(err)
+		return api.ClusterAccount{}, fromSite(err)
 	}
-	status := http.StatusOK
 	if login.Made {
-		status = http.StatusCreated
+		c.status = http.StatusCreated
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	return c.answer(status, api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()})
+	return api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()}, nil
 }
 
 // readOutput answers with an output of a cluster of the caller. It is not a GET, so that each read is in the action
 // log.
-func readOutput(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
+func readOutput(ctx context.Context, c *call, in api.OutputNamed) (api.ClusterOutput, error) {
+	have, err := livingCluster(ctx, c, in.ID)
 	if err != nil {
-		return err
+		return api.ClusterOutput{}, err
 	}
 	if have.User != c.caller.User {
-		return api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+
+		return api.ClusterOutput{}, api.NewProblem(api.ForbiddenVerb, "cluster "+have.Name+" is "+have.User+
 			"'s, who alone reads its secret outputs")
 	}
-	o, err := c.Cloud.Clusters.Output(ctx, have.Project, string(have.ID), c.caller.User, c.r.PathValue("output"))
+	o, err := c.Cloud.Clusters.Output(ctx, have.Project, string(have.ID), c.caller.User, in.Output)
 	if err != nil {
-		return fromSite(err)
+		return api.ClusterOutput{}, fromSite(err)
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	return c.answer(http.StatusOK, api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
-}
-
-func removeAccount(c *call) error {
-	ctx, cancel := c.brief()
-	defer cancel()
-	have, err := livingCluster(ctx, c)
-	if err != nil {
-		return err
-	}
-	if err := c.Cloud.Clusters.RemoveAccount(ctx, have.Project, string(have.ID), c.caller.User); err != nil {
-		return err
-	}
-	return c.nothing()
+	return api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret}, nil
 }
 
 // fromSite is the answer when a site, or a machine there, does not respond. The caller may know this, unlike errors

@@ -5,41 +5,62 @@ import (
 	"croft/cluster"
 )
 
-// ApplianceList has appliances.
+// ApplianceNamed names an appliance.
+type ApplianceNamed struct {
+	InProject
+
+	Name string `path:"name" json:"-"` // name of the appliance
+}
+
+// ApplianceList lists appliances.
 type ApplianceList struct {
-	Appliances []cluster.Appliance `json:"appliances"`
+	Appliances []cluster.Appliance `json:"appliances"` // by name
 }
 
-// NewAppliance describes an appliance to create.
+// NewAppliance is the input of createAppliance.
 type NewAppliance struct {
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the cloud.
-	Name        string `json:"name" maxLength:"63" minLength:"1"`
-	Description string `json:"description,omitempty" maxLength:"1024"`
-	// Every project may use it.
-	Public    bool           `json:"public,omitempty"`
-	MinSlaves int            `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`
-	Agent     *cluster.Agent `json:"agent,omitempty"`
+	InProject
+
+	// Name is unique in its project, of a to z, 0 to 9 and dashes, and starts with a letter.
+	Name        string         `json:"name"                  minLength:"1" maxLength:"63"`
+	Description string         `json:"description,omitempty" maxLength:"1024"`           // for people
+	Public      bool           `json:"public,omitempty"`                                 // every project may use it
+	MinSlaves   int            `json:"min_slaves,omitempty"  minimum:"0" maximum:"1000"` // fewest slaves of a cluster
+	Agent       *cluster.Agent `json:"agent,omitempty"`                                  // makes accounts for users
 }
 
-// ApplianceChange changes an appliance.
-type ApplianceChange = cluster.ApplianceChange
+// ApplianceChange is the input of changeAppliance.
+type ApplianceChange struct {
+	ApplianceNamed
+	cluster.ApplianceChange
 
-// NewImplementation describes how a site builds an appliance.
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+}
+
+// ImplementationNamed names an implementation of an appliance.
+type ImplementationNamed struct {
+	ApplianceNamed
+
+	ID cluster.ImplementationID `path:"id" json:"-"` // UUID of the implementation
+}
+
+// NewImplementation is the input of addImplementation: how a site builds an appliance.
 type NewImplementation struct {
-	// The name of the site.
-	Site string `json:"site" maxLength:"63" minLength:"1"`
-	// Of Heat, or the text for the site local. Either this or image.
+	ApplianceNamed
+
+	Site string `json:"site" minLength:"1" maxLength:"63"` // name of the site
+
+	// Template is a template of Heat, or the text for the site local. Either it or Image is set.
 	Template string `json:"template,omitempty" maxLength:"524288"`
-	// The name of an image of which a template is made.
-	Image string `json:"image,omitempty" maxLength:"255"`
-	// What one host of each role takes, to know whether a cluster fits.
-	Resources map[cluster.Role]croft.Resources `json:"host_resources,omitempty"`
-	// Fixed values.
-	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
-	Enabled    *bool          `json:"enabled,omitempty"` // nil: yes
+	Image    string `json:"image,omitempty"    maxLength:"255"` // name of an image that a template is made of
+
+	// Resources is what one host of each role takes, to compute whether a cluster fits.
+	Resources  map[cluster.Role]croft.Resources `json:"host_resources,omitempty" maxProperties:"16" minimum:"0"`
+	Parameters map[string]any                   `json:"parameters,omitempty" maxProperties:"256"` // fixed values
+	Enabled    *bool                            `json:"enabled,omitempty"`                        // for new clusters; yes by default
 }
 
-// NewImplementationOf returns the body for an implementation.
+// NewImplementationOf returns the input for an implementation.
 func NewImplementationOf(i cluster.Implementation) NewImplementation {
 	return NewImplementation{Site: i.Site, Template: i.Template, Image: i.Image, Resources: i.Resources,
 		Parameters: i.Parameters, Enabled: &i.Enabled}
@@ -51,12 +72,14 @@ func (i NewImplementation) Plain(appliance string) cluster.Implementation {
 		Resources: i.Resources, Parameters: i.Parameters, Enabled: i.Enabled == nil || *i.Enabled}
 }
 
-// ImplementationChange is the body of changeImplementation.
+// ImplementationChange is the input of changeImplementation.
 type ImplementationChange struct {
-	Enabled bool `json:"enabled"`
+	ImplementationNamed
+
+	Enabled bool `json:"enabled"` // new clusters may be built by it
 }
 
-// ImplementationList has implementations.
+// ImplementationList lists implementations.
 type ImplementationList struct {
-	Implementations []cluster.Implementation `json:"implementations"`
+	Implementations []cluster.Implementation `json:"implementations"` // by site and revision
 }

@@ -47,7 +47,80 @@ type ClusterList struct {
 	Clusters []Cluster `json:"clusters"`
 }
 
-// ClusterRequest asks for a cluster.
+// ClusterNamed names a cluster.
+type ClusterNamed struct {
+	InProject
+
+	ID string `path:"id" json:"-"` // UUID of the cluster, or its name
+}
+
+// ClusterWait says how long to wait until no operation on the cluster is in progress.
+type ClusterWait struct {
+	Wait int `query:"wait" json:"-" minimum:"1" maximum:"600"` // longest wait in seconds; no wait by default
+}
+
+// ClusterAwaited is the input of getCluster.
+type ClusterAwaited struct {
+	ClusterNamed
+	ClusterWait
+}
+
+// ClusterFilter is the input of listClusters.
+type ClusterFilter struct {
+	InProject
+
+	// State selects the clusters in a state.
+	State     cluster.State `query:"state"     json:"-" enum:"SCHEDULING,BUILDING,READY,RESIZING,DEGRADED,ERROR,DELETING"`
+	Appliance string        `query:"appliance" json:"-" maxLength:"63"` // only clusters of this appliance
+	Site      string        `query:"site"      json:"-" maxLength:"63"` // only clusters at this site
+}
+
+// NewCluster is the input of createCluster.
+type NewCluster struct {
+	InProject
+	ClusterWait
+	ClusterRequest
+}
+
+// ClusterCandidates is the input of explainCluster.
+type ClusterCandidates struct {
+	InProject
+	ClusterRequest
+}
+
+// ClusterRemoval is the input of deleteCluster.
+type ClusterRemoval struct {
+	ClusterNamed
+
+	// Force deletes the cluster although others use it. For its user and for admins of the project.
+	Force bool `query:"force" json:"-"`
+	// Abandon forgets the cluster without asking its site, so the rest of it stays there. For its user and for admins
+	// of the project.
+	Abandon bool `query:"abandon" json:"-"`
+}
+
+// ClusterHostNamed names a slave of a cluster.
+type ClusterHostNamed struct {
+	ClusterNamed
+
+	Host string `path:"host" json:"-"` // UUID or name of a slave, or last
+}
+
+// UseNamed names a use of a cluster.
+type UseNamed struct {
+	ClusterNamed
+
+	Use cluster.UseID `path:"use" json:"-"` // UUID of the use
+}
+
+// OutputNamed names an output of a cluster.
+type OutputNamed struct {
+	ClusterNamed
+
+	Output string `path:"output" json:"-"` // name of the output
+}
+
+// ClusterRequest describes a wanted cluster.
 type ClusterRequest struct {
 	// The UUID that the cluster gets. A random one by default.
 	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
@@ -84,9 +157,13 @@ func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Reques
 	return asked
 }
 
-// ClusterChange changes a cluster. Omitted fields stay unchanged.
+// ClusterChange is the input of changeCluster. Omitted fields stay unchanged.
 type ClusterChange struct {
 	_ struct{} `minProperties:"1"`
+
+	ClusterNamed
+
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
 
 	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
 	Slaves   *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`

@@ -76,6 +76,8 @@ func (s NewSite) Plain() cluster.Site {
 
 // SiteChange is the input of changeSite. Omitted fields stay unchanged.
 type SiteChange struct {
+	_ struct{} `minProperties:"1"`
+
 	SiteNamed
 
 	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
@@ -169,6 +171,8 @@ func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCred
 
 // CredentialChange is the input of changeCredential. Omitted fields stay unchanged.
 type CredentialChange struct {
+	_ struct{} `minProperties:"1"`
+
 	CredentialNamed
 	CredentialCheck
 
