@@ -143,6 +143,8 @@ type Spec struct {
 	Resources Resources `json:"resources"`
 	// a URL, or an absolute path on the host; may end in #sha256=HEX, #sha512=HEX or #sums=URL
 	Image string `json:"image"`
+	// the name under which the request asked for the image; empty: its address, or not recorded
+	ImageName string `json:"image_name,omitempty"`
 	// a tenant chose the address of the image, so the host may fetch it only from the internet: every address that it
 	// connects to for the image is checked
 	ImagePublic bool `json:"image_public,omitempty"`

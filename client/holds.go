@@ -18,11 +18,11 @@ func (h holds) Use(ctx context.Context, project croft.Project, idOrName string, 
 	used, err := h.UseClaim(ctx, api.ClaimUse{InstanceChange: changeOf(project, idOrName), Image: u.Image, Keys: u.Keys,
 		UserData: u.UserData, Metadata: u.Metadata, IMDS: u.IMDS, Tags: u.Tags, Restart: u.Restart,
 		Expires: int64(u.Expires / time.Second)})
-	return used.Instance, err
+	return used.Status().Instance, err
 }
 
 // ReleaseHold implements cloud.Holds.
 func (h holds) ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	was, err := h.ReleaseClaim(ctx, api.InstanceNamed{ID: idOrName, Project: project})
-	return was.Instance, err
+	return was.Status().Instance, err
 }

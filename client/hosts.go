@@ -65,7 +65,7 @@ func (h hostList) read(ctx context.Context) (list api.HostList, err error) {
 func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error) {
 	found, err := h.GetHost(ctx, api.HostNamed{ID: idOrName})
 	for _, st := range found.Statuses {
-		found.Host.Instances = append(found.Host.Instances, st.Status)
+		found.Host.Instances = append(found.Host.Instances, st.Status())
 	}
 	return found.Host, h.denied(ctx, err)
 }

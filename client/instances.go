@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -36,9 +35,10 @@ func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedul
 	} else {
 		made, err = r.CreateInstance(ctx, api.NewInstance{InProject: in, InstanceRequest: body(wanted)})
 	}
-	d := schedule.Decision{Instance: made.Instance}
-	if made.Host != nil {
-		d.Host = *made.Host
+	st := made.Status()
+	d := schedule.Decision{Instance: st.Instance}
+	if st.Host != nil {
+		d.Host = *st.Host
 	}
 	return d, err
 }
@@ -82,8 +82,9 @@ func (i instances) Find(ctx context.Context, project croft.Project, idOrName str
 	if idOrName == "" {
 		return croft.Status{}, croft.Errorf(croft.NotFound, "an instance without a name does not exist")
 	}
-	found, err := i.GetInstance(ctx, api.InstanceNamed{ID: idOrName, Project: project})
-	return found.Status, err
+	in := api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}}
+	found, err := i.GetInstance(ctx, in)
+	return found.Status(), err
 }
 
 // FindByID implements cloud.Instances.
@@ -147,7 +148,7 @@ func (i instances) page(ctx context.Context, project croft.Project, after string
 	page, err := i.ListInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: project},
 		Page: api.Page{Limit: limit, After: after}})
 	for _, one := range page.Instances {
-		all = append(all, one.Status)
+		all = append(all, one.Status())
 	}
 	return all, page.Next, err
 }
@@ -172,11 +173,12 @@ func (i instances) WatchInstance(ctx context.Context, id croft.InstanceID, chang
 			changed(nil)
 			return false, nil
 		}
-		var st api.Instance
-		if err := json.Unmarshal(e.data, &st); err != nil {
+		var now api.Instance
+		if err := json.Unmarshal(e.data, &now); err != nil {
 			return false, croft.Errorf(croft.Unavailable, "an event of instance %s cannot be read: %w", id, err)
 		}
-		ended = !changed(&st.Status)
+		st := now.Status()
+		ended = !changed(&st)
 		return !ended, nil
 	})
 	switch {
@@ -197,31 +199,31 @@ type changes struct{ *Client }
 // Start implements cloud.Changes.
 func (c changes) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	changed, err := c.StartInstance(ctx, changeOf(project, idOrName))
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 // Stop implements cloud.Changes.
 func (c changes) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	changed, err := c.StopInstance(ctx, changeOf(project, idOrName))
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 // Reboot implements cloud.Changes.
 func (c changes) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	changed, err := c.RebootInstance(ctx, changeOf(project, idOrName))
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 // Rebuild implements cloud.Changes.
 func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	changed, err := c.RebuildInstance(ctx, changeOf(project, idOrName))
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 // Recreate implements cloud.Changes.
 func (c changes) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
 	changed, err := c.RecreateInstance(ctx, changeOf(project, idOrName))
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 // Keep implements cloud.Changes.
@@ -229,7 +231,7 @@ func (c changes) Keep(ctx context.Context, project croft.Project, idOrName strin
 	life time.Duration) (croft.Instance, error) {
 	changed, err := c.KeepInstance(ctx, api.Expiry{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project},
 		Expires: int64(life / time.Second)})
-	return changed.Instance, err
+	return changed.Status().Instance, err
 }
 
 func changeOf(project croft.Project, idOrName string) api.InstanceChange {
@@ -239,13 +241,6 @@ func changeOf(project croft.Project, idOrName string) api.InstanceChange {
 // Destroy implements cloud.Changes.
 func (c changes) Destroy(ctx context.Context, project croft.Project, idOrName string,
 	force bool) (schedule.Destroyed, error) {
-	answer, err := c.request(ctx, "DELETE /v1/instances/{id}",
-		api.InstanceRemoval{InstanceChange: changeOf(project, idOrName), Force: force})
-	if err != nil {
-		return schedule.Destroyed{}, err
-	}
-	defer answer.Body.Close()
-	var was api.Instance
-	err = c.decode(ctx, answer, &was)
-	return schedule.Destroyed{Instance: was.Instance, Gone: answer.StatusCode == http.StatusOK}, err
+	was, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: changeOf(project, idOrName), Force: force})
+	return schedule.Destroyed{Instance: was.Status().Instance, Gone: was.Gone}, err
 }

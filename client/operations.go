@@ -40,7 +40,7 @@ func (c *Client) CreateInstance(ctx context.Context, in api.NewInstance) (api.In
 }
 
 // GetInstance: Get an instance.
-func (c *Client) GetInstance(ctx context.Context, in api.InstanceNamed) (api.Instance, error) {
+func (c *Client) GetInstance(ctx context.Context, in api.InstanceShown) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "GET /v1/instances/{id}", in)
 }
 

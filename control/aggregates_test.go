@@ -153,7 +153,7 @@ func TestTenantsChooseByPropertiesThatTheyMayRead(t *testing.T) {
 	got.hides(t, "tier=gold", "cost")
 	var made api.Instance
 	a.ask(t, "operator", http.MethodGet, "/v1/instances/web?project=anna", nil).into(t, &made)
-	if spec := made.Instance.Spec; len(spec.Where) != 1 || spec.Where[0] != "tier=gold" || len(spec.WhereNot) != 0 {
+	if spec := made; len(spec.Where) != 1 || spec.Where[0] != "tier=gold" || len(spec.WhereNot) != 0 {
 		t.Errorf("a move would look at %q, and not %q", spec.Where, spec.WhereNot)
 	}
 }

@@ -165,7 +165,7 @@ func (a asker) create(t *testing.T, token, name string) croft.InstanceID {
 	}
 	var made api.Instance
 	got.into(t, &made)
-	return made.Instance.ID
+	return made.ID
 }
 
 // hides fails the test if an answer contains one of the words.

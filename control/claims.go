@@ -47,7 +47,7 @@ var claimOperations = noun{Tag: "claims",
 					return api.Instance{}, err
 				}
 				inst, err := c.Cloud.Holds.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
-				return c.instance(croft.Status{Instance: inst}), err
+				return c.gone(inst), err
 			}),
 		do(Operation{ID: "useClaim", At: "POST /v1/claims/{id}/use", May: access.Changes,
 			Summary: "Order the instance that a claim is held for",
@@ -79,6 +79,7 @@ func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance
 	use := schedule.Use{Keys: in.Keys, UserData: in.UserData, Metadata: in.Metadata, IMDS: in.IMDS, Tags: in.Tags,
 		Restart: in.Restart, Expires: time.Duration(in.Expires) * time.Second}
 	if in.Image != "" {
+		use.Named = catalogName(in.Image)
 		if use.Image, use.Public, err = c.image(in.Image); err != nil {
 			return shown, err
 		}

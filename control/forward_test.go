@@ -89,8 +89,8 @@ func TestARequestForAPeerIsForwarded(t *testing.T) {
 	got.want(t, http.StatusOK, "")
 	var made api.Instance
 	got.into(t, &made)
-	if made.Instance.Project != "shop" || made.Instance.Host != "" || made.State != "running" {
-		t.Errorf("made %+v, %s", made.Instance, made.State)
+	if made.Project != "shop" || made.HostID != "" || made.State != "running" {
+		t.Errorf("made %+v", made)
 	}
 	p.inWest(t, "anna", http.MethodPost, "/v1/instances", wanted("name", "web")).want(t, http.StatusConflict,
 		api.NameTaken)
@@ -100,7 +100,7 @@ func TestARequestForAPeerIsForwarded(t *testing.T) {
 	} {
 		var all api.InstanceList
 		if list.into(t, &all); len(all.Instances) != 1 ||
-			(all.Instances[0].Instance.ID == made.Instance.ID) != (where == "west") {
+			(all.Instances[0].ID == made.ID) != (where == "west") {
 			t.Errorf("in the %s there are %+v", where, all.Instances)
 		}
 	}

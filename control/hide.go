@@ -15,16 +15,25 @@ import (
 // instance returns a status as the caller may see it: only operators see hosts, and only callers who may create
 // instances in its project see user-data.
 func (c *call) instance(st croft.Status) api.Instance {
-	shown := api.InstanceOf(st)
 	if !access.May(c.caller, access.Changes, st.Instance.Project) {
-		shown.Instance.Spec.UserData = nil
-		if shown.Order != nil {
-			shown.Order.Spec.UserData = nil // the order is a copy
-		}
+		st.Instance.Spec.UserData = nil
 	}
 	if !c.caller.Operator() {
-		shown.Status = withoutHosts(shown.Status)
+		st = withoutHosts(st)
 	}
+	return api.InstanceOf(st)
+}
+
+// listed returns an instance for a list or an event, which have no user-data.
+func (c *call) listed(st croft.Status) api.Instance {
+	st.Instance.Spec.UserData = nil
+	return c.instance(st)
+}
+
+// gone returns an instance that no longer exists.
+func (c *call) gone(inst croft.Instance) api.Instance {
+	shown := c.instance(croft.Status{Instance: inst})
+	shown.Gone = true
 	return shown
 }
 
@@ -45,12 +54,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(append(hidden, st.Host.Name, st.Host.API, st.Host.Place), st.Host.Addresses...)
 		st.Host = &croft.Host{Alive: st.Host.Alive, NoSetUp: st.Host.NoSetUp}
 	}
-	if st.Order != nil {
-		o := *st.Order
-		o.Host, o.MovedFrom, o.LeftBefore, o.Trace = "", "", nil, ""
-		o.Spec = withoutPlaces(o.Spec)
-		st.Order = &o
-	}
+	st.Order = nil
 	if st.Observation != nil {
 		o := *st.Observation
 		o.Host = ""
@@ -72,6 +76,9 @@ func withoutHosts(st croft.Status) croft.Status {
 // completely, because an operator may have created the instance with names that tenants do not know.
 func withoutPlaces(spec croft.Spec) croft.Spec {
 	spec.In, spec.Where, spec.WhereNot = nil, nil, nil
+	if q, err := schedule.ParseQuery(spec.Query); err != nil || q.NamesAggregates() {
+		spec.Query = ""
+	}
 	if path := hostFile(spec.Image); path != "" {
 		spec.Image = filepath.Base(path)
 	}

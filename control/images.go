@@ -66,6 +66,14 @@ func (c *call) image(name string) (reference string, public bool, err error) {
 	return reference, c.Images.Public(reference), err
 }
 
+// catalogName returns the name of an image unless it is an address.
+func catalogName(image string) string {
+	if strings.ContainsAny(image, "/:#") {
+		return ""
+	}
+	return image
+}
+
 func listImages(ctx context.Context, c *call, _ nothing) (cloud.Catalog, error) {
 	list, err := c.Images.List()
 	if err != nil {

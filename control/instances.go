@@ -39,11 +39,7 @@ var instanceOperations = noun{Tag: "instances",
 				"lacks."},
 			createInstance),
 		do(Operation{ID: "getInstance", At: "GET /v1/instances/{id}", May: access.Reads,
-			Summary: "Get an instance"},
-			func(ctx context.Context, c *call, _ api.InstanceNamed) (api.Instance, error) {
-				st, err := c.find(ctx)
-				return c.instance(st), err
-			}),
+			Summary: "Get an instance"}, getInstance),
 		do(Operation{ID: "destroyInstance", At: "DELETE /v1/instances/{id}", May: access.Changes,
 			Summary: "Destroy an instance",
 			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
@@ -178,7 +174,7 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	}
 	list.Instances = []api.Instance{}
 	for _, st := range all {
-		list.Instances = append(list.Instances, c.instance(st))
+		list.Instances = append(list.Instances, c.listed(st))
 	}
 	if more {
 		last := all[len(all)-1].Instance
@@ -289,9 +285,33 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		return r, err
 	}
 	if given.Image != "" { // the document says where an image is required
+		r.Named = catalogName(given.Image)
 		r.Image, r.Public, err = c.image(given.Image)
 	}
 	return r, err
+}
+
+func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.Instance, err error) {
+	if in.Internal && !c.caller.Operator() {
+		return shown, api.NewProblem(api.ForbiddenVerb, "only operators may use internal: the records name hosts")
+	}
+	st, err := c.find(ctx)
+	if err != nil {
+		return shown, err
+	}
+	shown = c.instance(st)
+	if in.Internal {
+		shown.Internal = api.Records(st)
+	}
+	shown.Labels, err = c.labels(ctx, st.Instance)
+	return shown, err
+}
+
+// labels returns the properties of an instance that the caller may read.
+func (c *call) labels(ctx context.Context, inst croft.Instance) (map[string]objects.Value, error) {
+	ref := objects.Ref{Kind: objects.Instance, Project: inst.Project, ID: string(inst.ID)}
+	o, err := c.Objects.Object(ctx, c.caller, c.scope, ref)
+	return o.Properties, err
 }
 
 func createInstance(ctx context.Context, c *call, in api.NewInstance) (api.Instance, error) {
@@ -377,7 +397,7 @@ func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.
 		return api.Instance{}, err
 	}
 	if d.Gone {
-		return c.instance(croft.Status{Instance: d.Instance}), nil
+		return c.gone(d.Instance), nil
 	}
 	return c.ordered(d.Instance, in.Waiting)
 }
@@ -432,7 +452,7 @@ func (c *call) ordered(inst croft.Instance, in api.Waiting) (shown api.Instance,
 	defer cancel()
 	st, err := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
 	if errors.Is(err, croft.NotFound) {
-		st, err = croft.Status{Instance: inst}, nil // it is gone by now
+		return c.gone(inst), nil
 	}
 	return c.instance(st), err
 }
@@ -451,5 +471,5 @@ func (c *call) failed(inst croft.Instance, err error) error {
 	if found != nil || st.Observation == nil {
 		return api.NewProblem(api.BadState, "instance "+inst.Name+" failed, and was changed since")
 	}
-	return api.NewProblem(api.BadState, "instance "+inst.Name+" failed: "+c.instance(st).Observation.Error)
+	return api.NewProblem(api.BadState, "instance "+inst.Name+" failed: "+c.instance(st).Error)
 }

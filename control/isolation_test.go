@@ -113,7 +113,7 @@ func (b belongings) values(o api.Operation, p api.Parameter) []string {
 		return []string{b.appliance}
 	case "query verify":
 		return []string{"false"}
-	case "query abandon":
+	case "query abandon", "query internal":
 		return []string{"true"}
 	case "path resource":
 		return []string{b.resource}

@@ -76,11 +76,11 @@ func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
 	got.want(t, http.StatusOK, "")
 	got.hides(t, hidden...)
 	var made api.Instance
-	if got.into(t, &made); made.Instance.Spec.Policy == nil || *made.Instance.Spec.Policy != first {
-		t.Errorf("the record has policy %+v", made.Instance.Spec.Policy)
+	if got.into(t, &made); made.Policy != "crush:"+first.Name || made.PolicyGeneration != first.Generation {
+		t.Errorf("the record has policy %s of generation %d", made.Policy, made.PolicyGeneration)
 	}
 
-	id := string(made.Instance.ID)
+	id := string(made.ID)
 	var standing schedule.Standing
 	a.ask(t, "operator", http.MethodGet, "/v1/instances/"+id+"/standing", nil).into(t, &standing)
 	if !standing.Stands || standing.Host != "host1" || standing.Used != first {

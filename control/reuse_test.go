@@ -132,7 +132,7 @@ func (a asker) former(t *testing.T) belongings {
 	))
 	var made api.Instance
 	got.into(t, &made)
-	mine.id = string(made.Instance.ID)
+	mine.id = string(made.ID)
 	a.ask(t, "berta", http.MethodPost, "/v1/keys", fields{"name": mine.key, "line": victimKey}).
 		want(t, http.StatusCreated, "")
 	var token struct{ ID string }
@@ -330,16 +330,16 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 	nexts[1].ask(t, http.MethodPost, "/v1/instances?wait=running", wanted("name", "heirs-own")).into(t, &made)
 	for i, w := range before {
 		<-w.over
-		if strings.Contains(w.text(), string(made.Instance.ID)) {
+		if strings.Contains(w.text(), string(made.ID)) {
 			t.Errorf("the stream of the former %s goes on with the next project: %s", formers[i].name, w.text())
 		}
 	}
 	for _, r := range nexts[:len(nexts)-1] {
 		w := watch(t, r, "/v1/events", begun)
 		patient.Until(t, "the stream has the new instance", func() bool {
-			return strings.Contains(w.text(), string(made.Instance.ID))
+			return strings.Contains(w.text(), string(made.ID))
 		})
-		if before, _, _ := strings.Cut(w.text(), string(made.Instance.ID)); strings.Count(before, "data: ") != 1 {
+		if before, _, _ := strings.Cut(w.text(), string(made.ID)); strings.Count(before, "data: ") != 1 {
 			t.Errorf("the next %s is told events of the former project:\n%s", r.name, w.text())
 		}
 	}

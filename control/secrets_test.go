@@ -99,7 +99,7 @@ func (a asker) victim(t *testing.T) belongings {
 		map[string]string{"victim": "tag"}, "affinities", affinity))
 	var made api.Instance
 	got.into(t, &made)
-	mine.id = string(made.Instance.ID)
+	mine.id = string(made.ID)
 	a.ask(t, "berta", http.MethodPost, "/v1/keys", map[string]string{"name": mine.key, "line": victimKey}).
 		want(t, http.StatusCreated, "")
 	var token struct{ ID string }
@@ -136,7 +136,7 @@ func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
 		wanted("name", "victim-planted", "image", plantedImage, "user_data", []byte(plantedData)))
 	made.want(t, http.StatusOK, "")
 	made.into(t, &planted)
-	mine.id, mine.name = string(planted.Instance.ID), "victim-planted"
+	mine.id, mine.name = string(planted.ID), "victim-planted"
 	a.ask(t, "birgit", http.MethodPost, "/v1/appliances/"+mine.appliance+"/implementations", map[string]any{
 		"site":     "pretend",
 		"template": "parameters:\n  admin_password: {type: string, default: none, hidden: true}\n"}).

@@ -15,7 +15,8 @@ import (
 // request, except UserData, ClusterKey and Expires, which always replace them.
 type Use struct {
 	Image    string
-	Public   bool // of Image; see croft.Spec.ImagePublic
+	Named    string // name under which a user asked for Image; empty: its address
+	Public   bool   // of Image; see croft.Spec.ImagePublic
 	Keys     []string
 	UserData []byte
 	Metadata croft.Metadata
@@ -31,7 +32,7 @@ type Use struct {
 func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	spec := &inst.Spec
 	if u.Image != "" {
-		spec.Image, spec.ImagePublic = u.Image, u.Public
+		spec.Image, spec.ImageName, spec.ImagePublic = u.Image, u.Named, u.Public
 	}
 	spec.Metadata, spec.IMDS = cmp.Or(u.Metadata, spec.Metadata), cmp.Or(u.IMDS, spec.IMDS)
 	spec.Restart, spec.UserData = cmp.Or(u.Restart, spec.Restart), u.UserData

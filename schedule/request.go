@@ -24,7 +24,8 @@ type Request struct {
 	Name     string           // empty: DefaultName
 	Query    Query
 	Image    string
-	Public   bool // see croft.Spec.ImagePublic
+	Named    string // name under which a user asked for the image; empty: its address
+	Public   bool   // see croft.Spec.ImagePublic
 	Keys     []string
 	UserData []byte
 
@@ -61,8 +62,8 @@ func (r Request) record() (croft.Instance, error) {
 	inst := croft.Instance{
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
 		Project: cmp.Or(r.Project, croft.DefaultProject),
-		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImagePublic: r.Public, Keys: r.Keys,
-			UserData: r.UserData},
+		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImageName: r.Named, ImagePublic: r.Public,
+			Keys: r.Keys, UserData: r.UserData},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
@@ -130,8 +131,9 @@ func (r Request) Wants(inst croft.Instance) bool {
 	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
 	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
-	inst.Spec.ImagePublic = want.Spec.ImagePublic // settings decide this, and older versions do not record it
-	a, err := json.Marshal(want.Spec)             // as JSON, empty and missing lists and maps are equal
+	// older versions do not record these, and settings decide the first
+	inst.Spec.ImagePublic, inst.Spec.ImageName = want.Spec.ImagePublic, want.Spec.ImageName
+	a, err := json.Marshal(want.Spec) // as JSON, empty and missing lists and maps are equal
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)
 }

@@ -17,6 +17,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/instances"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/hosts"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -187,7 +188,7 @@ func printHost(cmd *cobra.Command, format string, h hosts.Host) error {
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(stdout, format, struct {
 			hostData
-			On []instances.Data `json:"on"`
+			On []api.Instance `json:"on"`
 		}{hostData{h, h.State()}, instances.Printable(h.Instances)})
 	}
 	t := hostDetails(h)

@@ -65,10 +65,10 @@ func (c *session) keep(ctx context.Context, idOrName string, life time.Duration)
 }
 
 // remaining describes how long an instance has until it expires; empty: it does not expire.
-func remaining(inst croft.Instance) string {
-	left := time.Until(inst.Expires)
+func remaining(expires time.Time) string {
+	left := time.Until(expires)
 	switch {
-	case inst.Expires.IsZero():
+	case expires.IsZero():
 		return ""
 	case left <= 0:
 		return "now"
@@ -90,6 +90,6 @@ func ahead(left time.Duration) string {
 }
 
 // expiresSoon reports whether users should be warned that an instance expires.
-func expiresSoon(inst croft.Instance) bool {
-	return !inst.Expires.IsZero() && time.Until(inst.Expires) < croft.ExpirySoon
+func expiresSoon(expires time.Time) bool {
+	return !expires.IsZero() && time.Until(expires) < croft.ExpirySoon
 }

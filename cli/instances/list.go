@@ -16,11 +16,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
-	"croft/internal/redact"
 	"croft/schedule"
 	"croft/tenant/objects"
 )
@@ -46,10 +46,10 @@ some of them expire, in how long they do. With -o wide it has all columns, and -
 
   ` + strings.Join(wideColumns, ", ") + `
 
-With -o json or yaml each has the keys name, state, address, host, host_id, id,
-project, resources, image, tags, created, generation and error, whatever the columns,
-expires if it has an end, and cluster if it is part of one.
-These stay; new ones may come. The state is the word that this list shows.
+With -o json or yaml each instance is as the API shows it, whatever the columns: it has
+the keys name, state, address, host, host_id, id, project, query, resources, image, tags,
+created, generation and error, expires if it has an end, and cluster if it is part of
+one. These stay; new ones may come. The state is the word that this list shows.
 
 --tag is about the tags that an instance got with its request and that its guest
 reads; --filter is about properties and tags that people note (croft property, croft
@@ -110,14 +110,14 @@ var (
 
 // columnOf returns the cell of a column for an instance.
 func columnOf(name string, st croft.Status) out.Cell {
-	d := listed(st)
+	d := api.InstanceOf(st)
 	switch name {
 	case "project":
 		return out.Cell{Text: string(d.Project)}
 	case "name":
 		return out.Cell{Text: d.Name}
 	case "state":
-		return state(st)
+		return StateCell(d.State)
 	case "address":
 		return out.Cell{Text: out.OrDash(d.Address)}
 	case "host":
@@ -125,8 +125,8 @@ func columnOf(name string, st croft.Status) out.Cell {
 	case "age":
 		return out.Cell{Text: age(time.Since(d.Created))}
 	case "expires":
-		cell := out.Cell{Text: out.OrDash(remaining(st.Instance))}
-		if expiresSoon(st.Instance) {
+		cell := out.Cell{Text: out.OrDash(remaining(d.Expires))}
+		if expiresSoon(d.Expires) {
 			cell.Color = out.Yellow
 		}
 		return cell
@@ -137,7 +137,7 @@ func columnOf(name string, st croft.Status) out.Cell {
 	case "created":
 		return out.Cell{Text: d.Created.Local().Format(time.DateTime)}
 	case "cluster":
-		return out.Cell{Text: out.OrDash(string(st.Instance.Cluster))}
+		return out.Cell{Text: out.OrDash(string(d.Cluster))}
 	case "tags":
 		var tags []string
 		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
@@ -334,7 +334,7 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 		c.NoteUnknownProject(cmd, len(all))
 	}
 	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
-		return renderData(format, allData(all), l.watch)
+		return renderData(format, Printable(all), l.watch)
 	}
 	chosen := l.columns != nil
 	switch {
@@ -356,7 +356,7 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	return t.String(), nil
 }
 
-func renderData(format string, all []listData, line bool) (string, error) {
+func renderData(format string, all []api.Instance, line bool) (string, error) {
 	if line && format == out.FormatJSON {
 		text, err := json.Marshal(all)
 		return string(text) + "\n", err
@@ -367,55 +367,4 @@ func renderData(format string, all []listData, line bool) (string, error) {
 		return "---\n" + b.String(), err
 	}
 	return b.String(), err
-}
-
-// listData is an instance in lists as JSON and YAML. Programs rely on it: keys never change, and new ones may be added.
-type listData struct {
-	Name       string            `json:"name"`
-	State      string            `json:"state"`   // as in tables
-	Address    string            `json:"address"` // empty: none yet
-	Host       string            `json:"host"`    // its name; empty: none yet
-	HostID     croft.HostID      `json:"host_id"`
-	ID         croft.InstanceID  `json:"id"`
-	Project    croft.Project     `json:"project"`
-	Resources  croft.Resources   `json:"resources"`
-	Image      string            `json:"image"`
-	Tags       map[string]string `json:"tags"`
-	Created    time.Time         `json:"created"`
-	Expires    time.Time         `json:"expires,omitzero"`
-	Cluster    croft.ClusterID   `json:"cluster,omitempty"`
-	Generation int64             `json:"generation"`
-	Error      string            `json:"error"` // reason of the failure
-}
-
-func listed(st croft.Status) listData {
-	inst := st.Instance
-	d := listData{
-		Name: inst.Name, State: schedule.Describe(&st), Address: Address(st), HostID: inst.Host, ID: inst.ID,
-		Project:   inst.Project,
-		Resources: inst.Spec.Resources, Image: redact.Image(inst.Spec.Image),
-		Tags: inst.Spec.Tags, Created: inst.Created,
-		Generation: inst.Generation, Expires: inst.Expires, Cluster: inst.Cluster,
-	}
-	if d.Tags == nil {
-		d.Tags = map[string]string{}
-	}
-	if st.Host != nil {
-		d.Host = st.Host.Name
-	}
-	if st.Observation != nil {
-		d.Error = st.Observation.Error
-	}
-	if inst.Lost != nil {
-		d.Error = "lost: " + inst.Lost.Reason
-	}
-	return d
-}
-
-func allData(all []croft.Status) []listData {
-	list := make([]listData, len(all))
-	for i, st := range all {
-		list[i] = listed(st)
-	}
-	return list
 }

@@ -59,9 +59,7 @@ func silence(h croft.Host) string {
 // Address returns the address of an instance.
 func Address(st croft.Status) string { return schedule.Address(&st) }
 
-// state returns the state of an instance in words, in its color.
-func state(st croft.Status) out.Cell { return StateCell(schedule.Describe(&st)) }
-
+// StateCell returns the state of an instance, in its color.
 func StateCell(word string) out.Cell {
 	switch croft.State(word) {
 	case croft.StateRunning:

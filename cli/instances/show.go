@@ -18,7 +18,6 @@ import (
 	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/wording"
-	"croft/schedule"
 )
 
 // showCommand returns the command that shows instances, even instances with the name of a subcommand.
@@ -77,7 +76,7 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 			if i > 0 {
 				fmt.Fprintln(cmd.OutOrStdout())
 			}
-			t := details(api.InstanceOf(st).Status)
+			t := details(api.InstanceOf(st))
 			t.Color = out.IsColored(cmd.OutOrStdout())
 			if err := t.Print(cmd.OutOrStdout()); err != nil {
 				return err
@@ -93,98 +92,103 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 }
 
 // details returns a table of everything about an instance.
-func details(st croft.Status) *out.Table {
+func details(i api.Instance) *out.Table {
 	t := &out.Table{}
 	add := func(name, value string) {
 		if value != "" {
 			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
 		}
 	}
-	inst := st.Instance
-	add("instance", string(inst.ID))
-	add("name", inst.Name)
-	add("project", string(inst.Project))
-	add("cluster", string(inst.Cluster))
-	t.Row(out.Cell{Text: "state", Color: out.Bold}, state(st))
-	if o := st.Observation; o != nil {
-		add("error", o.Error)
-		if o.Ended != "" {
-			add("ended", fmt.Sprintf("%s; `schedule start %s` boots it", o.Ended, inst.Name))
-		}
-		add("addresses", joined(o.Addresses))
-		add("mac", o.MAC)
-		add("set-up", setUp(o.CloudInit))
+	add("instance", string(i.ID))
+	add("name", i.Name)
+	add("project", string(i.Project))
+	add("cluster", string(i.Cluster))
+	t.Row(out.Cell{Text: "state", Color: out.Bold}, StateCell(i.State))
+	if i.Lost == nil {
+		add("error", i.Error)
 	}
-	if l := inst.Lost; l != nil {
+	if i.Ended != "" {
+		add("ended", fmt.Sprintf("%s; `schedule start %s` boots it", i.Ended, i.Name))
+	}
+	add("addresses", joined(i.Addresses))
+	add("mac", i.MAC)
+	add("set-up", setUp(i.CloudInit))
+	if l := i.Lost; l != nil {
 		where := ""
 		if l.HostName != "" {
 			where = fmt.Sprintf(" with host %s %s", l.HostName, l.Host)
 		}
 		add("lost", fmt.Sprintf("%s%s: %s", l.At.Local().Format(time.DateTime), where, l.Reason))
 	}
-	if h := st.Host; h != nil {
-		add("host", h.Name+" "+string(h.ID)+silence(*h))
-		add("hypervisor", h.VirtType)
-		add("location", h.Location)
+	if i.HostAlive != nil {
+		add("host", i.Host+" "+string(i.HostID)+silence(croft.Host{Alive: *i.HostAlive, Seen: i.HostSeen}))
+		add("hypervisor", i.Hypervisor)
+		add("location", i.HostLocation)
 	}
-	add("resources", inst.Spec.Resources.String())
-	add("image", inst.Spec.Image)
-	for _, key := range inst.Spec.Keys {
+	add("resources", i.Resources.String())
+	add("image", i.Image)
+	if i.ImageURL != i.Image {
+		add("image url", i.ImageURL)
+	}
+	for _, key := range i.Keys {
 		add("key", shortKey(key))
 	}
-	if n := len(inst.Spec.UserData); n > 0 {
+	if n := len(i.UserData); n > 0 {
 		add("user-data", fmt.Sprintf("%d bytes", n))
 	}
-	add("restart", string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure)))
-	add("metadata", string(inst.Spec.Metadata))
-	add("imds", string(inst.Spec.IMDS))
-	for _, key := range slices.Sorted(maps.Keys(inst.Spec.Tags)) {
-		add("tag", key+"="+inst.Spec.Tags[key])
+	add("restart", string(cmp.Or(i.Restart, croft.RestartOnFailure)))
+	add("metadata", string(i.Metadata))
+	add("imds", string(i.IMDS))
+	for _, key := range slices.Sorted(maps.Keys(i.Tags)) {
+		add("tag", key+"="+i.Tags[key])
 	}
-	add("generation", fmt.Sprint(inst.Generation))
-	if inst.Spec.Ephemeral {
+	for _, key := range slices.Sorted(maps.Keys(i.Labels)) {
+		add("label", key+"="+i.Labels[key].String())
+	}
+	add("generation", fmt.Sprint(i.Generation))
+	if i.Ephemeral {
 		add("ephemeral", "yes")
 	}
-	for _, affinity := range inst.Spec.Affinities {
+	for _, affinity := range i.Affinities {
 		add("group", affinity.String())
 	}
-	for _, bound := range inst.Spec.In {
+	for _, bound := range i.In {
 		add("placed", bound.String())
 	}
-	if len(inst.Spec.Where) > 0 {
-		add("placed", "where "+strings.Join(inst.Spec.Where, " or "))
+	if len(i.Where) > 0 {
+		add("placed", "where "+strings.Join(i.Where, " or "))
 	}
-	for _, filter := range inst.Spec.WhereNot {
+	for _, filter := range i.WhereNot {
 		add("placed", "not where "+filter)
 	}
-	if p := inst.Spec.Policy; p != nil {
-		add("policy", fmt.Sprintf("crush:%s, generation %d", p.Name, p.Generation))
+	if i.Policy != "" {
+		add("policy", fmt.Sprintf("%s, generation %d", i.Policy, i.PolicyGeneration))
 	}
-	for _, r := range inst.Refused {
+	for _, r := range i.Refused {
 		add("refused", string(r.Host)+": "+r.Why)
 	}
-	for _, near := range inst.Spec.Near {
+	for _, near := range i.Near {
 		word, text, _ := strings.Cut(near.String(), " ")
 		if near.Location != near.To || !near.Aggregate {
 			text += ", at " + near.Location
 		}
 		add(word, text)
 	}
-	add("networks", strings.Join(inst.Spec.Networks, ", "))
-	add("open ports", strings.Join(inst.Spec.Open, ", "))
-	add("host key", inst.Spec.HostKey)
-	for _, p := range inst.Spec.Peers {
+	add("networks", strings.Join(i.Networks, ", "))
+	add("open ports", strings.Join(i.Open, ", "))
+	add("host key", i.HostKey)
+	for _, p := range i.Peers {
 		add("peer", p.Address+" "+p.Name)
 	}
-	add("created", inst.Created.Format(time.RFC3339))
-	if !inst.Expires.IsZero() {
-		text := inst.Expires.Format(time.RFC3339) + ", " + remaining(inst)
-		if expiresSoon(inst) {
-			text += fmt.Sprintf("; `schedule keep %s` prolongs it", inst.Name)
+	add("created", i.Created.Format(time.RFC3339))
+	if !i.Expires.IsZero() {
+		text := i.Expires.Format(time.RFC3339) + ", " + remaining(i.Expires)
+		if expiresSoon(i.Expires) {
+			text += fmt.Sprintf("; `schedule keep %s` prolongs it", i.Name)
 		}
 		add("expires", text)
 	}
-	timeline(t, st)
+	timeline(t, i)
 	return t
 }
 
@@ -220,13 +224,12 @@ func shortKey(key string) string {
 
 // timeline adds to the details when the instance completed each step, how long the step took, and the time since the
 // first.
-func timeline(t *out.Table, st croft.Status) {
-	o := st.Observation
-	if o == nil || len(o.Events) == 0 {
+func timeline(t *out.Table, i api.Instance) {
+	if len(i.Events) == 0 {
 		return
 	}
-	events := o.Events
-	if c := o.CloudInit; c != nil && !c.At.Before(events[len(events)-1].At) {
+	events := i.Events
+	if c := i.CloudInit; c != nil && !c.At.Before(events[len(events)-1].At) {
 		events = append(events[:len(events):len(events)],
 			croft.Event{Name: croft.EventName("cloud-init " + string(c.State)), At: c.At})
 	}
@@ -248,19 +251,11 @@ func round(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// Data is everything about an instance: its fields in lists, and the stored records.
-type Data struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Address string `json:"address"`
-	croft.Status
-}
-
-// Printable returns statuses without their secrets, with the fields that lists show.
-func Printable(all []croft.Status) []Data {
-	list := make([]Data, len(all))
+// Printable returns statuses as the API shows them.
+func Printable(all []croft.Status) []api.Instance {
+	list := make([]api.Instance, len(all))
 	for i, st := range all {
-		list[i] = Data{st.Instance.Name, schedule.Describe(&st), Address(st), api.InstanceOf(st).Status}
+		list[i] = api.InstanceOf(st)
 	}
 	return list
 }

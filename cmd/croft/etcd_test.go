@@ -64,7 +64,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	command(t, croft.ExitOK, "schedule", "stop", "--wait", "halts")
 	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "later", "--wait")
 	later, _ := command(t, croft.ExitOK, "schedule", "show", "later", "-o", "json")
-	var made struct{ Instance struct{ ID string } }
+	var made struct{ ID string }
 	if err := json.Unmarshal([]byte(later), &made); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 	}
 	found, _ := command(t, 1, "audit")
-	if strings.Count(found, "\n") > 1 || !strings.Contains(found, made.Instance.ID) {
+	if strings.Count(found, "\n") > 1 || !strings.Contains(found, made.ID) {
 		t.Errorf("the audit finds:\n%s\nwant the guest that was made since, and nothing else", found)
 	}
 	command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:64,DISK_GB:1", "--name", "afterwards", "--wait")

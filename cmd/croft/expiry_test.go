@@ -3,11 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"croft"
+	"croft/control/cloud/direct"
 	"croft/internal/testing/patient"
 )
 
@@ -19,12 +19,21 @@ func TestAHookIsRunBeforeAnInstanceExpires(t *testing.T) {
 	s.Sweep = 100 * time.Millisecond
 	s.Expiry.Hook = []string{"/bin/sh", "-c", `echo "$EXPIRING_PROJECT/$EXPIRING_NAME" >> ` + file}
 	stop := startHost(t, s)
+	access := direct.Defaults()
+	if err := direct.AddLocal(s.StateDir, &access.Etcd, &access.Placement); err != nil {
+		t.Fatal(err)
+	}
 	announced := func(name string) {
 		t.Helper()
+		store, err := access.Etcd.Open(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
 		command(t, croft.ExitOK, "schedule", "VCPU:1,MEMORY_MB:256,DISK_GB:1", "--name", name, "--expires", "30m")
 		patient.Until(t, "the end of "+name+" is announced", func() bool {
-			shown, _ := command(t, croft.ExitOK, "schedule", "show", name, "-o", "json")
-			return strings.Contains(shown, `"announced": "20`)
+			st, err := store.Instances.Find(t.Context(), croft.DefaultProject, name)
+			return err == nil && !st.Instance.Announced.IsZero()
 		})
 	}
 	announced("first")

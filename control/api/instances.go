@@ -2,9 +2,6 @@ package api
 
 import (
 	"croft"
-	"croft/internal/hostkey"
-	"croft/internal/redact"
-	"croft/schedule"
 )
 
 // InstanceNamed names an instance.
@@ -60,6 +57,14 @@ type EventPosition struct {
 
 	// Last is the id of the last event with an id that the client received.
 	Last int64 `header:"Last-Event-ID" json:"-" minimum:"1"`
+}
+
+// InstanceShown is the input of getInstance.
+type InstanceShown struct {
+	InstanceNamed
+
+	// Internal adds the field internal. Only operators may use it.
+	Internal bool `query:"internal" json:"-"`
 }
 
 // InstanceFilter is the input of listInstances.
@@ -172,40 +177,6 @@ type ClaimUse struct {
 	// When to boot a guest that went off.
 	Restart croft.Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
 	Expires int64         `json:"expires,omitempty" maximum:"315360000" minimum:"0"` // seconds after the use; 0: never
-}
-
-// Instance is the status of an instance without its secrets, with the fields that people read first.
-type Instance struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`   // schedule.Describe
-	Address string `json:"address"` // schedule.Address
-	croft.Status
-}
-
-// InstanceOf returns a status in the form for all callers: public keys replace private ones, and the address of the
-// image has neither password nor signature.
-func InstanceOf(st croft.Status) Instance {
-	showPublic(&st.Instance.Spec)
-	if st.Order != nil {
-		o := *st.Order
-		showPublic(&o.Spec)
-		st.Order = &o
-	}
-	return Instance{st.Instance.Name, schedule.Describe(&st), schedule.Address(&st), st}
-}
-
-func showPublic(s *croft.Spec) {
-	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
-	s.Image = redact.Image(s.Image)
-}
-
-// publicKey is empty if the key is missing or invalid.
-func publicKey(private string) string {
-	public, err := hostkey.Public(private)
-	if err != nil {
-		return ""
-	}
-	return public
 }
 
 // InstanceList is a page of instances.

@@ -152,7 +152,7 @@ slave:
 	seen, _ := b.launch()
 	slave := c.show("few-slave-0")
 	for _, words := range []string{"the master is at " + seen.MasterIP, "peer: " + seen.MasterIP + " few-master master",
-		"peer: " + slave.Observation.Addresses[0] + " few-slave-0 slave"} {
+		"peer: " + slave.Addresses[0] + " few-slave-0 slave"} {
 		c.waitForConsole("few-slave-0", words)
 	}
 	c.mustAnswer(seen.MasterIP, "few-master", string(cluster.IDOf(b.build.Cluster, cluster.Master, 0)))
@@ -163,7 +163,7 @@ slave:
 		}
 	}
 	b.destroy()
-	c.nothingLeft(slave.Instance.ID)
+	c.nothingLeft(slave.ID)
 }
 
 // slurmImage names an image with Slurm's packages; without one the tests of appliances are skipped.

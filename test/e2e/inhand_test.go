@@ -28,7 +28,7 @@ func TestSSHKnowsTheGuest(t *testing.T) {
 	key := c.newKey()
 	id := c.id(c.must("--name", "web", "--key", key+".pub", small, guestImage))
 	c.waitForState(id, "booting", "running")
-	early := c.show(id).Observation.Addresses
+	early := c.show(id).Addresses
 	c.must("wait", "web", "--for", "ready", "--timeout", patience.String())
 	address := c.must("web")
 	if len(early) != 1 || early[0] != address {

@@ -73,13 +73,8 @@ func get(ctx context.Context, url string, v any) error {
 
 // A status is the part of `schedule show -o json` that the tests read.
 type status struct {
-	Instance struct {
-		ID, Name, State, Host string
-	}
-	Observation struct {
-		State     string
-		Addresses []string
-	}
+	ID, Name, State string
+	Addresses       []string
 }
 
 // id returns the instance ID in the line that schedule prints on success.
@@ -257,7 +252,7 @@ func (c *cloud) show(idOrName string) status {
 func (c *cloud) waitForState(id string, states ...string) {
 	c.t.Helper()
 	eventually(c.t, id+" becomes "+strings.Join(states, " or "), func(context.Context) error {
-		state := c.show(id).Observation.State
+		state := c.show(id).State
 		if !slices.Contains(states, state) {
 			return fmt.Errorf("it is %q", state)
 		}

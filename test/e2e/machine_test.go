@@ -58,7 +58,7 @@ func (c *cloud) step(name string, run func()) bool {
 }
 
 func isAsOrdered(c *cloud, id string) {
-	if st := c.show("hello"); st.Instance.ID != id || st.Observation.State != "running" {
+	if st := c.show("hello"); st.ID != id || st.State != "running" {
 		c.t.Errorf("schedule says %+v, want %s running", st, id)
 	}
 	address := c.must(id)
@@ -88,7 +88,7 @@ func hasKeyAndUserData(c *cloud, _ string) {
 func stopAndStart(c *cloud, id string) {
 	address := c.must("hello")
 	c.must("stop", "--wait", "hello")
-	if state := c.show("hello").Observation.State; state != "stopped" {
+	if state := c.show("hello").State; state != "stopped" {
 		c.t.Errorf("after stop it is %s", state)
 	}
 	c.must("start", "--wait", "hello")

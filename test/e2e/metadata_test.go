@@ -38,7 +38,7 @@ func TestEverySourceOfMetadata(t *testing.T) {
 			t.Errorf("schedule --wait=ready of a guest whose script fails: %v", r)
 		}
 		if told := c.must("broken", "-o", "json"); !strings.Contains(told, `"state": "failed"`) ||
-			c.show("broken").Observation.State != "running" {
+			c.show("broken").State != "running" {
 			t.Errorf("it is %s\nwant it to run on, with what it told", told)
 		}
 		c.waitForConsole("broken", "metadata: OpenStack tree")

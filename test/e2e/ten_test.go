@@ -61,7 +61,7 @@ func TestTenAtOnce(t *testing.T) {
 	for line := range strings.Lines(r.stdout) {
 		id := c.id(line)
 		ids = append(ids, id)
-		name := c.show(id).Instance.Name
+		name := c.show(id).Name
 		address := c.must(name)
 		c.mustAnswer(address, name, id)
 		addresses = append(addresses, address)

@@ -69,8 +69,8 @@ func oneOnEach(w *world) {
 	for _, h := range w.hosts {
 		name := "one-" + h.name
 		st := w.show(name)
-		if st.Instance.Host != h.id() || h.domains()[st.Instance.ID] == "" {
-			w.t.Errorf("%s is on host %s, and %s has %v", name, st.Instance.Host, h.name, h.domains())
+		if st.HostID != h.id() || h.domains()[st.ID] == "" {
+			w.t.Errorf("%s is on host %s, and %s has %v", name, st.HostID, h.name, h.domains())
 		}
 		h.answers(name)
 	}
@@ -80,7 +80,7 @@ func oneOnEach(w *world) {
 func (h *host) answers(name string) {
 	w := h.w
 	w.t.Helper()
-	address, want := w.must(name), "croft instance "+name+" "+w.show(name).Instance.ID
+	address, want := w.must(name), "croft instance "+name+" "+w.show(name).ID
 	eventually(w.t, name+" answers", func(context.Context) error {
 		if got := h.inside("curl", "-s", "-m", "10", "--retry", "60", "--retry-delay", "1", "--retry-connrefused",
 			"http://"+address+"/"); strings.TrimSpace(got) != want {
@@ -180,7 +180,7 @@ func cutOff(w *world) {
 	if r := w.request("elsewhere", nil, "--wait", "--timeout", patience.String()); r.exit != 0 {
 		w.t.Errorf("a request that any host could serve: %v", r)
 	}
-	if st := w.show("elsewhere"); st.Instance.Host == b.id() {
+	if st := w.show("elsewhere"); st.HostID == b.id() {
 		w.t.Errorf("it went to the silent host")
 	}
 	w.must("destroy", "--wait", "elsewhere")
@@ -192,12 +192,12 @@ func cutOff(w *world) {
 
 	b.plug()
 	eventually(w.t, "the tombstone is honoured", func(context.Context) error {
-		if all := b.domains(); all[doomed.Instance.ID] != "" {
+		if all := b.domains(); all[doomed.ID] != "" {
 			return fmt.Errorf("it still runs %v", all)
 		}
 		return nil
 	})
-	delete(before, doomed.Instance.ID)
+	delete(before, doomed.ID)
 	w.untouched(before)
 	w.accepts("one", b) // the name is free, and the host takes requests
 }
@@ -224,7 +224,7 @@ func (w *world) accepts(as string, hosts ...*host) {
 func cutInDestroy(w *world) {
 	c := w.hosts[2]
 	before := w.running()
-	doomed := w.show("one-c").Instance.ID
+	doomed := w.show("one-c").ID
 	w.must("destroy", "one-c")
 	c.cut()
 	w.silent(c)

@@ -37,7 +37,7 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 		ready.Seconds(), time.Since(begun).Seconds())
 
 	id := d.id()
-	guest := w.show("joined-d").Instance.ID
+	guest := w.show("joined-d").ID
 	if r := w.user("croft", "host", "forget", "--force", "d"); r.exit != 0 {
 		w.t.Fatalf("croft host forget: %v", r)
 	}
@@ -47,8 +47,8 @@ func TestAHostJoinsAndLeavesWithOneCommandEach(t *testing.T) {
 		}
 		return nil
 	})
-	if st := w.show("joined-d"); st.Instance.State != string(croft.StateLost) {
-		w.t.Errorf("the record of the instance says %s, want that it is lost", st.Instance.State)
+	if st := w.show("joined-d"); st.State != string(croft.StateLost) {
+		w.t.Errorf("the record of the instance says %s, want that it is lost", st.State)
 	}
 	if r := w.user("croft", "schedule", "destroy", "joined-d"); r.exit != 0 {
 		w.t.Errorf("schedule destroy of what was lost: %v", r)

@@ -66,7 +66,7 @@ func TestServingHostsAreCutOff(t *testing.T) {
 	d.answers("one-d")
 	w.accepts("four", d) // which continues at another gate
 	w.must("destroy", "--wait", "four-d")
-	delete(before, w.show("one-c").Instance.ID)
+	delete(before, w.show("one-c").ID)
 	w.must("destroy", "--wait", "one-c")
 	w.untouched(before)
 	a.plug()

@@ -57,7 +57,7 @@ func TestAHostBehindTheGateCarriesAGuest(t *testing.T) {
 	e.waitUntilReady()
 	w.accepts("guarded", e)
 	e.answers("guarded-e")
-	id, guest := e.id(), w.show("guarded-e").Instance.ID
+	id, guest := e.id(), w.show("guarded-e").ID
 	w.must("destroy", "--wait", "guarded-e")
 	if left := e.domains(); len(left) > 0 {
 		t.Errorf("domains are left: %v", left)

@@ -197,9 +197,8 @@ func (w *world) request(name string, h *host, flags ...string) result {
 
 // A status is the part of schedule -o json that the tests read.
 type status struct {
-	Instance    struct{ ID, Name, State, Host string }
-	Observation struct{ State string }
-	State       string
+	ID, Name, State string
+	HostID          string `json:"host_id"`
 }
 
 func (w *world) show(name string) status {

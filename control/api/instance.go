@@ -1,0 +1,220 @@
+package api
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/hostkey"
+	"croft/internal/redact"
+	"croft/schedule"
+	"croft/tenant/objects"
+)
+
+// Instance is an instance as people see it: its request, its current state and, for operators, its host.
+// `schedule show` and `schedule list` print it with -o json and yaml.
+type Instance struct {
+	// Name, unique in the project.
+	Name string `json:"name"`
+	// State in one word: scheduling, held, ordered, pending, fetching, defining, booting, running, stopped, failed,
+	// unknown, destroying, removing or lost.
+	State string `json:"state"`
+	// Address at which people reach it; empty unless it runs.
+	Address string `json:"address"`
+	// Name of its host; empty if it is on none, and for callers who are not operators.
+	Host string `json:"host"`
+	// UUID of its host; empty as the name is.
+	HostID croft.HostID `json:"host_id"`
+	// UUID of the instance.
+	ID      croft.InstanceID `json:"id" format:"uuid"`
+	Project croft.Project    `json:"project"`
+	// UUID of the cluster that it is part of; left out if it is part of none.
+	Cluster croft.ClusterID `json:"cluster,omitempty" format:"uuid"`
+	Created time.Time       `json:"created"`
+	// When it is destroyed, or its claim is released; left out: never.
+	Expires time.Time `json:"expires,omitzero"`
+	// Number of the newest order, which is also the header ETag.
+	Generation int64 `json:"generation"`
+	// It no longer exists.
+	Gone bool `json:"gone,omitempty"`
+
+	// The host has not acted on the newest order yet: state and error are about an earlier one.
+	Pending bool `json:"pending,omitempty"`
+	// State that its host reported last, if that is another word than state.
+	Observed croft.State `json:"observed_state,omitempty"`
+	// Reason of a failure or of a loss, in one sentence; empty: none.
+	Error string `json:"error"`
+	// Kind of the error of its host, such as no_capacity.
+	ErrorKind croft.Kind `json:"error_kind,omitempty"`
+	// How the guest went off, if its restart policy leaves it off: guest or failure.
+	Ended croft.End `json:"ended,omitempty"`
+	// How it was lost with its host, in the state lost. Only operators see which host.
+	Lost *croft.Loss `json:"lost,omitempty"`
+	// All addresses of the guest.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	MAC       string       `json:"mac,omitempty"`
+	// Bytes of the image that its host has fetched.
+	Progress *croft.Progress `json:"progress,omitempty"`
+	// Steps of the newest boot.
+	Events []croft.Event `json:"events,omitempty"`
+	// How the guest's set-up ended, as the guest reports it.
+	CloudInit *croft.CloudInit `json:"cloud_init,omitempty"`
+
+	// The request, in the form in which requests have it.
+	Query     string          `json:"query"`
+	Resources croft.Resources `json:"resources"`
+	// Image, under the name that the request gave.
+	Image string `json:"image"`
+	// Address from which hosts fetch the image, without a password or a signature.
+	ImageURL  string         `json:"image_url,omitempty"`
+	Keys      []string       `json:"keys,omitempty"`
+	UserData  []byte         `json:"user_data,omitempty"` // in base64; left out of lists
+	Metadata  croft.Metadata `json:"metadata,omitempty"`
+	IMDS      croft.IMDS     `json:"imds,omitempty"`
+	Restart   croft.Restart  `json:"restart,omitempty"`
+	Networks  []string       `json:"networks,omitempty"`
+	Open      []string       `json:"open,omitempty"`
+	Ephemeral bool           `json:"ephemeral,omitempty"`
+	// Readable by the guest.
+	Tags       map[string]string `json:"tags"`
+	Affinities []croft.Affinity  `json:"affinities,omitempty"`
+	In         []croft.Bound     `json:"in,omitempty"`
+	Where      []string          `json:"where,omitempty"`
+	WhereNot   []string          `json:"where_not,omitempty"`
+	// Instances, aggregates and locations that it is near to or far from. Only operators see the locations.
+	Near []croft.Near `json:"near,omitempty"`
+	// Policy of CRUSH that chose its host, as crush:NAME.
+	Policy           string `json:"policy,omitempty"`
+	PolicyGeneration int64  `json:"policy_generation,omitempty"`
+
+	// Properties that people noted, as far as the caller may read them. Only answers about one instance have them.
+	Labels map[string]objects.Value `json:"labels,omitempty"`
+	// Public key of the guest's SSH server.
+	HostKey string `json:"host_key,omitempty"`
+	// The other machines of its cluster.
+	Peers []croft.Peer `json:"peers,omitempty"`
+
+	// Whether its host is alive; left out if it is on no host.
+	HostAlive *bool `json:"host_alive,omitempty"`
+	// Its guest is simulated, so it never reports the end of its set-up.
+	Simulated bool `json:"simulated,omitempty"`
+
+	// When its silent host reported last. Only operators see it and the fields that follow.
+	HostSeen     time.Time       `json:"host_seen,omitzero"`
+	HostLocation string          `json:"host_location,omitempty"`
+	Hypervisor   string          `json:"hypervisor,omitempty"` // kvm, qemu or sim
+	Refused      []croft.Refusal `json:"refused,omitempty"`    // hosts that the policy chose before, and why not
+	// The internal records; only in answers to operators who ask for them.
+	Internal *croft.Status `json:"internal,omitempty"`
+}
+
+// InstanceOf returns a status as people see it.
+func InstanceOf(st croft.Status) Instance {
+	inst, spec := st.Instance, st.Instance.Spec
+	i := Instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Cluster: inst.Cluster, Created: inst.Created,
+		Expires: inst.Expires, Generation: inst.Generation, State: schedule.Describe(&st), Lost: inst.Lost,
+		Address: schedule.Address(&st), Query: cmp.Or(spec.Query, spec.Resources.String()), Resources: spec.Resources,
+		ImageURL: redact.Image(spec.Image), Keys: spec.Keys, UserData: spec.UserData, Metadata: spec.Metadata,
+		IMDS: spec.IMDS, Restart: spec.Restart, Networks: spec.Networks, Open: spec.Open, Ephemeral: spec.Ephemeral,
+		Tags: spec.Tags, Affinities: spec.Affinities, In: spec.In, Where: spec.Where, WhereNot: spec.WhereNot,
+		Near: spec.Near, HostKey: publicKey(spec.HostKey), Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused}
+	i.Image = cmp.Or(redact.Image(spec.ImageName), i.ImageURL)
+	if i.Tags == nil {
+		i.Tags = map[string]string{}
+	}
+	if p := spec.Policy; p != nil {
+		i.Policy, i.PolicyGeneration = policyPrefix+p.Name, p.Generation
+	}
+	if o := st.Observation; o != nil {
+		i.Error, i.ErrorKind, i.Ended, i.Addresses, i.MAC = o.Error, o.ErrorKind, o.Ended, o.Addresses, o.MAC
+		i.Progress, i.Events, i.CloudInit = o.Progress, o.Events, o.CloudInit
+		if string(o.State) != i.State {
+			i.Observed = o.State
+		}
+	}
+	i.Pending = inst.State == croft.StateScheduled &&
+		(st.Observation == nil || st.Observation.Generation < inst.Generation)
+	if inst.Lost != nil {
+		i.Error = lostPrefix + inst.Lost.Reason
+	}
+	if h := st.Host; h != nil {
+		i.HostAlive, i.Simulated = new(h.Alive), h.NoSetUp
+		i.Host, i.HostLocation, i.Hypervisor = h.Name, h.Location, h.VirtType
+		if !h.Alive {
+			i.HostSeen = h.Seen
+		}
+	}
+	return i
+}
+
+const (
+	policyPrefix = "crush:"
+	lostPrefix   = "lost: "
+)
+
+// recorded are the states that the record has, and not the host's observation.
+var recorded = []croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying, croft.StateLost}
+
+// Status returns the records that the instance shows, for clients that wait for a schedule.Goal.
+func (i Instance) Status() croft.Status {
+	st := croft.Status{Instance: croft.Instance{ID: i.ID, Project: i.Project, Name: i.Name, Cluster: i.Cluster,
+		Created: i.Created, Expires: i.Expires, Generation: i.Generation, State: croft.StateScheduled, Host: i.HostID,
+		Lost: i.Lost, Refused: i.Refused, Spec: croft.Spec{Resources: i.Resources, Image: i.ImageURL,
+			ImageName: i.Image, Keys: i.Keys, UserData: i.UserData, Metadata: i.Metadata, IMDS: i.IMDS,
+			Restart: i.Restart, Networks: i.Networks, Open: i.Open, Ephemeral: i.Ephemeral, Tags: i.Tags,
+			Affinities: i.Affinities, In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Query: i.Query,
+			HostKey: i.HostKey, Peers: i.Peers}}}
+	if i.Policy != "" {
+		st.Instance.Spec.Policy = &croft.CrushPolicy{Name: strings.TrimPrefix(i.Policy, policyPrefix),
+			Generation: i.PolicyGeneration}
+	}
+	if state := croft.State(i.State); slices.Contains(recorded, state) {
+		st.Instance.State = state
+	} else if i.State != schedule.Ordered && i.State != schedule.Unknown {
+		i.Observed = state
+	}
+	if i.HostAlive != nil {
+		st.Host = &croft.Host{ID: i.HostID, Name: i.Host, Alive: *i.HostAlive, Seen: i.HostSeen, NoSetUp: i.Simulated,
+			Location: i.HostLocation, VirtType: i.Hypervisor}
+	}
+	if i.Observed != "" {
+		st.Observation = &croft.Observation{Host: i.HostID, Instance: i.ID, Generation: i.Generation, State: i.Observed,
+			Addresses: i.Addresses, MAC: i.MAC, Progress: i.Progress, Error: i.Error, ErrorKind: i.ErrorKind,
+			Ended: i.Ended, Events: i.Events, CloudInit: i.CloudInit}
+		if i.Pending {
+			st.Observation.Generation--
+		}
+	}
+	return st
+}
+
+// Records returns the records without their secrets.
+func Records(st croft.Status) *croft.Status {
+	showPublic(&st.Instance.Spec)
+	if st.Order != nil {
+		o := *st.Order
+		showPublic(&o.Spec)
+		st.Order = &o
+	}
+	return &st
+}
+
+func showPublic(s *croft.Spec) {
+	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
+	s.Image, s.ImageName = redact.Image(s.Image), redact.Image(s.ImageName)
+}
+
+// publicKey returns the public half of a key, or the key if it is a public one; empty: the key is missing or invalid.
+func publicKey(key string) string {
+	if strings.HasPrefix(key, "ssh-") {
+		return key
+	}
+	public, err := hostkey.Public(key)
+	if err != nil {
+		return ""
+	}
+	return public
+}
