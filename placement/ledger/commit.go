@@ -35,7 +35,8 @@ func (r *request) run(t *Tx) (err error) {
 	return r.decide(t)
 }
 
-// committer turns requests into transactions of the store.
+// committer turns requests into transactions of the store. While one transaction is written, it decides the requests of
+// the next one on top of it, and sends that one only after the store has confirmed the first.
 type committer struct {
 	store     Store
 	memory    *memory
@@ -46,73 +47,101 @@ type committer struct {
 // serve answers all requests, in batches: requests that arrive during a transaction share the next one. It returns when
 // ctx ends, or when stop is closed and no request is in flight.
 func (c *committer) serve(ctx context.Context, requests <-chan *request, stop <-chan struct{}) {
-	var waiting []*request
+	now := c.decide(nil, c.store.Limit())
 	for ctx.Err() == nil {
-		if len(waiting) == 0 {
+		if len(now.verdicts)+len(now.rest) == 0 {
 			select {
 			case r := <-requests:
-				waiting = append(waiting, r)
+				now.add(r)
 			case <-stop:
 				return
 			case <-ctx.Done():
 				return
 			}
 		}
-		waiting = c.drain(waiting, requests)
-		waiting = c.commit(ctx, waiting)
-	}
-}
-
-// drain adds the waiting requests, up to the number of entries that one transaction can hold.
-func (c *committer) drain(waiting []*request, requests <-chan *request) []*request {
-	for len(waiting) < c.store.Limit() {
-		select {
-		case r := <-requests:
-			waiting = append(waiting, r)
-		default:
-			return waiting
+		for more := true; more && now.open(); {
+			select {
+			case r := <-requests:
+				now.add(r)
+			default:
+				more = false
+			}
 		}
+		now = c.write(ctx, now, requests)
 	}
-	return waiting
 }
 
-// verdict is the outcome of a request, sent when the batch is stored.
-type verdict struct {
-	request *request
-	err     error
-}
-
-// commit serves as many of the requests as fit in one transaction, and returns the others.
-func (c *committer) commit(ctx context.Context, requests []*request) []*request {
-	most := len(requests)
+// write writes a batch, and meanwhile decides the next one with the requests that arrive. It returns the next batch.
+func (c *committer) write(ctx context.Context, now *batch, requests <-chan *request) (next *batch) {
 	for range maxAttempts {
-		if most = min(most, len(requests)); most == 0 {
-			return requests
+		if len(now.all()) == 0 {
+			return now
 		}
-		batch, verdicts, rest := c.decide(requests[:most])
-		out, err := c.persist(ctx, batch)
-		if rest = slices.Concat(rest, requests[most:]); len(out.Refused) > 0 && err == nil {
-			requests = answerRefused(requests, out.Refused)
+		txn := now.txn()
+		var out Outcome
+		var err error
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			out, err = c.persist(ctx, txn)
+		}()
+		next = c.decideDuring(written, now, requests)
+		left, most := next.all(), c.store.Limit()
+		if len(out.Refused) > 0 && err == nil {
+			now = c.decide(answerRefused(append(now.decided(), left...), out.Refused), now.most)
 			continue
 		}
 		switch {
-		case errors.Is(err, ErrTooLarge) && len(verdicts) > 1:
-			most = len(verdicts) / 2
+		case errors.Is(err, ErrTooLarge) && len(now.verdicts) > 1:
+			most = len(now.verdicts) / 2
 		case errors.Is(err, ErrTooLarge):
-			answerAll(verdicts, func(error) error { return tooManyBytes(err) })
-			return rest
-		case err != nil:
-			answerAll(verdicts, func(error) error { return unavailable(err) })
-			return rest
+			answerAll(now.verdicts, func(error) error { return tooManyBytes(err) })
+			return c.decide(left, most)
+		case err != nil: // it may be stored or not: the next batch must not rely on it
+			answerAll(now.verdicts, func(error) error { return unavailable(err) })
+			return c.decide(left, most)
 		case out.Done:
-			answerAll(verdicts, func(err error) error { return err })
-			return rest
+			answerAll(now.verdicts, func(err error) error { return err })
+			if len(next.verdicts) == 0 { // decide later, from newer data
+				return c.decide(left, most)
+			}
+			next.below = out.Revision
+			return next
 		}
+		now = c.decide(append(now.decided(), left...), min(most, now.most))
 	}
-	answerAll([]verdict{{request: requests[0]}}, func(error) error {
+	all := now.all()
+	answerAll([]verdict{{request: all[0]}}, func(error) error {
 		return conflict(CodeConcurrentUpdate, "Another thread concurrently updated the data. Please retry your update")
 	})
-	return requests[1:]
+	return c.decide(all[1:], c.store.Limit())
+}
+
+// decideDuring decides, on top of a batch that is being written, the requests that did not fit in it and those that
+// arrive until it is written. If the batch writes more than claims, it decides none, and leaves new ones in the channel.
+func (c *committer) decideDuring(written <-chan struct{}, now *batch, requests <-chan *request) (next *batch) {
+	next = &batch{committer: c, most: c.store.Limit()}
+	if !now.tx.claimsOnly() {
+		next.rest = now.rest
+		<-written
+		return next
+	}
+	next.tx = newTx(now.tx.providers.base, now.tx.promised(), time.Now().Unix())
+	for _, r := range now.rest {
+		next.add(r)
+	}
+	for {
+		arriving := requests
+		if !next.open() {
+			arriving = nil
+		}
+		select {
+		case r := <-arriving:
+			next.add(r)
+		case <-written:
+			return next
+		}
+	}
 }
 
 // answerRefused answers the requests of refused riders, and returns the others.
@@ -172,43 +201,92 @@ func answerAll(verdicts []verdict, answer func(error) error) {
 	}
 }
 
-// decide runs the requests in order, each on top of the changes of the requests before it, until one transaction is
-// full.
-func (c *committer) decide(requests []*request) (txn Txn, verdicts []verdict, rest []*request) {
-	c.memory.read(func(s *State) {
-		batch, limit := newTx(s, nil, time.Now().Unix()), c.store.Limit()
-		var aboard riders
-		for i, r := range requests {
-			if r.ctx.Err() != nil {
-				verdicts = append(verdicts, verdict{r, unavailable(r.ctx.Err())})
-				continue
-			}
-			if aboard.exclude(r.rider) {
-				rest = append(rest, r)
-				continue
-			}
-			one := newTx(s, batch, batch.basis.now)
-			err := r.run(one)
-			size := batch.sizeWith(one) + aboard.sizeWith(r.rider)
-			switch {
-			case size > limit && i > 0: // it may fit in the next transaction
-				txn, rest = batch.txn(), append(rest, requests[i:]...)
-				txn.Riders = aboard.all
-				return
-			case size > limit:
-				err = tooManyEntries(size, limit)
-			case err != nil:
-				batch.keep(one)
-			default:
-				batch.merge(one)
-				aboard.add(r.rider)
-			}
-			verdicts = append(verdicts, verdict{r, err})
+// verdict is the outcome of a request, sent when the batch is stored.
+type verdict struct {
+	request *request
+	err     error
+}
+
+// batch is the requests of one transaction.
+type batch struct {
+	committer *committer
+	tx        *Tx
+	below     int64 // the revision of the batch that tx is on top of
+	riders    riders
+	most      int // the maximum number of requests
+	full      bool
+	verdicts  []verdict
+	rest      []*request // they wait for the next batch
+}
+
+// decide starts a batch of at most most requests on top of the state.
+func (c *committer) decide(requests []*request, most int) *batch {
+	b := &batch{committer: c, most: most}
+	c.memory.read(func(s *State) { b.tx = newTx(s, nil, time.Now().Unix()) })
+	for _, r := range requests {
+		b.add(r)
+	}
+	return b
+}
+
+// add decides a request on top of the changes of the requests before it. If it does not fit, it waits for the next
+// batch.
+func (b *batch) add(r *request) {
+	if b.full || len(b.verdicts) >= b.most || b.riders.exclude(r.rider) {
+		b.rest = append(b.rest, r)
+		return
+	}
+	if r.ctx.Err() != nil {
+		b.verdicts = append(b.verdicts, verdict{r, unavailable(r.ctx.Err())})
+		return
+	}
+	b.committer.memory.read(func(s *State) {
+		one, limit := newTx(s, b.tx, b.tx.readSet.now), b.committer.store.Limit()
+		err := r.run(one)
+		size := b.tx.sizeWith(one) + b.riders.sizeWith(r.rider)
+		switch {
+		case one.readSet.early:
+			b.rest = append(b.rest, r)
+			return
+		case size > limit && len(b.verdicts) > 0: // it may fit in the next transaction
+			b.full, b.rest = true, append(b.rest, r)
+			return
+		case size > limit:
+			err = tooManyEntries(size, limit)
+		case err != nil:
+			b.tx.keep(one)
+		default:
+			b.tx.merge(one)
+			b.riders.add(r.rider)
 		}
-		txn = batch.txn()
-		txn.Riders = aboard.all
+		b.verdicts = append(b.verdicts, verdict{r, err})
 	})
-	return txn, verdicts, rest
+}
+
+// open reports whether the batch takes further requests.
+func (b *batch) open() bool { return !b.full && len(b.verdicts)+len(b.rest) < b.most }
+
+// decided returns the requests that the batch answers.
+func (b *batch) decided() (list []*request) {
+	for _, v := range b.verdicts {
+		list = append(list, v.request)
+	}
+	return list
+}
+
+// all returns all requests of the batch.
+func (b *batch) all() []*request { return append(b.decided(), b.rest...) }
+
+// txn returns the transaction. The batch below it must be stored.
+func (b *batch) txn() (txn Txn) {
+	b.committer.memory.read(func(*State) { txn = b.tx.txn() })
+	for i := range txn.If {
+		if txn.If[i].Revision == promisedRevision {
+			txn.If[i].Revision = b.below
+		}
+	}
+	txn.Riders = b.riders.all
+	return txn
 }
 
 // riders are the riders of one transaction.

@@ -73,6 +73,11 @@ func (m *replay) copy() *State {
 	return fresh
 }
 
+// commit writes as many of the requests as fit in one transaction, and returns the others.
+func (c *committer) commit(ctx context.Context, requests []*request) []*request {
+	return c.write(ctx, c.decide(requests, c.store.Limit()), nil).all()
+}
+
 func asked(t *testing.T, decide ...func(*Tx) error) (list []*request) {
 	for _, d := range decide {
 		list = append(list, &request{ctx: t.Context(), decide: d, done: make(chan error, 1)})

@@ -53,6 +53,7 @@ type readSet struct {
 	compares map[Compare]struct{}
 	now      int64 // seconds since 1970
 	created  int   // providers, classes and traits created
+	early    bool  // it needs the revision of a transaction that is not stored yet
 }
 
 // unchanged requires that an entry has not been written since a revision; 0: that it does not exist.
