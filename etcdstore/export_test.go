@@ -162,6 +162,13 @@ func (v *HostsView) Has(id croft.HostID) bool {
 	return len(others) == 0
 }
 
+// Waiting returns how many observations wait for the write in flight.
+func (s *Orders) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 // MintAgain mints the home like a program that found none.
 func (s *conn) MintAgain(ctx context.Context) error { return s.mint(ctx) }
 

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -13,7 +14,13 @@ import (
 )
 
 // Orders stores the orders for the agents of hosts, and their observations.
-type Orders struct{ conn *conn }
+type Orders struct {
+	conn *conn
+
+	mu      sync.Mutex
+	waiting []*observing // they wait for the write in flight
+	writing bool
+}
 
 var (
 	_ compute.Orders = (*Orders)(nil)
@@ -91,26 +98,99 @@ func (s *Orders) Observed(ctx context.Context, host croft.HostID, id croft.Insta
 	return o, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &o)
 }
 
-// Observe implements compute.Orders. A late observation must not be stored for a later instance with the same UUID, so
-// the identity of the order is compared.
+// observing is an observation that waits to be written.
+type observing struct {
+	croft.Observation
+	value string
+	done  chan error
+}
+
+// Observe implements compute.Orders. Observations that arrive during a write share the next one. If ctx ends first, the
+// observation may still be written, but always before a later one of the same instance.
 func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
-	order := s.conn.keys.order(o.Host, o.Instance)
-	same := created(order, o.OrderCreated)
-	if o.OrderCreated == 0 { // an agent of schema 1.7
-		// Existence is enough: agents of schema 1.7 send no identity of the order.
-		same = exists(order)
+	one := &observing{o, encode(o), make(chan error, 1)}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, one)
+	if !s.writing {
+		s.writing = true
+		s.conn.work.Go(func() { s.writeObservations(context.WithoutCancel(ctx)) })
 	}
-	done, err := s.conn.etcd.Txn(ctx).
-		If(same).
-		Then(clientv3.OpPut(s.conn.keys.observed(o.Host, o.Instance), encode(o))).
-		Commit()
-	if err != nil {
-		return s.conn.wrap(err, "write the observation of instance %s", o.Instance)
+	s.mu.Unlock()
+	select {
+	case err := <-one.done:
+		return err
+	case <-ctx.Done():
+		return s.conn.wrap(ctx.Err(), "write the observation of instance %s", o.Instance)
 	}
-	if !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "instance %s has no order any more", o.Instance)
+}
+
+// writeObservations writes the waiting observations, until none is left.
+func (s *Orders) writeObservations(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		var batch []*observing
+		batch, s.waiting = nextObservations(s.waiting)
+		s.writing = len(batch) > 0
+		s.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		s.observe(ctx, batch)
 	}
-	return nil
+}
+
+const (
+	// observationsAtOnce is the maximum number of observations in one transaction. Together with the operations of each
+	// observation it stays below the limit of a separate etcd, which is 128 by default.
+	observationsAtOnce = 64
+	// observationBytes is the maximum of their total size; etcd accepts 1.5 MiB.
+	observationBytes = 512 << 10
+)
+
+// nextObservations divides the observations into those of the next transaction and the others. A transaction writes at
+// most one observation of an instance.
+func nextObservations(waiting []*observing) (batch, rest []*observing) {
+	size, instances := 0, map[croft.InstanceID]bool{}
+	for i, one := range waiting {
+		size += len(one.value)
+		if len(batch) == observationsAtOnce || size > observationBytes && len(batch) > 0 {
+			return batch, append(rest, waiting[i:]...)
+		}
+		if instances[one.Instance] {
+			rest = append(rest, one)
+			continue
+		}
+		instances[one.Instance] = true
+		batch = append(batch, one)
+	}
+	return batch, rest
+}
+
+// observe writes observations in one transaction, each if its order still exists. A late observation must not be stored
+// for a later instance with the same UUID, so the identity of the order is compared.
+func (s *Orders) observe(ctx context.Context, batch []*observing) {
+	var each []clientv3.Op
+	for _, o := range batch {
+		order := s.conn.keys.order(o.Host, o.Instance)
+		same := created(order, o.OrderCreated)
+		if o.OrderCreated == 0 { // an agent of schema 1.7
+			// Existence is enough: agents of schema 1.7 send no identity of the order.
+			same = exists(order)
+		}
+		each = append(each, clientv3.OpTxn([]clientv3.Cmp{same},
+			[]clientv3.Op{clientv3.OpPut(s.conn.keys.observed(o.Host, o.Instance), o.value)}, nil))
+	}
+	done, err := s.conn.etcd.Txn(ctx).Then(each...).Commit()
+	for i, o := range batch {
+		switch {
+		case err != nil:
+			o.done <- s.conn.wrap(err, "write the observation of instance %s", o.Instance)
+		case !done.Responses[i].GetResponseTxn().Succeeded:
+			o.done <- croft.Errorf(croft.Conflict, "instance %s has no order any more", o.Instance)
+		default:
+			o.done <- nil
+		}
+	}
 }
 
 // Forget implements compute.Orders. If the record has moved to another host meanwhile, as after a forced destroy, it

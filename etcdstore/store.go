@@ -102,7 +102,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &EtcdCluster{s},
 		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canCluster(s) }),
 		Distances: distances, Groups: &Groups{s},
-		Instances: instances, Objects: objects, Orders: &Orders{s},
+		Instances: instances, Objects: objects, Orders: &Orders{conn: s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},

@@ -3,11 +3,16 @@ package etcdstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
 	"croft/etcdstore"
@@ -189,6 +194,64 @@ func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
 	etcdtest.WantKind(t, f.Orders.Observe(t.Context(), seen), croft.Conflict)
 	if _, err := f.Instances.Create(t.Context(), etcdtest.NewInstance("web")); err != nil {
 		t.Errorf("the name is not free again: %v", err)
+	}
+}
+
+// Observations that arrive during a write share the next one, in which each is stored if its own order exists.
+func TestObservationsShareWrites(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const n = 150
+	var ids []croft.InstanceID
+	for i := range n {
+		f.inst = etcdtest.Must(f.Instances.Create(t.Context(), etcdtest.NewInstance(fmt.Sprint("many-", i))))(t)
+		ids = append(ids, f.inst.ID)
+		if i%2 == 0 {
+			etcdtest.Must(f.Instances.Assign(t.Context(), f.inst, f.order(1, croft.WantRunning)))(t)
+		}
+	}
+	first, release := make(chan struct{}), make(chan struct{})
+	f.BeforeTxn(func() { close(first); <-release })
+	seen := func(i int, generation int64) croft.Observation {
+		return croft.Observation{Host: f.host, Instance: ids[i], Generation: generation}
+	}
+	var work sync.WaitGroup
+	observe := func(o croft.Observation, ordered bool) {
+		work.Go(func() {
+			if err := f.Orders.Observe(t.Context(), o); ordered && err != nil || !ordered && !errors.Is(err, croft.Conflict) {
+				t.Errorf("observation of %s: %v", o.Instance, err)
+			}
+		})
+	}
+	observe(seen(0, 1), true)
+	<-first
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	etcdtest.WantKind(t, f.Orders.Observe(gone, seen(0, 2)), croft.Unavailable)
+	for i := range n {
+		observe(seen(i, 3), i%2 == 0)
+	}
+	for f.Orders.Waiting() < n+1 {
+		runtime.Gosched()
+	}
+	close(release)
+	work.Wait()
+	revisions := map[int64]bool{}
+	stored := etcdtest.Must(etcdtest.Client(t, f.server, etcdstore.Access{}).Get(t.Context(), "/",
+		clientv3.WithPrefix()))(t)
+	for _, kv := range stored.Kvs {
+		if strings.Contains(string(kv.Key), "/observed/") {
+			revisions[kv.ModRevision] = true
+		}
+	}
+	if len(revisions) > 4 {
+		t.Errorf("%d transactions for %d observations", len(revisions), n)
+	}
+	for i, id := range ids {
+		got, err := f.Orders.Observed(t.Context(), f.host, id)
+		if i%2 == 0 && (err != nil || got.Generation != 3) || i%2 == 1 && !errors.Is(err, croft.NotFound) {
+			t.Errorf("observation %d: %+v, %v", i, got, err)
+		}
 	}
 }
 
