@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -105,8 +106,8 @@ type observing struct {
 	done  chan error
 }
 
-// Observe implements compute.Orders. Observations that arrive during a write share the next one. If ctx ends first, the
-// observation may still be written, but always before a later one of the same instance.
+// Observe implements compute.Orders. Observations that arrive during a write share the next one. If ctx ends first, an
+// observation in the write in flight may still be stored, but always before a later one of the same instance.
 func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
 	one := &observing{o, encode(o), make(chan error, 1)}
 	s.mu.Lock()
@@ -120,6 +121,9 @@ func (s *Orders) Observe(ctx context.Context, o croft.Observation) error {
 	case err := <-one.done:
 		return err
 	case <-ctx.Done():
+		s.mu.Lock()
+		s.waiting = slices.DeleteFunc(s.waiting, func(o *observing) bool { return o == one })
+		s.mu.Unlock()
 		return s.conn.wrap(ctx.Err(), "write the observation of instance %s", o.Instance)
 	}
 }

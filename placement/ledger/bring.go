@@ -69,7 +69,7 @@ func (b bringing) name(want string) error {
 		return conflict(CodeDuplicateName, "Conflicting resource provider %s already exists.", want)
 	}
 	b.tx.providers.rename(b.provider, want)
-	b.provider.Updated = b.tx.readSet.now
+	b.provider.Updated = b.tx.basis.now
 	return nil
 }
 
@@ -144,6 +144,6 @@ func (b bringing) aggregates(want []string) {
 	if slices.Equal(sorted, slices.Sorted(slices.Values(v.Aggregates))) {
 		return
 	}
-	v.Aggregates, v.Updated, v.write = sorted, b.tx.readSet.now, true
+	v.Aggregates, v.Updated, v.write = sorted, b.tx.basis.now, true
 	v.bump()
 }

@@ -96,7 +96,7 @@ func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 			return nil, conflict(CodeConcurrentUpdate, text, "null", given)
 		}
 	}
-	now := c.tx.readSet.now
+	now := c.tx.basis.now
 	if !view.exists {
 		view.ConsumerData = ConsumerData{UUID: claim.Consumer, Created: now, modified: view.modified}
 	}

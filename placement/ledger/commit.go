@@ -241,11 +241,11 @@ func (b *batch) add(r *request) {
 		return
 	}
 	b.committer.memory.read(func(s *State) {
-		one, limit := newTx(s, b.tx, b.tx.readSet.now), b.committer.store.Limit()
+		one, limit := newTx(s, b.tx, b.tx.basis.now), b.committer.store.Limit()
 		err := r.run(one)
 		size := b.tx.sizeWith(one) + b.riders.sizeWith(r.rider)
 		switch {
-		case one.readSet.early:
+		case one.basis.early:
 			b.rest = append(b.rest, r)
 			return
 		case size > limit && len(b.verdicts) > 0: // it may fit in the next transaction

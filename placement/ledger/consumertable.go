@@ -4,7 +4,7 @@ package ledger
 type consumerTable struct {
 	base  *State
 	views layered[*consumerView]
-	readSet *readSet
+	basis *readSet
 }
 
 // consumerView is the transaction's copy of a consumer.
@@ -25,7 +25,7 @@ func (t *consumerTable) view(uuid string) *consumerView {
 	} else if c := t.base.consumers[uuid]; c != nil {
 		v = consumerView{ConsumerData: c.ConsumerData, exists: true}
 	}
-	t.readSet.unchanged(KindConsumer, uuid, v.modified)
+	t.basis.unchanged(KindConsumer, uuid, v.modified)
 	t.views.put(uuid, &v)
 	return &v
 }
@@ -37,7 +37,7 @@ func (t *consumerTable) version(uuid string) int64 {
 	if !v.exists || v.write {
 		return 0
 	}
-	t.readSet.early = t.readSet.early || v.modified == promisedRevision
+	t.basis.early = t.basis.early || v.modified == promisedRevision
 	return v.modified
 }
 

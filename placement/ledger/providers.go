@@ -35,15 +35,15 @@ func (t *Tx) CreateProvider(uuid, name, parent string) (p ProviderData, root str
 		root = t.providers.root(parent)
 	}
 	v := t.providers.view(uuid)
-	t.readSet.unchanged(KindProvider, uuid, v.modified)
+	t.basis.unchanged(KindProvider, uuid, v.modified)
 	switch owner := t.providers.owner(name); {
 	case v.exists:
 		return p, "", conflict(CodeDuplicateName, "Conflicting resource provider uuid: %s already exists.", uuid)
 	case owner != "":
 		return p, "", conflict(CodeDuplicateName, "Conflicting resource provider name: %s already exists.", name)
 	}
-	v.ProviderData = ProviderData{UUID: uuid, Parent: parent, Created: t.readSet.now,
-		modified: v.modified, generationRevision: v.generationRevision, order: creationOrder{index: t.readSet.number()}}
+	v.ProviderData = ProviderData{UUID: uuid, Parent: parent, Created: t.basis.now,
+		modified: v.modified, generationRevision: v.generationRevision, order: creationOrder{index: t.basis.number()}}
 	t.providers.rename(v, name)
 	v.exists, v.write, v.writeGeneration = true, true, true
 	return v.ProviderData, root, nil
@@ -74,7 +74,7 @@ func (t *Tx) UpdateProvider(uuid string, change ProviderChange) (p ProviderData,
 		}
 		t.providers.rename(v, change.Name)
 	}
-	v.Updated, v.write = t.readSet.now, true
+	v.Updated, v.write = t.basis.now, true
 	return v.ProviderData, t.providers.root(uuid), nil
 }
 
@@ -149,7 +149,7 @@ func (t *Tx) SetAggregates(uuid string, generation *int64, aggregates []string) 
 		if *generation != v.Generation {
 			return p, changedMeanwhile()
 		}
-		v.Updated = t.readSet.now
+		v.Updated = t.basis.now
 		v.bump()
 	}
 	v.Aggregates, v.write = aggregates, true

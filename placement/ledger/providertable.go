@@ -10,7 +10,7 @@ type providerTable struct {
 	base   *State
 	views  layered[*providerView]
 	owners layered[string] // provider name -> UUID; empty: the name is free
-	readSet  *readSet
+	basis  *readSet
 }
 
 // providerView is the transaction's copy of a provider.
@@ -48,7 +48,7 @@ func (t *providerTable) view(uuid string) *providerView {
 // get returns a provider whose inventories, usage and generation the caller relies on; nil: it does not exist.
 func (t *providerTable) get(uuid string) *providerView {
 	v := t.view(uuid)
-	t.readSet.unchanged(KindGeneration, uuid, v.generationRevision)
+	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
 	if !v.exists {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (t *providerTable) get(uuid string) *providerView {
 // whole is like get, for callers that also rely on name, parent, traits and aggregates, or that write the entry.
 func (t *providerTable) whole(uuid string) *providerView {
 	v := t.get(uuid)
-	t.readSet.unchanged(KindProvider, uuid, t.view(uuid).modified)
+	t.basis.unchanged(KindProvider, uuid, t.view(uuid).modified)
 	return v
 }
 
@@ -112,9 +112,9 @@ func (t *providerTable) count(inState int, has func(*ProviderData) bool) int {
 func (t *providerTable) owner(name string) string {
 	stored := t.base.byName[name]
 	if stored != nil {
-		t.readSet.unchanged(KindProvider, stored.UUID, stored.modified)
+		t.basis.unchanged(KindProvider, stored.UUID, stored.modified)
 	} else {
-		t.readSet.unchanged(KindName, name, 0)
+		t.basis.unchanged(KindName, name, 0)
 	}
 	if uuid, found := t.owners.get(name); found || stored == nil {
 		return uuid
@@ -147,8 +147,8 @@ func (t *providerTable) setInventories(v *providerView, list []Inventory) {
 // rewrite writes a provider at its next generation. The entry also has its name and parent, which change without the
 // generation.
 func (t *providerTable) rewrite(v *providerView) {
-	t.readSet.unchanged(KindProvider, v.UUID, v.modified)
-	v.Updated, v.write = t.readSet.now, true
+	t.basis.unchanged(KindProvider, v.UUID, v.modified)
+	v.Updated, v.write = t.basis.now, true
 	v.bump()
 }
 
@@ -165,7 +165,7 @@ func (t *providerTable) setTraits(v *providerView, ids []ID) {
 // concurrent claim conflicts; the caller increments it.
 func (t *providerTable) use(uuid string, class ID, n int64) {
 	v := t.view(uuid)
-	t.readSet.unchanged(KindGeneration, uuid, v.generationRevision)
+	t.basis.unchanged(KindGeneration, uuid, v.generationRevision)
 	v.use(class, n)
 	v.writeGeneration = true
 }

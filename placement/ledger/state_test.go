@@ -107,7 +107,7 @@ func TestSizeOfABatchCountsEachComparisonOnce(t *testing.T) {
 	reads := func(names ...string) *Tx {
 		x := newTx(s, nil, 1)
 		for _, name := range names {
-			x.readSet.unchanged(KindName, name, 0)
+			x.basis.unchanged(KindName, name, 0)
 		}
 		return x
 	}

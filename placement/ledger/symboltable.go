@@ -9,7 +9,7 @@ type symbolTable struct {
 	kind  Kind
 	base  *Symbols
 	views layered[*symbolView]
-	readSet *readSet
+	basis *readSet
 
 	usedBy func(*ProviderData, ID) bool // reports whether a provider has a symbol
 }
@@ -42,7 +42,7 @@ func (t *symbolTable) get(name string) *symbolView {
 		t.views.put(name, v)
 	}
 	if !v.Standard {
-		t.readSet.notDeleted(t.kind, name, v.at)
+		t.basis.notDeleted(t.kind, name, v.at)
 	}
 	if !v.exists {
 		return nil
@@ -72,14 +72,14 @@ func (t *symbolTable) ensure(name string) (v *symbolView, created bool, err erro
 // create creates a symbol that get did not find.
 func (t *symbolTable) create(name string) *symbolView {
 	v := t.views.own[name]
-	v.exists, v.write, v.Created = true, true, t.readSet.now
-	v.id = -2 - ID(t.readSet.number()) // temporary, until it is stored
+	v.exists, v.write, v.Created = true, true, t.basis.now
+	v.id = -2 - ID(t.basis.number()) // temporary, until it is stored
 	return v
 }
 
 // remove deletes a symbol that has no users.
 func (t *symbolTable) remove(v *symbolView) {
-	t.readSet.unchanged(t.kind, v.Name, v.modified)
+	t.basis.unchanged(t.kind, v.Name, v.modified)
 	v.exists, v.write = false, true
 }
 

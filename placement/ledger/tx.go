@@ -12,7 +12,7 @@ import (
 // comparisons for the store's transaction. A failed request records them too, so that an answer, success or failure,
 // was true at the moment of the commit.
 type Tx struct {
-	readSet     readSet
+	basis     readSet
 	providers providerTable
 	consumers consumerTable
 	classes   symbolTable
@@ -21,15 +21,15 @@ type Tx struct {
 
 // newTx creates a Tx on top of under, the batch so far; nil: the Tx starts a batch, on top of the state.
 func newTx(s *State, under *Tx, now int64) *Tx {
-	t := &Tx{readSet: readSet{compares: map[Compare]struct{}{}, now: now}}
-	t.providers = providerTable{base: s, readSet: &t.readSet}
-	t.consumers = consumerTable{base: s, readSet: &t.readSet}
-	t.classes = symbolTable{kind: KindClass, base: s.classes, readSet: &t.readSet,
+	t := &Tx{basis: readSet{compares: map[Compare]struct{}{}, now: now}}
+	t.providers = providerTable{base: s, basis: &t.basis}
+	t.consumers = consumerTable{base: s, basis: &t.basis}
+	t.classes = symbolTable{kind: KindClass, base: s.classes, basis: &t.basis,
 		usedBy: func(p *ProviderData, class ID) bool { return p.Inventory(class) != nil }}
-	t.traits = symbolTable{kind: KindTrait, base: s.traits, readSet: &t.readSet,
+	t.traits = symbolTable{kind: KindTrait, base: s.traits, basis: &t.basis,
 		usedBy: func(p *ProviderData, trait ID) bool { return hasID(p.Traits, trait) }}
 	if under != nil {
-		t.readSet.created = under.readSet.created
+		t.basis.created = under.basis.created
 		t.providers.views.under, t.providers.owners.under = &under.providers.views, &under.providers.owners
 		t.consumers.views.under = &under.consumers.views
 		t.classes.views.under, t.traits.views.under = &under.classes.views, &under.traits.views
@@ -52,7 +52,7 @@ func (t *Tx) claimsOnly() bool {
 // promised returns a layer with the claims that t writes, at promisedRevision: the next transaction is decided on top of
 // it while t is written.
 func (t *Tx) promised() *Tx {
-	p := newTx(t.providers.base, nil, t.readSet.now)
+	p := newTx(t.providers.base, nil, t.basis.now)
 	for uuid, v := range t.providers.views.own {
 		if v.writeGeneration {
 			after := *v
@@ -80,17 +80,17 @@ func (t *Tx) merge(above *Tx) {
 	t.classes.views.merge(&above.classes.views)
 	t.traits.views.merge(&above.traits.views)
 	t.keep(above)
-	t.readSet.created = above.readSet.created
+	t.basis.created = above.basis.created
 }
 
 // keep adds only the reads of the Tx on top of t.
-func (t *Tx) keep(above *Tx) { maps.Copy(t.readSet.compares, above.readSet.compares) }
+func (t *Tx) keep(above *Tx) { maps.Copy(t.basis.compares, above.basis.compares) }
 
 // sizeWith returns an upper bound of the comparisons, or of the writes, of t and one together.
 func (t *Tx) sizeWith(one *Tx) int {
-	compares := len(t.readSet.compares)
-	for c := range one.readSet.compares {
-		if _, have := t.readSet.compares[c]; !have {
+	compares := len(t.basis.compares)
+	for c := range one.basis.compares {
+		if _, have := t.basis.compares[c]; !have {
 			compares++
 		}
 	}
@@ -130,7 +130,7 @@ func (t *Tx) allocate(c *consumerView, allocations []Allocation) {
 
 // txn returns the store's transaction for a Tx directly on top of the state.
 func (t *Tx) txn() Txn {
-	out := Txn{If: slices.Collect(maps.Keys(t.readSet.compares))}
+	out := Txn{If: slices.Collect(maps.Keys(t.basis.compares))}
 	t.classes.addTo(&out)
 	t.traits.addTo(&out)
 	t.providers.addTo(&out, t)
