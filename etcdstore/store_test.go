@@ -218,7 +218,8 @@ func TestObservationsShareWrites(t *testing.T) {
 	var work sync.WaitGroup
 	observe := func(o croft.Observation, ordered bool) {
 		work.Go(func() {
-			if err := f.Orders.Observe(t.Context(), o); ordered && err != nil || !ordered && !errors.Is(err, croft.Conflict) {
+			if err := f.Orders.Observe(t.Context(), o); ordered && err != nil ||
+				!ordered && !errors.Is(err, croft.Conflict) {
 				t.Errorf("observation of %s: %v", o.Instance, err)
 			}
 		})

@@ -146,7 +146,8 @@ func TestARequestThatReadsAVersionWaitsForIt(t *testing.T) {
 		<-s.arrived
 		s.release <- nil
 		synctest.Wait()
-		if got := answers(slices.Concat(first, second)); len(got) != 2 || version != s.modified[Key{KindConsumer, "x"}] {
+		if got := answers(slices.Concat(first, second)); len(got) != 2 ||
+			version != s.modified[Key{KindConsumer, "x"}] {
 			t.Errorf("answers %v, version %d", got, version)
 		}
 	})
