@@ -118,7 +118,8 @@ func (c *committer) write(ctx context.Context, now *batch, requests <-chan *requ
 }
 
 // decideDuring decides, on top of a batch that is being written, the requests that did not fit in it and those that
-// arrive until it is written. If the batch writes more than claims, it decides none, and leaves new ones in the channel.
+// arrive until it is written. If the batch writes more than claims, it decides none, and leaves new ones in the
+// channel.
 func (c *committer) decideDuring(written <-chan struct{}, now *batch, requests <-chan *request) (next *batch) {
 	next = &batch{committer: c, most: c.store.Limit()}
 	if !now.tx.claimsOnly() {

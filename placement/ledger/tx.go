@@ -49,8 +49,8 @@ func (t *Tx) claimsOnly() bool {
 	return !written && t.classes.writes()+t.traits.writes() == 0
 }
 
-// promised returns a layer with the claims that t writes, at promisedRevision: the next transaction is decided on top of
-// it while t is written.
+// promised returns a layer with the claims that t writes, at promisedRevision: the next transaction is decided on top
+// of it while t is written.
 func (t *Tx) promised() *Tx {
 	p := newTx(t.providers.base, nil, t.basis.now)
 	for uuid, v := range t.providers.views.own {
