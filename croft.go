@@ -475,13 +475,13 @@ type Status struct {
 	Host        *Host        `json:"host,omitempty"`
 }
 
-// Change says that an instance changed: its record, its host's observation, or whether that host is alive. It has no
-// more data: receivers read the instance.
+// Change says that an instance changed: its record, its host's observation, or whether that host is alive.
 type Change struct {
-	Revision int64      `json:"revision,omitempty"` // of the store; several instances may change at one revision
-	Instance InstanceID `json:"instance"`
-	Project  Project    `json:"project"`
-	Gone     bool       `json:"gone,omitempty"`
+	Revision int64 // of the store; several instances may change at one revision
+	Instance InstanceID
+	Project  Project
+	Gone     bool
+	Status   Status // at the revision, without its order and user-data; if Gone, only ID, project and name
 }
 
 // EtcdMember is a server of the cloud's etcd that runs on a host, and the other shared services of that host.

@@ -122,14 +122,12 @@ func (f *following) take(e event) (more bool, _ error) {
 			f.begun(e.id)
 		}
 	case "instance":
-		c := croft.Change{}
+		var c api.Change
 		if err := json.Unmarshal(e.data, &c); err != nil {
 			return false, croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
 		}
-		if c.Revision == 0 {
-			c.Revision = e.id // servers before 1.8 send it only as the event's ID
-		}
-		f.some = append(f.some, c)
+		f.some = append(f.some, croft.Change{Revision: c.Revision, Instance: c.ID, Project: c.Project, Gone: c.Gone,
+			Status: c.Status()})
 	}
 	if e.id == 0 {
 		return true, nil

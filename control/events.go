@@ -65,15 +65,15 @@ func (e *events) write(text string) error {
 	return e.control.Flush()
 }
 
-// changes sends changes, always all changes of a revision. Only the last event of a revision has an id: a client that
-// resumes after an id has received everything up to that revision.
-func (e *events) changes(all []croft.Change) error {
+// changes sends changes as show returns them, always all changes of a revision. Only the last event of a revision has
+// an id: a client that resumes after an id has received everything up to that revision.
+func (e *events) changes(all []croft.Change, show func(croft.Change) api.Change) error {
 	for i, change := range all {
 		id := change.Revision
 		if i+1 < len(all) && all[i+1].Revision == id {
 			id = 0
 		}
-		if err := e.send("instance", id, change); err != nil {
+		if err := e.send("instance", id, show(change)); err != nil {
 			return err
 		}
 	}
@@ -145,7 +145,7 @@ func watchEvents(c *call, in api.EventPosition) error {
 				failed = cmp.Or(failed, err)
 				return !sees
 			})
-			if failed != nil || e.changes(mine) != nil {
+			if failed != nil || e.changes(mine, c.changed) != nil {
 				return // the client resumes after the last event that it received
 			}
 		}

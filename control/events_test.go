@@ -3,8 +3,10 @@ package control_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,5 +180,42 @@ func TestAConsoleIsAWebSocket(t *testing.T) {
 	log := a.ask(t, "anna", http.MethodGet, "/v1/instances/web/log", nil)
 	if log.status != http.StatusOK || !strings.Contains(string(log.body), "hello") {
 		t.Errorf("the log is %d %q", log.status, log.body)
+	}
+}
+
+// TestAnEventHasTheInstanceAsItsReaderSeesIt: without a host, and at the end with its name.
+func TestAnEventHasTheInstanceAsItsReaderSeesIt(t *testing.T) {
+	url, c := controltest.Start(t)
+	a := newAsker(t, url)
+	next, _ := streamed(t, url+"/v1/events", "anna", "")
+	operators, _ := streamed(t, url+"/v1/events", "operator", "")
+	next("id: ")
+	operators("id: ")
+	id := a.create(t, "anna", "web")
+	a.ask(t, "anna", http.MethodDelete, "/v1/instances/web?wait=gone", nil).want(t, http.StatusOK, "")
+	host := c.Hosts["host1"]
+	read := func(next func(string) string) (all []api.Change) {
+		for {
+			var change api.Change
+			if err := json.Unmarshal([]byte(next("data: ")), &change); err != nil {
+				t.Fatal(err)
+			}
+			if change.ID != id || change.Name != "web" || change.Project != "anna" || change.UserData != nil {
+				t.Errorf("an event has %+v", change)
+			}
+			if all = append(all, change); change.Gone {
+				return all
+			}
+		}
+	}
+	runs := func(change api.Change) bool { return change.State == "running" && change.Address != "" }
+	all := read(next)
+	if at := slices.IndexFunc(all, runs); at < 0 || all[at].HostID != "" || all[at].Host != "" ||
+		all[at].HostAlive == nil || !*all[at].HostAlive || all[at].Resources[croft.MemoryMB] != 256 {
+		t.Errorf("a tenant is told %+v", all)
+	}
+	all = read(operators)
+	if at := slices.IndexFunc(all, runs); at < 0 || all[at].HostID != host.ID || all[at].Host != "host1" {
+		t.Errorf("an operator is told %+v", all)
 	}
 }

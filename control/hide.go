@@ -30,12 +30,24 @@ func (c *call) listed(st croft.Status) api.Instance {
 	return c.instance(st)
 }
 
+// changed returns a change of an instance for an event.
+func (c *call) changed(change croft.Change) api.Change {
+	shown := api.Change{Revision: change.Revision, Instance: c.listed(change.Status)}
+	if change.Gone {
+		shown.Gone, shown.State = true, goneState
+	}
+	return shown
+}
+
 // gone returns an instance that no longer exists.
 func (c *call) gone(inst croft.Instance) api.Instance {
 	shown := c.instance(croft.Status{Instance: inst})
-	shown.Gone = true
+	shown.Gone, shown.State = true, goneState
 	return shown
 }
+
+// goneState is the state of an instance that no longer exists.
+const goneState = "gone"
 
 // withoutHosts removes every name and UUID of a host from a status. It keeps whether the host is alive.
 func withoutHosts(st croft.Status) croft.Status {

@@ -119,7 +119,8 @@ var instanceOperations = noun{Tag: "instances",
 			}),
 		stream(Operation{ID: "watchEvents", At: "GET /v1/events", May: access.Reads, Stream: true,
 			Summary: "Follow the changes of all instances",
-			Description: "Server-sent events of the type `instance`, whose data is the schema Change. Changes " +
+			Description: "Server-sent events of the type `instance`, whose data is the schema Change: the " +
+				"instance, as lists show it, at its revision, with `gone` at its end. Changes " +
 				"come in the order of their revisions, which is the same at every server. Of several changes at " +
 				"one revision, the last alone has an id, which is the revision. A client that connects again with " +
 				"`Last-Event-ID` misses nothing; it may get a change twice. 410 compacted, or an event of the " +

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/control/api"
 )
 
 // A client resumes after the last id that it received. A client that was cut off within a revision has to receive all
@@ -19,12 +20,13 @@ import (
 func TestAnEventHasAnIDOnlyOnceAllOfItsRevisionIsSent(t *testing.T) {
 	answer := httptest.NewRecorder()
 	e := &events{w: answer, control: http.NewResponseController(answer)}
+	show := func(c croft.Change) api.Change { return api.Change{Instance: api.Instance{ID: c.Instance}} }
 	if err := e.changes([]croft.Change{{Revision: 11, Instance: "a"}, {Revision: 11, Instance: "b"},
-		{Revision: 11, Instance: "c"}, {Revision: 12, Instance: "d"}}); err != nil {
+		{Revision: 11, Instance: "c"}, {Revision: 12, Instance: "d"}}, show); err != nil {
 		t.Fatal(err)
 	}
-	got := regexp.MustCompile(`id: \d+|"instance":"."`).FindAllString(answer.Body.String(), -1)
-	want := []string{`"instance":"a"`, `"instance":"b"`, "id: 11", `"instance":"c"`, "id: 12", `"instance":"d"`}
+	got := regexp.MustCompile(`id: \d+|"id":"."`).FindAllString(answer.Body.String(), -1)
+	want := []string{`"id":"a"`, `"id":"b"`, "id: 11", `"id":"c"`, "id: 12", `"id":"d"`}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}

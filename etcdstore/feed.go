@@ -13,17 +13,15 @@ import (
 	"croft"
 )
 
-// whereabouts are the fields of an instance that a change of its observation or host does not contain.
-type whereabouts struct {
-	project croft.Project
-	host    croft.HostID
-}
-
-// feed turns events of etcd into changes of instances.
+// feed turns events of etcd into changes of instances. It knows everything that a change shows from the watch alone.
+// The values that its maps point to never change.
 type feed struct {
-	keys    keys
-	known   map[croft.InstanceID]whereabouts
-	changes []croft.Change // of the revision that is being processed
+	conn      *conn
+	instances map[croft.InstanceID]*croft.Instance // without user-data
+	observed  map[string]*croft.Observation        // by host/instance
+	hosts     map[croft.HostID]*croft.Host
+	alive     map[croft.HostID]bool
+	changes   []croft.Change // of the revision that is being processed
 }
 
 // Follow implements cloud.Feed. After a broken watch it starts again.
@@ -47,16 +45,21 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 	defer cancel() // also ends the watch at the server
 	defer s.conn.watching()()
 	k := s.conn.keys
-	got, err := s.conn.etcd.Get(ctx, k.instances(), clientv3.WithPrefix())
+	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(k.hosts(), clientv3.WithPrefix()),
+		clientv3.OpGet(k.allAlive(), clientv3.WithPrefix()), clientv3.OpGet(k.instances(), clientv3.WithPrefix()),
+		clientv3.OpGet(k.allObserved(), clientv3.WithPrefix())).Commit()
 	if err != nil {
 		return
 	}
-	f := feed{keys: k, known: map[croft.InstanceID]whereabouts{}}
-	for _, kv := range got.Kvs {
-		if inst, err := s.conn.decodeInstance(kv); err == nil {
-			f.known[inst.ID] = whereabouts{inst.Project, inst.Host}
+	f := feed{conn: s.conn, instances: map[croft.InstanceID]*croft.Instance{},
+		observed: map[string]*croft.Observation{}, hosts: map[croft.HostID]*croft.Host{},
+		alive: map[croft.HostID]bool{}}
+	for _, r := range got.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			f.note(&clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
 		}
 	}
+	f.changes = nil
 	// Only a single watch has the same order of events at every server, and delivers all events of a revision in one
 	// response. So this watch also covers the keys between the three kinds of keys.
 	from, to := k.allAlive(), clientv3.GetPrefixRangeEnd(k.allObserved())
@@ -67,7 +70,7 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 			return
 		}
 		for i, e := range answer.Events {
-			s.note(&f, e)
+			f.note(e)
 			last := i+1 == len(answer.Events) || answer.Events[i+1].Kv.ModRevision != e.Kv.ModRevision
 			if last && len(f.changes) > 0 {
 				changed(f.changes)
@@ -77,48 +80,75 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 	}
 }
 
-// note handles an event of any key.
-func (s *Instances) note(f *feed, e *clientv3.Event) {
-	switch key := string(e.Kv.Key); {
-	case strings.HasPrefix(key, f.keys.instances()):
-		s.noteRecord(f, e)
-	case strings.HasPrefix(key, f.keys.allObserved()):
+// note handles an event of any key. A value that cannot be decoded leaves the former one in place.
+func (f *feed) note(e *clientv3.Event) {
+	key, put, k := string(e.Kv.Key), e.Type == clientv3.EventTypePut, f.conn.keys
+	switch {
+	case strings.HasPrefix(key, k.instances()):
+		f.noteRecord(e, put)
+	case strings.HasPrefix(key, k.allObserved()):
+		at := strings.TrimPrefix(key, k.allObserved())
+		if o := new(croft.Observation); !put {
+			delete(f.observed, at)
+		} else if f.conn.decode(e.Kv.Key, e.Kv.Value, o) == nil {
+			f.observed[at] = o
+		}
 		f.tell(e.Kv.ModRevision, croft.InstanceID(last(e.Kv.Key)))
-	case strings.HasPrefix(key, f.keys.allAlive()):
-		f.noteHost(e)
+	case strings.HasPrefix(key, k.allAlive()):
+		host := croft.HostID(strings.TrimPrefix(key, k.allAlive()))
+		if f.alive[host] = put; !put {
+			delete(f.alive, host)
+		}
+		f.noteHost(host, e.Kv.ModRevision)
+	case strings.HasPrefix(key, k.hosts()):
+		host := croft.HostID(last(e.Kv.Key))
+		if h := new(storedHost); !put {
+			delete(f.hosts, host)
+		} else if f.conn.decode(e.Kv.Key, e.Kv.Value, h) == nil {
+			f.hosts[host] = &croft.Host{ID: h.ID, Name: h.Name, Location: h.Location, VirtType: h.VirtType,
+				NoSetUp: h.NoSetUp}
+		}
 	}
 }
 
-// noteRecord records the project and host of an instance, and adds a change.
-func (s *Instances) noteRecord(f *feed, e *clientv3.Event) {
+// noteRecord keeps the record of an instance, and adds a change.
+func (f *feed) noteRecord(e *clientv3.Event, put bool) {
 	id := croft.InstanceID(last(e.Kv.Key))
-	if e.Type == clientv3.EventTypePut {
-		if inst, err := s.conn.decodeInstance(e.Kv); err == nil {
-			f.known[id] = whereabouts{inst.Project, inst.Host}
+	if put {
+		if inst, err := f.conn.decodeInstance(e.Kv); err == nil {
+			inst.Spec.UserData, inst.Spec.ClusterKey = nil, ""
+			f.instances[id] = &inst
 		}
 		f.tell(e.Kv.ModRevision, id)
 		return
 	}
-	if at, ok := f.known[id]; ok {
-		delete(f.known, id)
-		f.changes = append(f.changes,
-			croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: at.project, Gone: true})
+	if was, ok := f.instances[id]; ok {
+		delete(f.instances, id)
+		f.changes = append(f.changes, croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: was.Project,
+			Gone: true, Status: croft.Status{Instance: croft.Instance{ID: id, Project: was.Project, Name: was.Name}}})
 	}
 }
 
 // noteHost adds a change of every instance of a host that became alive or silent, in the order of their IDs.
-func (f *feed) noteHost(e *clientv3.Event) {
-	host := croft.HostID(strings.TrimPrefix(string(e.Kv.Key), f.keys.allAlive()))
-	for _, id := range slices.Sorted(maps.Keys(f.known)) {
-		if f.known[id].host == host {
-			f.tell(e.Kv.ModRevision, id)
+func (f *feed) noteHost(host croft.HostID, revision int64) {
+	for _, id := range slices.Sorted(maps.Keys(f.instances)) {
+		if f.instances[id].Host == host {
+			f.tell(revision, id)
 		}
 	}
 }
 
 // tell adds a change of an instance, if it has a record.
 func (f *feed) tell(revision int64, id croft.InstanceID) {
-	if at, ok := f.known[id]; ok {
-		f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: at.project})
+	inst, ok := f.instances[id]
+	if !ok {
+		return
 	}
+	st := croft.Status{Instance: *inst, Observation: f.observed[place(inst.Host, id)]}
+	if h := f.hosts[inst.Host]; h != nil {
+		now := *h
+		now.Alive = f.alive[inst.Host]
+		st.Host = &now
+	}
+	f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: inst.Project, Status: st})
 }

@@ -3,6 +3,7 @@ package etcdstore_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -31,6 +32,13 @@ func TestTheFeedTellsOfEachChangeAndItsProject(t *testing.T) {
 		c := <-changes
 		if c.Revision <= last || c.Instance != f.inst.ID || c.Project != f.inst.Project || c.Gone != gone {
 			t.Fatalf("%s: got %+v after revision %d", what, c, last)
+		}
+		if c.Status.Instance.ID != f.inst.ID || c.Status.Instance.Name != f.inst.Name {
+			t.Errorf("%s: it shows %+v", what, c.Status.Instance)
+		}
+		seen := c.Status.Observation
+		if seen != nil != (what == "what its host saw") || seen != nil && seen.Generation != 1 {
+			t.Errorf("%s: it shows the observation %+v", what, seen)
 		}
 		last = c.Revision
 	}
@@ -88,7 +96,7 @@ func TestAllChangesOfARevisionComeTogetherAndInOneOrder(t *testing.T) {
 	var last int64
 	for {
 		got, same := <-one, <-other
-		if !slices.Equal(got, same) {
+		if !reflect.DeepEqual(got, same) {
 			t.Fatalf("one follower is told %v, and another one %v", got, same)
 		}
 		if got[0].Revision <= last {
@@ -99,6 +107,9 @@ func TestAllChangesOfARevisionComeTogetherAndInOneOrder(t *testing.T) {
 		for _, c := range got {
 			if ids = append(ids, c.Instance); c.Revision != last {
 				t.Errorf("%d and %d come together", last, c.Revision)
+			}
+			if h := c.Status.Host; h == nil || h.ID != c.Status.Instance.Host || h.Token != "" {
+				t.Errorf("it shows the host %+v", h)
 			}
 		}
 		if slices.Equal(ids, want) {

@@ -76,7 +76,7 @@ func TestTypesHaveTheFieldsOfTheDocument(t *testing.T) {
 	for name, v := range map[string]any{
 		"Problem": api.Problem{}, "Cloud": api.Cloud{}, "Login": api.Login{}, "Caller": access.Caller{},
 		"InstanceRequest": api.InstanceRequest{}, "Affinity": croft.Affinity{}, "Instance": api.Instance{},
-		"InstanceList": api.InstanceList{}, "Change": croft.Change{}, "Explanation": schedule.Explanation{},
+		"InstanceList": api.InstanceList{}, "Change": api.Change{}, "Explanation": schedule.Explanation{},
 		"NewKey": api.NewKey{}, "Key": schedule.Key{}, "KeyList": api.KeyList{}, "Host": api.Host{},
 		"Aggregate": croft.Aggregate{}, "AggregateList": api.AggregateList{}, "NewAggregate": api.NewAggregate{},
 		"AggregateChange": api.AggregateChange{}, "DistanceList": api.DistanceList{},

@@ -20,7 +20,7 @@ type Instance struct {
 	// Name, unique in the project.
 	Name string `json:"name"`
 	// State in one word: scheduling, held, ordered, pending, fetching, defining, booting, running, stopped, failed,
-	// unknown, destroying, removing or lost.
+	// unknown, destroying, removing, lost or gone.
 	State string `json:"state"`
 	// Address at which people reach it; empty unless it runs.
 	Address string `json:"address"`

@@ -179,6 +179,13 @@ type ClaimUse struct {
 	Expires int64         `json:"expires,omitempty" maximum:"315360000" minimum:"0"` // seconds after the use; 0: never
 }
 
+// Change is an instance that changed, in an event. If it is gone, only its UUID, project and name are set.
+type Change struct {
+	// Revision of the store; several instances may change at one revision.
+	Revision int64 `json:"revision"`
+	Instance
+}
+
 // InstanceList is a page of instances.
 type InstanceList struct {
 	Instances []Instance `json:"instances"`

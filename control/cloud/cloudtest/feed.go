@@ -33,7 +33,8 @@ func (s *suite) feed() {
 	for gone := false; !gone; changes++ {
 		select {
 		case c := <-seen:
-			if c.Instance != st.Instance.ID || c.Project != croft.DefaultProject || c.Revision <= last {
+			if c.Instance != st.Instance.ID || c.Project != croft.DefaultProject || c.Revision <= last ||
+				c.Status.Instance.ID != c.Instance || c.Status.Instance.Name != "web" {
 				s.Errorf("got %+v after revision %d, about instance %s", c, last, st.Instance.ID)
 			}
 			gone = c.Gone
