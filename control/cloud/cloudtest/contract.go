@@ -97,8 +97,8 @@ func (s *suite) pages() {
 		for _, st := range page {
 			names += st.Instance.Name
 			one, err := s.Cloud.Instances.Find(s.ctx, c.project, st.Instance.Name)
-			if err != nil || one.Instance.ID != st.Instance.ID || st.Order == nil || st.Host == nil ||
-				st.Host.Name != s.Host || !st.Host.Alive {
+			if err != nil || one.Instance.ID != st.Instance.ID || st.Instance.State != croft.StateScheduled ||
+				st.Host == nil || st.Host.Name != s.Host || !st.Host.Alive {
 				s.Errorf("%s is %+v on %+v, %v", st.Instance.Name, st.Instance, st.Host, err)
 			}
 		}

@@ -46,7 +46,8 @@ func policiesAreKept(s *suite) {
 		s.Errorf("explained: %+v, %v", why, err)
 	}
 	d, err := s.Cloud.Requests.Request(s.ctx, request)
-	if err != nil || d.Instance.Spec.Policy == nil || *d.Instance.Spec.Policy != first {
+	by := d.Instance.Spec.Policy
+	if err != nil || by == nil || by.Name != first.Name || by.Generation != first.Generation {
 		s.Errorf("requested: %+v, %v", d.Instance.Spec, err)
 	}
 	request.Name, request.Policy = "other", &schedule.Policy{Crush: "none"}
