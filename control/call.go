@@ -45,7 +45,7 @@ const answerTime = 30 * time.Second
 
 // admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
-	if c.query, err = api.Query(c.operation.parameters(), c.r.URL.RawQuery); err != nil || c.operation.Open {
+	if c.query, err = api.Query(api.InputOf(c.operation.In).Parameters, c.r.URL.RawQuery); err != nil || c.operation.Open {
 		return err
 	}
 	if err = c.permit(); err != nil && c.learnRoles() {
@@ -307,6 +307,3 @@ func (c *call) identityOf(p croft.Project) (croft.ProjectID, error) {
 	id, _, err := c.stored(ctx, p)
 	return id, err
 }
-
-// flag returns the value of a boolean parameter.
-func (c *call) flag(name string) bool { return c.query.Get(name) == "true" }

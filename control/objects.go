@@ -170,7 +170,7 @@ func getProperty(ctx context.Context, c *call, in api.PropertyNamed) (found api.
 	if !there {
 		return found, api.Hidden("property", in.Key)
 	}
-	api.Tag(c.w.Header(), o.Generation)
+	c.tag(o.Generation)
 	return api.PropertyValue{Value: v}, nil
 }
 

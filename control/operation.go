@@ -6,13 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"slices"
+	"strconv"
 	"strings"
 
 	"croft"
 	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/internal/httpapi"
 	"croft/tenant/access"
 )
 
@@ -41,7 +42,7 @@ type Operation struct {
 	Tag          string       // of its noun
 	About        string       // description of its noun
 	Home         bool         // of its noun
-	In, Out      reflect.Type // of its input and its result; nil: serve reads and writes them itself
+	In, Out      reflect.Type // of its input and its result; Out is nil if the operation writes its answer itself
 
 	serve func(*call) error
 }
@@ -141,11 +142,15 @@ func (c *call) reply(out any) error {
 	}
 	if v := reflect.Indirect(reflect.ValueOf(out)); v.Kind() == reflect.Struct {
 		if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 && !c.untagged {
-			api.Tag(c.w.Header(), g.Int())
+			c.tag(g.Int())
 		}
 	}
-	return c.answer(cmp.Or(c.status, c.operation.Status, http.StatusOK), out)
+	httpapi.Answer(c.w, cmp.Or(c.status, c.operation.Status, http.StatusOK), out)
+	return nil
 }
+
+// tag sets the header ETag to a generation, for If-Match in the next request.
+func (c *call) tag(generation int64) { c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`) }
 
 // Operations returns the table of operations, in the order of the document.
 func Operations() []Operation {
@@ -171,32 +176,6 @@ func (o Operation) logs() bool {
 	return o.Log == always || o.Log == unlessGet && o.Method != http.MethodGet
 }
 
-// parameters returns the parameters of the operation.
-func (o Operation) parameters() []api.Parameter {
-	if o.In == nil {
-		return documented(o.ID).Parameters
-	}
-	return api.InputOf(o.In).Parameters
-}
-
-// documented returns an operation as the document has it.
-func documented(id string) api.Operation {
-	all := api.Operations()
-	return all[slices.IndexFunc(all, func(o api.Operation) bool { return o.ID == id })]
-}
-
-// tagged writes a document with its generation.
-func (c *call) tagged(status int, generation int64, document any) error {
-	api.Tag(c.w.Header(), generation)
-	return c.answer(status, document)
-}
-
-// nothing answers with an empty body.
-func (c *call) nothing() error {
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
 // regarding sets the object of the request. An invalid name is left out.
 func (c *call) regarding(project croft.Project, kind actions.Kind, id, name string) {
 	if cluster.CheckName(string(kind), name) != nil {
@@ -212,29 +191,4 @@ func (c *call) hidden(what, name string, err error) error {
 		return err
 	}
 	return api.Hidden(what, name)
-}
-
-// mismatch is the answer for a change based on a generation that is not current. For changes without a generation, a
-// Conflict has another cause.
-func mismatch(err error, base *int64) error {
-	if base != nil && errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.GenerationMismatch, err.Error())
-	}
-	return err
-}
-
-// taken is the answer for a name that is already in use.
-func taken(err error) error {
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.NameTaken, err.Error())
-	}
-	return err
-}
-
-// used is the answer for the removal of an object that is in use.
-func used(err error) error {
-	if errors.Is(err, croft.Conflict) {
-		return api.NewProblem(api.InUse, err.Error())
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/federation"
+	"croft/internal/httpapi"
 	"croft/tenant/access"
 )
 
@@ -143,5 +144,6 @@ func importPartition(c *call, in api.Import) error {
 	if changed {
 		status = http.StatusCreated
 	}
-	return c.answer(status, p)
+	httpapi.Answer(c.w, status, p)
+	return nil
 }

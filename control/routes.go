@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"croft/control/api"
-	"croft/internal/httpapi"
 	"croft/tenant/access"
 )
 
@@ -27,10 +26,4 @@ var cloudOperations = noun{Tag: "cloud",
 		do(Operation{ID: "whoami", At: "GET /v1/whoami", May: access.Everybody, Summary: "Get who the caller is"},
 			func(_ context.Context, c *call, _ nothing) (access.Caller, error) { return c.caller, nil }),
 	},
-}
-
-// answer writes a document as JSON.
-func (c *call) answer(status int, document any) error {
-	httpapi.Answer(c.w, status, document)
-	return nil
 }
