@@ -106,9 +106,8 @@ func (c clusters) Events(ctx context.Context, project croft.Project, idOrName st
 // Change implements cloud.Clusters.
 func (c clusters) Change(ctx context.Context, project croft.Project, idOrName string, change cluster.Change,
 	generation *int64) (cluster.Cluster, error) {
-	in := api.ClusterChangeOf(change)
-	in.ClusterNamed, in.Base = clusterNamed(project, idOrName), generation
-	now, err := c.ChangeCluster(ctx, in)
+	now, err := c.ChangeCluster(ctx, api.ClusterChange{ClusterNamed: clusterNamed(project, idOrName), Change: change,
+		Base: generation})
 	return now.Plain(), err
 }
 

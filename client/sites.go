@@ -44,12 +44,11 @@ func (s sites) Create(ctx context.Context, wanted cluster.Site) (cluster.Site, e
 // Change implements cloud.Sites.
 func (s sites) Change(ctx context.Context, name string, change cluster.SiteChange, generation *int64) (
 	now cluster.Site, err error) {
-	in := api.SiteChangeOf(change)
-	if in.SiteNamed, err = siteNamed(name); err != nil {
+	in, err := siteNamed(name)
+	if err != nil {
 		return now, err
 	}
-	in.Base = generation
-	changed, err := s.ChangeSite(ctx, in)
+	changed, err := s.ChangeSite(ctx, api.SiteChange{SiteNamed: in, SiteChange: change, Base: generation})
 	return changed.Plain(), err
 }
 
@@ -109,8 +108,12 @@ func (c credentials) Create(ctx context.Context, n cluster.NewCredential) (clust
 // Change implements cloud.Credentials.
 func (c credentials) Change(ctx context.Context, project croft.Project, _, idOrName string,
 	change cluster.CredentialChange, generation *int64) (cluster.Credential, error) {
-	in := api.CredentialChangeOf(change)
-	in.CredentialNamed, in.Base = credentialNamed(project, idOrName), generation
+	verify := !change.Unverified
+	in := api.CredentialChange{CredentialNamed: credentialNamed(project, idOrName),
+		CredentialCheck: api.CredentialCheck{Verify: &verify}, CredentialChange: change, Base: generation}
+	if change.Plain != nil {
+		in.Secret = &api.Given{Secret: *change.Plain}
+	}
 	now, err := c.ChangeCredential(ctx, in)
 	return now.Credential, err
 }

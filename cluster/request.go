@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -20,15 +21,33 @@ type Created struct {
 	Reused  bool // the cluster existed before: the request joined it, or repeated an earlier request
 }
 
-// Change changes the fields of a cluster that a user may change. Nil fields stay.
+// Change changes the fields of a cluster that a user may change. Omitted fields stay unchanged.
 type Change struct {
-	Name   *string
-	Slaves *int
+	_ struct{} `minProperties:"1"`
+
+	Name   *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	Slaves *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
 	// Indexes names the wanted slaves. It is for a cloud that uses this cloud as a site: the two then count slaves
 	// alike after a resize that one of them refused. Slaves, if given, is the number of Indexes.
-	Indexes  *[]int
-	KeepIdle *time.Duration
-	Expires  *time.Duration // from now on; 0: never
+	Indexes  *[]int   `json:"indexes,omitempty" maxItems:"1000" maximum:"1000000" minimum:"0"`
+	KeepIdle *Seconds `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
+	Expires  *Seconds `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds from now on
+}
+
+// Seconds is a duration, in JSON a whole number of seconds. A positive one is never 0 there.
+type Seconds time.Duration
+
+// MarshalJSON rounds up to seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return strconv.AppendInt(nil, int64((time.Duration(s)+time.Second-1)/time.Second), 10), nil
+}
+
+// UnmarshalJSON reads a number of seconds.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var n int64
+	err := json.Unmarshal(text, &n)
+	*s = Seconds(time.Duration(n) * time.Second)
+	return err
 }
 
 // Removal is a request to delete a cluster.
@@ -88,20 +107,39 @@ type NewCredential struct {
 	Unverified bool // do not try to log in before storing it
 }
 
-// CredentialChange changes a credential. Nil fields stay.
+// CredentialChange changes a credential. Omitted fields stay unchanged.
 type CredentialChange struct {
-	Name, Username, UserDomain, ProjectName, ProjectID, ProjectDomain *string
-	Plain                                                             *Secret
-	Unverified                                                        bool
+	_ struct{} `minProperties:"1"`
+
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
+	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	Username *string `json:"username,omitempty" maxLength:"255"` // at the site
+	// Default by default.
+	UserDomain *string `json:"user_domain,omitempty" maxLength:"255"`
+	// At the site; or project_id.
+	ProjectName   *string `json:"project_name,omitempty" maxLength:"255"`
+	ProjectID     *string `json:"project_id,omitempty" maxLength:"255"`     // UUID of the project at the site
+	ProjectDomain *string `json:"project_domain,omitempty" maxLength:"255"` // domain of the project at the site
+	Plain         *Secret `json:"-"`                                        // the new password or token
+	Unverified    bool    `json:"-"`                                        // do not try to log in before storing it
 }
 
-// SiteChange changes a site. Nil fields stay.
+// SiteChange changes a site. Omitted fields stay unchanged.
 type SiteChange struct {
-	AuthURL, Region, Interface, CACert *string
-	Enabled                            *bool
-	Priority, MaxClusters              *int
-	Defaults                           map[string]any // replaces all of them
-	BuildTimeout                       *time.Duration
+	_ struct{} `minProperties:"1"`
+
+	AuthURL *string `json:"auth_url,omitempty" maxLength:"2048"` // URL of its Keystone
+	Region  *string `json:"region,omitempty" maxLength:"255"`    // of its services
+	// of its services: public, internal or admin
+	Interface *string `json:"interface,omitempty" maxLength:"32"`
+	// certificates of the authority of its services, in PEM
+	CACert *string `json:"ca_cert,omitempty" maxLength:"65536"`
+	// whether new clusters are built there
+	Enabled      *bool          `json:"enabled,omitempty"`
+	Priority     *int           `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`    // higher priorities are chosen first
+	Defaults     map[string]any `json:"defaults,omitzero" maxProperties:"64"`                 // replaces all of them
+	BuildTimeout *Seconds       `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
+	MaxClusters  *int           `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"` // at once; 0: no limit
 }
 
 // SiteHealth is the answer of a site to a probe made now.

@@ -250,7 +250,7 @@ func changeCluster(ctx context.Context, c *call, in api.ClusterChange) (api.Clus
 	if err != nil {
 		return api.Cluster{}, err
 	}
-	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), in.Plain(), in.Base)
+	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), in.Change, in.Base)
 	if err != nil {
 		return api.Cluster{}, clusterChanged(ctx, c, have, in.Base, notPlaced(err))
 	}

@@ -151,7 +151,11 @@ func createCredential(ctx context.Context, c *call, in api.NewCredential) (api.C
 func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (api.Credential, error) {
 	have, err := credential(ctx, c, in.ID, false)
 	if err == nil {
-		have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), in.Plain(), in.Base)
+		change := in.CredentialChange
+		if change.Unverified = in.Skipped(); in.Secret != nil {
+			change.Plain = &in.Secret.Secret
+		}
+		have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, in.Base)
 	}
 	return api.CredentialOf(have), fromSite(err)
 }

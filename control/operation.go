@@ -150,7 +150,9 @@ func (c *call) reply(out any) error {
 }
 
 // tag sets the header ETag to a generation, for If-Match in the next request.
-func (c *call) tag(generation int64) { c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`) }
+func (c *call) tag(generation int64) {
+	c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`)
+}
 
 // Operations returns the table of operations, in the order of the document.
 func Operations() []Operation {

@@ -42,7 +42,7 @@ var siteOperations = noun{Tag: "sites",
 		do(Operation{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
 			Summary: "Change a site; clusters that are there stay"},
 			func(ctx context.Context, c *call, in api.SiteChange) (api.Site, error) {
-				s, err := c.Cloud.Sites.Change(ctx, in.Name, in.Plain(), in.Base)
+				s, err := c.Cloud.Sites.Change(ctx, in.Name, in.SiteChange, in.Base)
 				return c.site(s), err
 			}),
 		do(Operation{ID: "removeSite", At: "DELETE /v1/sites/{name}", May: access.Operates,

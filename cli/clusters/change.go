@@ -52,10 +52,10 @@ func setCommand() *cobra.Command {
 			change.Name = &name
 		}
 		if f.Changed("keep-idle") {
-			change.KeepIdle = &idle
+			change.KeepIdle = (*cluster.Seconds)(&idle)
 		}
 		if f.Changed("expires") {
-			change.Expires = &expires
+			change.Expires = (*cluster.Seconds)(&expires)
 		}
 		if change == (cluster.Change{}) {
 			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --name, --keep-idle or --expires")

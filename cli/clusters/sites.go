@@ -119,7 +119,7 @@ func (s *siteFlags) change(cmd *cobra.Command) (change cluster.SiteChange, err e
 		"interface": func() { change.Interface = &s.face }, "enabled": func() { change.Enabled = &s.enabled },
 		"priority":      func() { change.Priority = &s.priority },
 		"max-clusters":  func() { change.MaxClusters = &s.most },
-		"build-timeout": func() { change.BuildTimeout = &s.build },
+		"build-timeout": func() { change.BuildTimeout = (*cluster.Seconds)(&s.build) },
 	} {
 		if f.Changed(name) {
 			set()

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"time"
 
 	"croft"
 	"croft/cluster"
@@ -61,7 +62,7 @@ func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, ge
 		set(&s.Enabled, c.Enabled)
 		set(&s.Priority, c.Priority)
 		set(&s.MaxClusters, c.MaxClusters)
-		set(&s.BuildTimeout, c.BuildTimeout)
+		set(&s.BuildTimeout, (*time.Duration)(c.BuildTimeout))
 		if c.Defaults != nil {
 			s.Defaults = c.Defaults
 		}

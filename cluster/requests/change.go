@@ -79,10 +79,10 @@ func (s *Service) Change(ctx context.Context, project croft.Project, idOrName st
 			c.Name = *ch.Name
 		}
 		if ch.KeepIdle != nil {
-			c.KeepIdle = *ch.KeepIdle
+			c.KeepIdle = time.Duration(*ch.KeepIdle)
 		}
 		if ch.Expires != nil {
-			c.Expires, c.Warned = end(*ch.Expires), time.Time{}
+			c.Expires, c.Warned = end(time.Duration(*ch.Expires)), time.Time{}
 		}
 		if ch.Indexes != nil && !slices.Equal(*ch.Indexes, c.Indexes) {
 			if err := s.resizeTo(ctx, c, *ch.Indexes); err != nil {
@@ -132,10 +132,10 @@ func checkChange(ch cluster.Change) error {
 	}
 	var keepIdle, expires time.Duration
 	if ch.KeepIdle != nil {
-		keepIdle = *ch.KeepIdle
+		keepIdle = time.Duration(*ch.KeepIdle)
 	}
 	if ch.Expires != nil {
-		expires = *ch.Expires
+		expires = time.Duration(*ch.Expires)
 	}
 	return cluster.CheckPeriods(keepIdle, expires)
 }

@@ -201,11 +201,12 @@ func TestChange(t *testing.T) {
 	other := ask("two")
 	other.Reuse = cluster.ReuseNever
 	b.create(other)
-	name, taken, bad, slaves, hour, never, minus := "uno", "two", "U", 4, time.Hour, time.Duration(0), -time.Second
+	name, taken, bad, slaves := "uno", "two", "U", 4
+	hour, never, minus := cluster.Seconds(time.Hour), cluster.Seconds(0), cluster.Seconds(-time.Second)
 	stale := c.Generation - 1
 	got, err := b.Change(t.Context(), "physics", "one", cluster.Change{Name: &name, Slaves: &slaves, KeepIdle: &hour,
 		Expires: &hour}, &c.Generation)
-	if err != nil || got.Name != "uno" || got.Slaves != 4 || got.KeepIdle != hour ||
+	if err != nil || got.Name != "uno" || got.Slaves != 4 || got.KeepIdle != time.Hour ||
 		time.Until(got.Expires) < 59*time.Minute ||
 		got.Generation != c.Generation+1 {
 		t.Errorf("got %+v, %v", got, err)

@@ -10,10 +10,10 @@ import (
 // Cluster is a cluster without its secrets. Lengths of time are in seconds.
 type Cluster struct {
 	cluster.Cluster
-	KeepIdle      int64    `json:"keep_idle,omitempty"`
-	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
-	Settled       bool     `json:"settled"`                  // no change is in progress
-	Reused        bool     `json:"reused,omitempty"`
+	KeepIdle      cluster.Seconds `json:"keep_idle,omitempty"`
+	SecretOutputs []string        `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
+	Settled       bool            `json:"settled"`                  // no change is in progress
+	Reused        bool            `json:"reused,omitempty"`
 }
 
 // ClusterOf returns a cluster as the API shows it.
@@ -22,12 +22,12 @@ func ClusterOf(c cluster.Cluster) Cluster {
 	secret := c.SecretOutputs()
 	c.Sealed, c.Digest = nil, "" // a digest reveals secrets that are easy to guess
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
-	return Cluster{Cluster: c, KeepIdle: seconds(c.KeepIdle), SecretOutputs: secret, Settled: c.Settled()}
+	return Cluster{Cluster: c, KeepIdle: cluster.Seconds(c.KeepIdle), SecretOutputs: secret, Settled: c.Settled()}
 }
 
 // Plain returns the cluster for a client. Secret outputs have names but no values.
 func (c Cluster) Plain() cluster.Cluster {
-	c.Cluster.KeepIdle = lasting(c.KeepIdle)
+	c.Cluster.KeepIdle = time.Duration(c.KeepIdle)
 	for _, name := range c.SecretOutputs {
 		if c.Cluster.Sealed == nil {
 			c.Cluster.Sealed = map[string]cluster.Sealed{}
@@ -36,11 +36,6 @@ func (c Cluster) Plain() cluster.Cluster {
 	}
 	return c.Cluster
 }
-
-// seconds rounds up, so that a positive duration never becomes 0.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-func lasting(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }
 
 // ClusterList has clusters.
 type ClusterList struct {
@@ -133,64 +128,36 @@ type ClusterRequest struct {
 	// For the template.
 	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
 	// Public SSH keys that may log in, as lines of authorized_keys.
-	Keys     []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
-	Reuse    string   `json:"reuse,omitempty" enum:"auto,never"`                   // auto or never
-	KeepIdle int64    `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
-	Expires  int64    `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds after the request
+	Keys     []string        `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	Reuse    string          `json:"reuse,omitempty" enum:"auto,never"`                   // auto or never
+	KeepIdle cluster.Seconds `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
+	Expires  cluster.Seconds `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds after the request
 }
 
 // ClusterRequestOf returns the body for a request.
 func ClusterRequestOf(r cluster.Request) ClusterRequest {
 	return ClusterRequest{ID: r.ID, Name: r.Name, Appliance: r.Appliance, Slaves: r.Slaves, Hints: r.Hints,
-		Parameters: r.Parameters, Keys: r.Keys, Reuse: string(r.Reuse), KeepIdle: seconds(r.KeepIdle),
-		Expires: seconds(r.Expires)}
+		Parameters: r.Parameters, Keys: r.Keys, Reuse: string(r.Reuse), KeepIdle: cluster.Seconds(r.KeepIdle),
+		Expires: cluster.Seconds(r.Expires)}
 }
 
 // Plain returns the request of a user in a project.
 func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Request {
 	asked := cluster.Request{ID: r.ID, Name: r.Name, Project: project, User: user, Appliance: r.Appliance,
 		Slaves: r.Slaves, Hints: r.Hints, Parameters: r.Parameters, Keys: r.Keys,
-		KeepIdle: lasting(r.KeepIdle), Expires: lasting(r.Expires)}
+		KeepIdle: time.Duration(r.KeepIdle), Expires: time.Duration(r.Expires)}
 	if r.Reuse == string(cluster.ReuseNever) {
 		asked.Reuse = cluster.ReuseNever
 	}
 	return asked
 }
 
-// ClusterChange is the input of changeCluster. Omitted fields stay unchanged.
+// ClusterChange is the input of changeCluster.
 type ClusterChange struct {
-	_ struct{} `minProperties:"1"`
-
 	ClusterNamed
+	cluster.Change
 
 	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
-
-	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
-	Slaves   *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
-	Indexes  *[]int  `json:"indexes,omitempty" maxItems:"1000" maximum:"1000000" minimum:"0"` // of the wanted slaves
-	KeepIdle *int64  `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"`             // seconds
-	Expires  *int64  `json:"expires,omitempty" maximum:"315360000" minimum:"0"`               // seconds from now on
-}
-
-// ClusterChangeOf returns the body for a change.
-func ClusterChangeOf(c cluster.Change) ClusterChange {
-	return ClusterChange{Name: c.Name, Slaves: c.Slaves, Indexes: c.Indexes, KeepIdle: maybe(c.KeepIdle, seconds),
-		Expires: maybe(c.Expires, seconds)}
-}
-
-// Plain returns the change.
-func (c ClusterChange) Plain() cluster.Change {
-	return cluster.Change{Name: c.Name, Slaves: c.Slaves, Indexes: c.Indexes, KeepIdle: maybe(c.KeepIdle, lasting),
-		Expires: maybe(c.Expires, lasting)}
-}
-
-// maybe converts the value of a pointer; nil stays nil.
-func maybe[A, B any](a *A, convert func(A) B) *B {
-	if a == nil {
-		return nil
-	}
-	b := convert(*a)
-	return &b
 }
 
 // ClusterEventList has the events of a cluster.

@@ -48,6 +48,7 @@ var special = map[reflect.Type]Schema{
 	reflect.TypeFor[croft.InstanceID](): {"type": "string", "format": "uuid"},
 	reflect.TypeFor[cluster.Secret]():   {"type": "string"},
 	reflect.TypeFor[Given]():            {"type": "string", "writeOnly": true},
+	reflect.TypeFor[cluster.Seconds]():  {"type": "integer"},
 	reflect.TypeFor[pools.Seconds]():    {"type": "number"},
 	reflect.TypeFor[pools.Text]():       {},
 	reflect.TypeFor[objects.Value]():    {"type": []any{"string", "number", "boolean"}},

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"croft"
 	"croft/cluster"
 )
@@ -8,15 +10,15 @@ import (
 // Site is a site. Lengths of time are in seconds.
 type Site struct {
 	cluster.Site
-	BuildTimeout int64 `json:"build_timeout,omitempty"` // seconds
+	BuildTimeout cluster.Seconds `json:"build_timeout,omitempty"` // seconds
 }
 
 // SiteOf returns a site as the API shows it to operators.
-func SiteOf(s cluster.Site) Site { return Site{s, seconds(s.BuildTimeout)} }
+func SiteOf(s cluster.Site) Site { return Site{s, cluster.Seconds(s.BuildTimeout)} }
 
 // Plain returns the site for a client.
 func (s Site) Plain() cluster.Site {
-	s.Site.BuildTimeout = lasting(s.BuildTimeout)
+	s.Site.BuildTimeout = time.Duration(s.BuildTimeout)
 	return s.Site
 }
 
@@ -54,8 +56,8 @@ type NewSite struct {
 	// Of equally suitable sites, the one with the highest priority is used.
 	Priority int `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`
 	// Parameters for templates that declare them, such as network_name and flavor_name. For operators.
-	Defaults     map[string]any `json:"defaults,omitempty" maxProperties:"64"`
-	BuildTimeout int64          `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
+	Defaults     map[string]any  `json:"defaults,omitempty" maxProperties:"64"`
+	BuildTimeout cluster.Seconds `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
 	// 0: no limit.
 	MaxClusters int `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"`
 }
@@ -64,50 +66,22 @@ type NewSite struct {
 func NewSiteOf(s cluster.Site) NewSite {
 	return NewSite{Name: s.Name, Type: s.Type, AuthURL: s.AuthURL, Region: s.Region, Interface: s.Interface,
 		CACert: s.CACert, Enabled: &s.Enabled, Priority: s.Priority, Defaults: s.Defaults,
-		BuildTimeout: seconds(s.BuildTimeout), MaxClusters: s.MaxClusters}
+		BuildTimeout: cluster.Seconds(s.BuildTimeout), MaxClusters: s.MaxClusters}
 }
 
 // Plain returns the site to create.
 func (s NewSite) Plain() cluster.Site {
 	return cluster.Site{Name: s.Name, Type: s.Type, AuthURL: s.AuthURL, Region: s.Region, Interface: s.Interface,
 		CACert: s.CACert, Enabled: s.Enabled == nil || *s.Enabled, Priority: s.Priority, Defaults: s.Defaults,
-		BuildTimeout: lasting(s.BuildTimeout), MaxClusters: s.MaxClusters}
+		BuildTimeout: time.Duration(s.BuildTimeout), MaxClusters: s.MaxClusters}
 }
 
-// SiteChange is the input of changeSite. Omitted fields stay unchanged.
+// SiteChange is the input of changeSite.
 type SiteChange struct {
-	_ struct{} `minProperties:"1"`
-
 	SiteNamed
+	cluster.SiteChange
 
 	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
-
-	AuthURL *string `json:"auth_url,omitempty" maxLength:"2048"` // URL of its Keystone
-	Region  *string `json:"region,omitempty" maxLength:"255"`    // of its services
-	// of its services: public, internal or admin
-	Interface *string `json:"interface,omitempty" maxLength:"32"`
-	// certificates of the authority of its services, in PEM
-	CACert *string `json:"ca_cert,omitempty" maxLength:"65536"`
-	// whether new clusters are built there
-	Enabled      *bool          `json:"enabled,omitempty"`
-	Priority     *int           `json:"priority,omitempty" maximum:"1000" minimum:"-1000"`    // higher priorities are chosen first
-	Defaults     map[string]any `json:"defaults,omitzero" maxProperties:"64"`                 // replaces all of them
-	BuildTimeout *int64         `json:"build_timeout,omitempty" maximum:"604800" minimum:"1"` // seconds
-	MaxClusters  *int           `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"` // at once; 0: no limit
-}
-
-// SiteChangeOf returns the body for a change.
-func SiteChangeOf(c cluster.SiteChange) SiteChange {
-	return SiteChange{AuthURL: c.AuthURL, Region: c.Region, Interface: c.Interface, CACert: c.CACert,
-		Enabled: c.Enabled, Priority: c.Priority, Defaults: c.Defaults,
-		BuildTimeout: maybe(c.BuildTimeout, seconds), MaxClusters: c.MaxClusters}
-}
-
-// Plain returns the change.
-func (c SiteChange) Plain() cluster.SiteChange {
-	return cluster.SiteChange{AuthURL: c.AuthURL, Region: c.Region, Interface: c.Interface, CACert: c.CACert,
-		Enabled: c.Enabled, Priority: c.Priority, Defaults: c.Defaults,
-		BuildTimeout: maybe(c.BuildTimeout, lasting), MaxClusters: c.MaxClusters}
 }
 
 // CredentialNamed names a credential.
@@ -129,8 +103,8 @@ type CredentialCheck struct {
 	Verify *bool `query:"verify" json:"-" default:"true"` // log in first, and store nothing that the site refuses
 }
 
-// unverified reports whether the site need not accept the credential.
-func (c CredentialCheck) unverified() bool { return c.Verify != nil && !*c.Verify }
+// Skipped reports whether the site need not accept the credential.
+func (c CredentialCheck) Skipped() bool { return c.Verify != nil && !*c.Verify }
 
 // NewCredential is the input of createCredential. Only clients encode its secret.
 type NewCredential struct {
@@ -166,44 +140,19 @@ func NewCredentialOf(n cluster.NewCredential) NewCredential {
 func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCredential {
 	return cluster.NewCredential{Credential: cluster.Credential{Name: n.Name, Project: project, User: user,
 		Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
-		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret, Unverified: n.unverified()}
+		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain}, Plain: n.Secret.Secret, Unverified: n.Skipped()}
 }
 
-// CredentialChange is the input of changeCredential. Omitted fields stay unchanged.
+// CredentialChange is the input of changeCredential.
 type CredentialChange struct {
-	_ struct{} `minProperties:"1"`
-
 	CredentialNamed
 	CredentialCheck
+	cluster.CredentialChange
 
 	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
 
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
-	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
-	Username *string `json:"username,omitempty" maxLength:"255"` // at the site
-	// Default by default.
-	UserDomain *string `json:"user_domain,omitempty" maxLength:"255"`
-	// At the site; or project_id.
-	ProjectName   *string `json:"project_name,omitempty" maxLength:"255"`
-	ProjectID     *string `json:"project_id,omitempty" maxLength:"255"`     // UUID of the project at the site
-	ProjectDomain *string `json:"project_domain,omitempty" maxLength:"255"` // domain of the project at the site
 	// The password or token. It goes in, and never comes out.
 	Secret *Given `json:"secret,omitempty" maxLength:"4096" minLength:"1" writeOnly:"true"`
-}
-
-// CredentialChangeOf returns the body for a change.
-func CredentialChangeOf(c cluster.CredentialChange) CredentialChange {
-	verify := !c.Unverified
-	return CredentialChange{CredentialCheck: CredentialCheck{&verify}, Name: c.Name, Username: c.Username,
-		UserDomain: c.UserDomain, ProjectName: c.ProjectName, ProjectID: c.ProjectID,
-		ProjectDomain: c.ProjectDomain, Secret: maybe(c.Plain, func(s cluster.Secret) Given { return Given{s} })}
-}
-
-// Plain returns the change.
-func (c CredentialChange) Plain() cluster.CredentialChange {
-	return cluster.CredentialChange{Name: c.Name, Username: c.Username, UserDomain: c.UserDomain,
-		ProjectName: c.ProjectName, ProjectID: c.ProjectID, ProjectDomain: c.ProjectDomain,
-		Plain: maybe(c.Secret, func(s Given) cluster.Secret { return s.Secret }), Unverified: c.unverified()}
 }
 
 // Credential is a credential without its secret.
