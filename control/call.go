@@ -45,7 +45,8 @@ const answerTime = 30 * time.Second
 
 // admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
-	if c.query, err = api.Query(api.InputOf(c.operation.In).Parameters, c.r.URL.RawQuery); err != nil || c.operation.Open {
+	if c.query, err = api.Query(api.InputOf(c.operation.In).Parameters, c.r.URL.RawQuery); err != nil ||
+		c.operation.Open {
 		return err
 	}
 	if err = c.permit(); err != nil && c.learnRoles() {

@@ -32,7 +32,12 @@ func TestAnEngineThatDiesInABuildWithOpenStack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.variable)
 			minute := time.Minute
-			must(w.registry.Sites().Change(t.Context(), "east", cluster.SiteChange{BuildTimeout: (*cluster.Seconds)(&minute)}, nil))(t)
+			must(
+				w.registry.Sites().
+					Change(t.Context(), "east", cluster.SiteChange{BuildTimeout: (*cluster.Seconds)(&minute)}, nil),
+			)(
+				t,
+			)
 			w.fronts["east"].Change(func(f *heattest.Faults) {
 				f.Body = func(_ *http.Request, body map[string]any) { spoil(body, "secs", 20) }
 			})
