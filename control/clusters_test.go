@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/cluster"
@@ -192,7 +193,8 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	var lab api.Site
 	got := ask("reader", http.MethodGet, "sites/lab", nil)
 	got.into(t, &lab)
-	if lab.AuthURL != "https://lab.example:5000/v3" || lab.BuildTimeout != 120 || !lab.Enabled {
+	if lab.AuthURL != "https://lab.example:5000/v3" || lab.BuildTimeout != cluster.Seconds(2*time.Minute) ||
+		!lab.Enabled {
 		t.Errorf("a reader sees %+v", lab)
 	}
 	ask("reader", http.MethodGet, "sites/pretend", nil).hides(t, "inside")
