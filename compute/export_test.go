@@ -3,6 +3,8 @@ package compute
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"croft"
@@ -24,3 +26,6 @@ func (a *Agent) Expire(id croft.InstanceID) {
 	a.workers.Wait()
 	a.instances.remember(id).started = time.Time{}
 }
+
+// KnownCPUFlags lists the CPU flags that have a trait.
+func KnownCPUFlags() []string { return slices.Sorted(maps.Keys(flagTraits)) }

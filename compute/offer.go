@@ -201,6 +201,3 @@ var emulated = []croft.Trait{
 	"HW_CPU_X86_MMX", "HW_CPU_X86_SSE", "HW_CPU_X86_SSE2", "HW_CPU_X86_SSE3", "HW_CPU_X86_SSE41",
 	"HW_CPU_X86_SSE42", "HW_CPU_X86_SSE4A", "HW_CPU_X86_SSSE3",
 }
-
-// KnownCPUFlags lists the CPU flags that have a trait.
-func KnownCPUFlags() []string { return slices.Sorted(maps.Keys(flagTraits)) }

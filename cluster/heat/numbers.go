@@ -151,8 +151,3 @@ func (g numbering) removed() []any {
 	}
 	return all
 }
-
-// same reports whether two numberings lead to the same parameters.
-func (g numbering) same(other numbering) bool {
-	return g.size == other.size && slices.Equal(g.skipped, other.skipped) && slices.Equal(g.gaps, other.gaps)
-}

@@ -103,3 +103,8 @@ func TestListsOfHeat(t *testing.T) {
 		}
 	}
 }
+
+// same reports whether two numberings lead to the same parameters.
+func (g numbering) same(other numbering) bool {
+	return g.size == other.size && slices.Equal(g.skipped, other.skipped) && slices.Equal(g.gaps, other.gaps)
+}

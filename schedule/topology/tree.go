@@ -80,16 +80,6 @@ func (t *Tree) Find(p Path) int {
 	return -1
 }
 
-// Children returns the indexes of the direct children of a location, in order; -1 stands for the top.
-func (t *Tree) Children(i int) []int {
-	first, end := t.span(i)
-	var children []int
-	for at := first; at < end; at = t.all[at].end {
-		children = append(children, at)
-	}
-	return children
-}
-
 // Hosts returns the hosts in a location, in order; -1: all hosts.
 func (t *Tree) Hosts(i int) []croft.HostID {
 	first, end := t.span(i)

@@ -173,9 +173,6 @@ func ProbeKVM(ctx context.Context) (usable bool, reason string) {
 	return r.Usable, r.Reason
 }
 
-// KVMDeviceProblem describes the problem with the owner and mode of /dev/kvm and how to fix it; empty: nothing.
-func KVMDeviceProblem() string { return kvm.DeviceProblem() }
-
 // Version returns the versions of libvirt and its QEMU, such as "libvirt 9.0.0, QEMU 7.2.22". It also checks
 // that libvirt answers at all.
 func (d *Driver) Version(ctx context.Context) (string, error) {

@@ -9,11 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,32 +120,4 @@ func underlying(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-// DeviceProblem describes the problem with the owner and mode of /dev/kvm and how to fix it; empty if nothing is, or if
-// there is no such device. It matters even without KVM guests: a libvirt that may not open the device queries QEMU's
-// capabilities again on every call, about four seconds each time.
-func DeviceProblem() string {
-	info, err := os.Stat(device)
-	if err != nil {
-		return ""
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	name := strconv.Itoa(int(st.Gid))
-	if g, err := user.LookupGroupId(name); err == nil {
-		name = g.Name
-	}
-	return problem(name, info.Mode())
-}
-
-func problem(group string, mode os.FileMode) string {
-	perm := mode.Perm()
-	if perm&0o006 == 0o006 || group == "kvm" && perm&0o060 == 0o060 {
-		return ""
-	}
-	return fmt.Sprintf("%s belongs to the group %s with mode %04o, so libvirt's QEMU cannot open it and every libvirt call takes seconds: "+
-		"run 'chown root:kvm %[1]s && chmod 660 %[1]s', remove /var/cache/libvirt/qemu/capabilities and restart libvirtd", device, group, perm)
 }

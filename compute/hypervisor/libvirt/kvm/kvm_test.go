@@ -86,24 +86,3 @@ func rewrite(t *testing.T, file string, change func(map[string]any)) {
 		t.Fatal(err)
 	}
 }
-
-func TestDevice(t *testing.T) {
-	for name, c := range map[string]struct {
-		group string
-		mode  os.FileMode
-		want  string // substring of the problem; empty: no problem
-	}{
-		"the group kvm at 0660 is right":                 {"kvm", 0o660, ""},
-		"everybody at 0666 is right":                     {"root", 0o666, ""},
-		"root alone at 0600 keeps libvirt's QEMU out":    {"root", 0o600, "chown root:kvm"},
-		"the group kvm at 0600 keeps libvirt's QEMU out": {"kvm", 0o600, "chmod 660"},
-		"the group root at 0660 keeps it out too":        {"root", 0o660, "chown root:kvm"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := problem(c.group, c.mode)
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q in it", got, c.want)
-			}
-		})
-	}
-}
