@@ -406,8 +406,8 @@ type Order struct {
 
 // Progress counts the bytes of a transfer; Total is 0 if unknown.
 type Progress struct {
-	Done  int64 `json:"done"`
-	Total int64 `json:"total,omitempty"`
+	Done  int64 `json:"done"`            // bytes
+	Total int64 `json:"total,omitempty"` // bytes; 0: unknown
 }
 
 // Observation is what the agent last saw of one instance. Only that agent writes it.
@@ -435,8 +435,8 @@ type Observation struct {
 
 // Event is a step of an instance's start, and its time.
 type Event struct {
-	Name EventName `json:"name"`
-	At   time.Time `json:"at"`
+	Name EventName `json:"name"` // what happened
+	At   time.Time `json:"at"`   // when it happened
 }
 
 // EventName names a step.
@@ -453,8 +453,8 @@ const (
 
 // CloudInit is the result of cloud-init at the first boot, as reported by the guest.
 type CloudInit struct {
-	State CloudInitState `json:"state"`
-	At    time.Time      `json:"at"`
+	State CloudInitState `json:"state"`           // whether cloud-init runs, is done or failed
+	At    time.Time      `json:"at"`              // when it was reported
 	Error string         `json:"error,omitempty"` // if State is CloudInitFailed
 }
 
@@ -513,8 +513,8 @@ const (
 
 // Peer is a member of a cluster, as the other members know it.
 type Peer struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
+	Name    string `json:"name"`               // its host name
+	Address string `json:"address"`            // where it is reached
 	HostKey string `json:"host_key,omitempty"` // public key of its SSH server, in the form of authorized_keys
 	Role    string `json:"role,omitempty"`     // in its cluster
 }

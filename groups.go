@@ -179,9 +179,9 @@ func (r AffinityRule) ByLocation() bool {
 // Seat is the right of a group's member to a location under one clause of a hard rule. It is written with the order and
 // removed with the record. The location is the host's at the time of the order, even if the host has another one later.
 type Seat struct {
-	Group    string     `json:"group"`
-	Clause   string     `json:"clause"`
-	Location string     `json:"location"`
+	Group    string     `json:"group"`              // name of the group
+	Clause   string     `json:"clause"`             // rule of the group
+	Location string     `json:"location"`           // where members of the group are
 	Number   int        `json:"number,omitempty"`   // from 1 to the clause's limit; 0: the clause has none
 	Instance InstanceID `json:"instance,omitempty"` // the member that has it; empty on the instance's own record
 }

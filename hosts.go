@@ -247,8 +247,8 @@ const MaxCrushNumber = 1<<17 - 1
 
 // Refusal is a host that a policy chose before another and that was refused.
 type Refusal struct {
-	Host HostID `json:"host"`
-	Why  string `json:"why"` // a phrase to follow the host's name, such as: is drained
+	Host HostID `json:"host"` // UUID of the host
+	Why  string `json:"why"`  // a phrase to follow the host's name, such as: is drained
 }
 
 // MaxRefusals is the maximum number of refusals in a record, which keeps the first ones.

@@ -30,7 +30,7 @@ func schemaAt(schema map[string]any) map[string]any {
 	if !is {
 		return schema
 	}
-	at := api.Tree()
+	at := controltest.Tree()
 	for step := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		at, _ = at[step].(map[string]any)
 	}
@@ -87,7 +87,7 @@ func misfit(schema map[string]any) any {
 }
 
 // streams reports whether an operation answers a correct request with an endless stream.
-func streams(o api.Operation) bool {
+func streams(o controltest.Operation) bool {
 	return strings.Contains(o.Summary, "WebSocket") || strings.HasPrefix(o.ID, "watch") || o.ID == "getInstanceLog"
 }
 
@@ -112,7 +112,7 @@ func nearly(schema map[string]any) (wrong, right string) {
 
 func TestBadBodiesOfEveryOperation(t *testing.T) {
 	a, names := crowd(t)
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		if o.Body == "" {
 			continue
 		}
@@ -191,7 +191,7 @@ var badNames = map[string]string{"a slash": "a%2Fb", "a NUL": "%00", "a control 
 
 func TestBadNamesInEveryPath(t *testing.T) {
 	a, names := crowd(t)
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		for _, p := range o.Parameters {
 			if p.In != "path" {
 				continue
@@ -219,7 +219,7 @@ func TestBadNamesInEveryPath(t *testing.T) {
 
 func TestBadParametersOfEveryOperation(t *testing.T) {
 	a, names := crowd(t)
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		path := names.Replace(o.Path)
 		body, _ := sample("", map[string]any{"$ref": o.Body}).(map[string]any)
 		required := url.Values{}
@@ -284,17 +284,17 @@ func TestBadParametersOfEveryOperation(t *testing.T) {
 }
 
 // documented returns an operation as the document has it.
-func documented(id string) api.Operation {
-	for _, o := range api.Operations() {
+func documented(id string) controltest.Operation {
+	for _, o := range controltest.Operations() {
 		if o.ID == id {
 			return o
 		}
 	}
-	return api.Operation{}
+	return controltest.Operation{}
 }
 
 // required returns a query with a value for each required parameter of an operation; empty: it has none.
-func required(o api.Operation) string {
+func required(o controltest.Operation) string {
 	query := ""
 	for _, p := range o.Parameters {
 		if p.In == "query" && p.Required {
@@ -306,7 +306,7 @@ func required(o api.Operation) string {
 
 func TestNothingIsAnothersInEveryOperation(t *testing.T) {
 	a, names := crowd(t)
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		body, _ := sample("", map[string]any{"$ref": o.Body}).(map[string]any)
 		if o.ID == "createProject" {
 			body["name"], body["parent"] = "x", "anna"
@@ -408,7 +408,7 @@ func TestTokensThatCountNoMoreInEveryOperation(t *testing.T) {
 	a.ask(t, validText, http.MethodGet, "/v1/whoami", nil).want(t, http.StatusOK, "")
 	feed.revoke <- valid.ID
 	<-feed.revoke
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		if o.Open {
 			continue
 		}

@@ -26,9 +26,22 @@ func (s *Server) Handler() http.Handler {
 			answerProblem(w, p)
 		})
 	}
+	mux.HandleFunc("GET /docs/api", reference)
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerProblem(w, errNothing) })
 	mux.Handle("/", nothing)
 	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
+}
+
+// reference serves the description of the API as a page, to everyone.
+func reference(w http.ResponseWriter, _ *http.Request) {
+	page, err := api.Reference()
+	if err != nil {
+		answerProblem(w, api.NewProblem(api.Internal, "the reference cannot be written: "+err.Error()))
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	_, _ = w.Write(page)
 }
 
 // exactly marks a path that ends in a slash so that it does not match all paths below it.

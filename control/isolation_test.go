@@ -51,7 +51,7 @@ func (b belongings) anonymous(text string) string {
 
 // values lists the values of a parameter that a tenant may send who knows the belongings of another; nil: the parameter
 // is new and this test lacks its values.
-func (b belongings) values(o api.Operation, p api.Parameter) []string {
+func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
@@ -176,7 +176,7 @@ func (b belongings) bodies(schema string) []any {
 	switch strings.TrimPrefix(schema, "#/components/schemas/") {
 	case "":
 		return []any{nil}
-	case "InstanceRequest":
+	case "NewInstance", "Candidates":
 		affinity := []any{fields{"group": b.group, "rule": "affinity"}}
 		return []any{wanted("near", []string{b.id}), wanted("near", []string{b.name}),
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
@@ -207,7 +207,7 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"site": "pretend", "template": "{}"}}
 	case "ImplementationChange":
 		return []any{fields{"enabled": false}}
-	case "ClusterRequest":
+	case "NewCluster", "ClusterCandidates":
 		return []any{fields{"name": "mine", "appliance": b.appliance},
 			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credential}}},
 			fields{"name": "mine", "appliance": "hosts", "hints": fields{"credentials": []string{b.credentialName}}},
@@ -223,7 +223,7 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"image": "debian-12"}}
 	case "ObjectChange":
 		return []any{fields{"set": fields{"color": "blue"}}}
-	case "PropertyValue":
+	case "NewProperty":
 		return []any{fields{"value": "blue"}}
 	case "NewDefinition":
 		return []any{fields{}}
@@ -247,7 +247,7 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"note": "mine now"}}
 	case "Members":
 		return []any{fields{"members": fields{"anna": "project-admin"}}}
-	case "OwnLimits":
+	case "Limits":
 		return []any{fields{"limits": fields{"instances": 0}}}
 	case "Defaults":
 		return []any{fields{"limits": fields{"instances": 0}, "generation": 0}}
@@ -272,7 +272,7 @@ type try struct {
 }
 
 // tries returns all requests of an operation: with no parameter, and with each parameter alone, each with each body.
-func (b belongings) tries(t *testing.T, o api.Operation) (all []try) {
+func (b belongings) tries(t *testing.T, o controltest.Operation) (all []try) {
 	t.Helper()
 	paths, header, needed := []string{o.Path}, http.Header{}, url.Values{}
 	for _, p := range o.Parameters {
@@ -385,7 +385,7 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	before := a.everything(t, mine)
 
 	tried := 0
-	for _, o := range api.Operations() {
+	for _, o := range controltest.Operations() {
 		victims, ghosts := mine.tries(t, o), ghost.tries(t, o)
 		for i := range victims {
 			for _, as := range []string{"anna", "reader", "admin"} {
@@ -413,7 +413,7 @@ func TestATenantLearnsNothingOfOthers(t *testing.T) {
 	if tried < 500 {
 		t.Errorf("only %d requests were made", tried)
 	}
-	t.Logf("%d requests of %d operations", tried, len(api.Operations()))
+	t.Logf("%d requests of %d operations", tried, len(controltest.Operations()))
 	if after := a.everything(t, mine); after != before {
 		t.Errorf("the things of the tenant were\n%s\nand are\n%s", before, after)
 	}

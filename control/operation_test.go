@@ -9,6 +9,7 @@ import (
 
 	"croft/control"
 	"croft/control/api"
+	"croft/control/controltest"
 	"croft/tenant/access"
 )
 
@@ -89,8 +90,8 @@ func TestEveryRoleMayDoWhatTheSpecificationSays(t *testing.T) {
 
 // TestTheDocumentHasTheOperationsOfTheTable compares everything that both say about an operation.
 func TestTheDocumentHasTheOperationsOfTheTable(t *testing.T) {
-	documented := map[string]api.Operation{}
-	for _, o := range api.Operations() {
+	documented := map[string]controltest.Operation{}
+	for _, o := range controltest.Operations() {
 		documented[o.ID] = o
 	}
 	for _, o := range control.Operations() {

@@ -450,7 +450,7 @@ func TestWithoutAManagerOfPools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := alone(t, c.manager)
-			for _, o := range api.Operations() {
+			for _, o := range controltest.Operations() {
 				if o.Tag != "pools" && o.Tag != "tickets" || o.ID == "getResourceLog" {
 					continue
 				}

@@ -310,7 +310,7 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 			r.ask(t, http.MethodGet, "/v1/whoami", nil).want(t, http.StatusUnauthorized, api.Unauthenticated)
 			continue
 		}
-		for _, o := range api.Operations() {
+		for _, o := range controltest.Operations() {
 			if o.Method != http.MethodGet && !strings.Contains(o.Path, "{id}") || o.ID == "removeProject" {
 				continue // the next test tries creating objects with the former names
 			}
@@ -348,7 +348,7 @@ func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
 }
 
 // compare sends a request with names of the former tenant and one with names that never existed.
-func (u reuse) compare(t *testing.T, r role, mine, ghost belongings, o api.Operation, victims, ghosts try) {
+func (u reuse) compare(t *testing.T, r role, mine, ghost belongings, o controltest.Operation, victims, ghosts try) {
 	t.Helper()
 	status, text := r.send(t, victims)
 	ghostStatus, ghostText := r.send(t, ghosts)

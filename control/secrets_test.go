@@ -174,7 +174,7 @@ func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
 	}
 	for _, reads := range []bool{true, false} {
 		for _, as := range []string{"bertil", "anna", "reader", "birgit", "bente", "berta", "operator"} {
-			for _, o := range api.Operations() {
+			for _, o := range controltest.Operations() {
 				if (o.Method == http.MethodGet) != reads {
 					continue
 				}

@@ -32,7 +32,7 @@ func ResourceTypesOf(all []croft.ResourceClass) ResourceTypeList {
 
 // Capability is a trait.
 type Capability struct {
-	Name   croft.Trait `json:"name"`
+	Name   croft.Trait `json:"name"`   // such as CUSTOM_SSD
 	Custom bool        `json:"custom"` // defined by this cloud, not in OpenStack's list
 }
 

@@ -10,10 +10,11 @@ import (
 // Cluster is a cluster without its secrets. Lengths of time are in seconds.
 type Cluster struct {
 	cluster.Cluster
+	// seconds that it is kept without uses; 0: forever
 	KeepIdle      cluster.Seconds `json:"keep_idle,omitempty"`
 	SecretOutputs []string        `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
 	Settled       bool            `json:"settled"`                  // no change is in progress
-	Reused        bool            `json:"reused,omitempty"`
+	Reused        bool            `json:"reused,omitempty"`         // whether the request was answered with a cluster that existed
 }
 
 // ClusterOf returns a cluster as the API shows it.
@@ -39,7 +40,7 @@ func (c Cluster) Plain() cluster.Cluster {
 
 // ClusterList has clusters.
 type ClusterList struct {
-	Clusters []Cluster `json:"clusters"`
+	Clusters []Cluster `json:"clusters"` // by name
 }
 
 // ClusterNamed names a cluster.
@@ -121,10 +122,10 @@ type ClusterRequest struct {
 	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
 	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the project.
 	Name      string `json:"name" maxLength:"63" minLength:"1"`
-	Appliance string `json:"appliance" maxLength:"63" minLength:"1"`
+	Appliance string `json:"appliance" maxLength:"63" minLength:"1"` // what it runs
 	// The number of hosts in addition to the master; 0 by default.
 	Slaves int           `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
-	Hints  cluster.Hints `json:"hints,omitzero"`
+	Hints  cluster.Hints `json:"hints,omitzero"` // where to build it
 	// For the template.
 	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
 	// Public SSH keys that may log in, as lines of authorized_keys.
@@ -162,12 +163,12 @@ type ClusterChange struct {
 
 // ClusterEventList has the events of a cluster.
 type ClusterEventList struct {
-	Events []cluster.Event `json:"events"`
+	Events []cluster.Event `json:"events"` // the oldest first
 }
 
 // ClusterOutput is an output of a cluster, only for its user.
 type ClusterOutput struct {
-	Name string `json:"name"`
+	Name string `json:"name"` // of the output
 	// What the template puts out.
 	Value any `json:"value"`
 	// It is kept sealed, and is in no other answer.
@@ -176,7 +177,7 @@ type ClusterOutput struct {
 
 // ClusterAccount is an account on the machines of a cluster, only for its user.
 type ClusterAccount struct {
-	Username string `json:"username"`
+	Username string `json:"username"` // at the site
 	// For the user of the account alone.
 	Password string `json:"password"`
 }

@@ -45,12 +45,12 @@ type MoveList struct {
 
 // Move is the result for one instance.
 type Move struct {
-	Instance croft.InstanceID `json:"instance"`
-	Project  croft.Project    `json:"project"`
-	Name     string           `json:"name"`
-	To       croft.HostID     `json:"to,omitempty"` // empty: it stays
-	ToName   string           `json:"to_name,omitempty"`
-	Stays    string           `json:"stays,omitempty"` // the reason why it stays
+	Instance croft.InstanceID `json:"instance"`          // its UUID
+	Project  croft.Project    `json:"project"`           // of the instance
+	Name     string           `json:"name"`              // of the instance
+	To       croft.HostID     `json:"to,omitempty"`      // empty: it stays
+	ToName   string           `json:"to_name,omitempty"` // name of the host that it moves to
+	Stays    string           `json:"stays,omitempty"`   // the reason why it stays
 }
 
 // MoveOf returns a move as the API shows it.
@@ -92,14 +92,14 @@ type NewInvitation struct {
 
 // Invitation is a join token.
 type Invitation struct {
-	Name    string    `json:"name"`
-	Note    string    `json:"note,omitempty"`
-	Created time.Time `json:"created"`
-	Expires time.Time `json:"expires"`
+	Name    string    `json:"name"`           // of the host, if it may have only this one
+	Note    string    `json:"note,omitempty"` // for people
+	Created time.Time `json:"created"`        // when it was made
+	Expires time.Time `json:"expires"`        // when it stops to be valid
 	// the only host that may join with it; empty: new hosts only
 	Host   croft.HostID `json:"host,omitempty"`
-	Member bool         `json:"member,omitempty"`
-	Token  string       `json:"token,omitempty"` // only in the answer to its creation
+	Member bool         `json:"member,omitempty"` // whether the host is going to run etcd
+	Token  string       `json:"token,omitempty"`  // only in the answer to its creation
 }
 
 // InvitationOf returns a join token as the API shows it.

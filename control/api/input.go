@@ -31,6 +31,14 @@ type Input struct {
 // places are the tags of parameters.
 var places = []string{"path", "query", "header"}
 
+// Parameter is a parameter of an operation.
+type Parameter struct {
+	Name     string
+	In       string // path, query or header
+	Required bool
+	Schema   map[string]any
+}
+
 var inputs sync.Map // Input by reflect.Type
 
 // InputOf returns how values of a struct type are sent.

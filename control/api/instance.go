@@ -30,10 +30,10 @@ type Instance struct {
 	HostID croft.HostID `json:"host_id"`
 	// UUID of the instance.
 	ID      croft.InstanceID `json:"id" format:"uuid"`
-	Project croft.Project    `json:"project"`
+	Project croft.Project    `json:"project"` // the project that it belongs to
 	// UUID of the cluster that it is part of; left out if it is part of none.
 	Cluster croft.ClusterID `json:"cluster,omitempty" format:"uuid"`
-	Created time.Time       `json:"created"`
+	Created time.Time       `json:"created"` // when it was requested
 	// When it is destroyed, or its claim is released; left out: never.
 	Expires time.Time `json:"expires,omitzero"`
 	// Number of the newest order, which is also the header ETag.
@@ -55,7 +55,7 @@ type Instance struct {
 	Lost *croft.Loss `json:"lost,omitempty"`
 	// All addresses of the guest.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	MAC       string       `json:"mac,omitempty"`
+	MAC       string       `json:"mac,omitempty"` // of its network card
 	// Bytes of the image that its host has fetched.
 	Progress *croft.Progress `json:"progress,omitempty"`
 	// Steps of the newest boot.
@@ -65,30 +65,30 @@ type Instance struct {
 
 	// The request, in the form in which requests have it.
 	Query     string          `json:"query"`
-	Resources croft.Resources `json:"resources"`
+	Resources croft.Resources `json:"resources"` // what it claims, by resource class
 	// Image, under the name that the request gave.
 	Image string `json:"image"`
 	// Address from which hosts fetch the image, without a password or a signature.
 	ImageURL  string         `json:"image_url,omitempty"`
-	Keys      []string       `json:"keys,omitempty"`
+	Keys      []string       `json:"keys,omitempty"`      // public SSH keys that may log in
 	UserData  []byte         `json:"user_data,omitempty"` // in base64; left out of lists
-	Metadata  croft.Metadata `json:"metadata,omitempty"`
-	IMDS      croft.IMDS     `json:"imds,omitempty"`
-	Restart   croft.Restart  `json:"restart,omitempty"`
-	Networks  []string       `json:"networks,omitempty"`
-	Open      []string       `json:"open,omitempty"`
-	Ephemeral bool           `json:"ephemeral,omitempty"`
+	Metadata  croft.Metadata `json:"metadata,omitempty"`  // where it finds its metadata
+	IMDS      croft.IMDS     `json:"imds,omitempty"`      // whether the metadata server wants a token
+	Restart   croft.Restart  `json:"restart,omitempty"`   // when to boot a guest that went off
+	Networks  []string       `json:"networks,omitempty"`  // of the hosts, by name
+	Open      []string       `json:"open,omitempty"`      // ports that other guests may reach
+	Ephemeral bool           `json:"ephemeral,omitempty"` // whether it may be recreated on another host
 	// Readable by the guest.
 	Tags       map[string]string `json:"tags"`
-	Affinities []croft.Affinity  `json:"affinities,omitempty"`
-	In         []croft.Bound     `json:"in,omitempty"`
-	Where      []string          `json:"where,omitempty"`
-	WhereNot   []string          `json:"where_not,omitempty"`
+	Affinities []croft.Affinity  `json:"affinities,omitempty"` // the groups that it joined
+	In         []croft.Bound     `json:"in,omitempty"`         // the locations and aggregates that its host had to be in
+	Where      []string          `json:"where,omitempty"`      // conditions on the host, which all had to hold
+	WhereNot   []string          `json:"where_not,omitempty"`  // conditions on the host, none of which might hold
 	// Instances, aggregates and locations that it is near to or far from. Only operators see the locations.
 	Near []croft.Near `json:"near,omitempty"`
 	// Policy of CRUSH that chose its host, as crush:NAME.
 	Policy           string `json:"policy,omitempty"`
-	PolicyGeneration int64  `json:"policy_generation,omitempty"`
+	PolicyGeneration int64  `json:"policy_generation,omitempty"` // of the policy that chose the host
 
 	// Properties that people noted, as far as the caller may read them. Only answers about one instance have them.
 	Labels map[string]objects.Value `json:"labels,omitempty"`
@@ -104,9 +104,9 @@ type Instance struct {
 
 	// When its silent host reported last. Only operators see it and the fields that follow.
 	HostSeen     time.Time       `json:"host_seen,omitzero"`
-	HostLocation string          `json:"host_location,omitempty"`
-	Hypervisor   string          `json:"hypervisor,omitempty"` // kvm, qemu or sim
-	Refused      []croft.Refusal `json:"refused,omitempty"`    // hosts that the policy chose before, and why not
+	HostLocation string          `json:"host_location,omitempty"` // of the host, for operators
+	Hypervisor   string          `json:"hypervisor,omitempty"`    // kvm, qemu or sim
+	Refused      []croft.Refusal `json:"refused,omitempty"`       // hosts that the policy chose before, and why not
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
 }
