@@ -25,8 +25,8 @@ type Created struct {
 type Change struct {
 	_ struct{} `minProperties:"1"`
 
-	Name   *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
-	Slaves *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
+	Name   *string `json:"name,omitempty" maxLength:"63" minLength:"1"` // the new name
+	Slaves *int    `json:"slaves,omitempty" maximum:"1000" minimum:"0"` // wanted number of slaves
 	// Indexes names the wanted slaves. It is for a cloud that uses this cloud as a site: the two then count slaves
 	// alike after a resize that one of them refused. Slaves, if given, is the number of Indexes.
 	Indexes  *[]int   `json:"indexes,omitempty" maxItems:"1000" maximum:"1000000" minimum:"0"`

@@ -122,6 +122,9 @@ func (a asker) check(t *testing.T, r *http.Request, got answer) {
 			t.Errorf("%s %s is done, although the document does not allow it: %v", r.Method, r.URL, err)
 		}
 	}
+	if got.status < http.StatusBadRequest && route.Operation.Responses.Status(got.status) == nil {
+		t.Errorf("%s %s: the document lacks the answer %d", r.Method, r.URL, got.status)
+	}
 	err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: got.status, Header: got.header,
 		Body: io.NopCloser(bytes.NewReader(got.body)),

@@ -49,7 +49,7 @@ var claimOperations = noun{Tag: "claims",
 				inst, err := c.Cloud.Holds.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
 				return c.gone(inst), err
 			}),
-		do(Operation{ID: "useClaim", At: "POST /v1/claims/{id}/use", May: access.Changes,
+		do(Operation{ID: "useClaim", Also: accepted, At: "POST /v1/claims/{id}/use", May: access.Changes,
 			Summary: "Order the instance that a claim is held for",
 			Description: "On the host of the claim. What the body leaves out is as the claim was asked for. Of " +
 				"several uses and releases one takes effect, and the others get 409 bad_state."},

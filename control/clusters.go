@@ -21,7 +21,8 @@ var clusterOperations = noun{Tag: "clusters",
 	Operations: []Operation{
 		do(Operation{ID: "listClusters", At: "GET /v1/clusters", May: access.Reads, Summary: "List clusters"},
 			listClusters),
-		do(Operation{ID: "createCluster", At: "POST /v1/clusters", May: access.Changes, Personal: true,
+		do(Operation{ID: "createCluster", At: "POST /v1/clusters",
+			Also: []int{http.StatusCreated, http.StatusAccepted}, May: access.Changes, Personal: true,
 			Summary: "Ask for a cluster, and get a new one or one that can be reused",
 			Description: "A cluster of the same user, appliance and parameters that is large enough is reused, " +
 				"unless `reuse` is `never`: the answer is that one, with one use more. The very same request with " +
@@ -50,9 +51,9 @@ var clusterOperations = noun{Tag: "clusters",
 				}
 				return api.ClusterOf(have), err
 			}),
-		do(Operation{ID: "changeCluster", At: "PATCH /v1/clusters/{id}", May: access.Changes,
+		do(Operation{ID: "changeCluster", Also: accepted, At: "PATCH /v1/clusters/{id}", May: access.Changes,
 			Summary: "Resize a cluster, or change its name or how long it stays"}, changeCluster),
-		do(Operation{ID: "deleteCluster", At: "DELETE /v1/clusters/{id}", May: access.Changes,
+		do(Operation{ID: "deleteCluster", Also: accepted, At: "DELETE /v1/clusters/{id}", May: access.Changes,
 			Summary: "Remove a cluster and all of its hosts", Conflict: api.InUse}, deleteCluster),
 		do(Operation{ID: "listClusterEvents", At: "GET /v1/clusters/{id}/events", May: access.Reads,
 			Summary: "List what happened to a cluster"},
@@ -64,7 +65,7 @@ var clusterOperations = noun{Tag: "clusters",
 				all, err := c.Cloud.Clusters.Events(ctx, have.Project, string(have.ID))
 				return api.ClusterEventList{Events: append([]cluster.Event{}, all...)}, err
 			}),
-		do(Operation{ID: "addClusterHost", At: "POST /v1/clusters/{id}/hosts", May: access.Changes,
+		do(Operation{ID: "addClusterHost", Also: accepted, At: "POST /v1/clusters/{id}/hosts", May: access.Changes,
 			Summary: "Make a cluster larger by one slave",
 			Description: "Each request adds one. To repeat a request whose answer was lost, change `slaves` of " +
 				"the cluster instead, which has the same effect however often it comes."},
@@ -74,7 +75,8 @@ var clusterOperations = noun{Tag: "clusters",
 					return now, notPlaced(err)
 				})
 			}),
-		do(Operation{ID: "removeClusterHost", At: "DELETE /v1/clusters/{id}/hosts/{host}", May: access.Changes,
+		do(Operation{ID: "removeClusterHost", At: "DELETE /v1/clusters/{id}/hosts/{host}", Also: accepted,
+			May:     access.Changes,
 			Summary: "Make a cluster smaller by one slave",
 			Description: "Each request for `last` removes one. To repeat a request whose answer was lost, name " +
 				"the slave, or change `slaves` of the cluster instead."},
@@ -83,7 +85,7 @@ var clusterOperations = noun{Tag: "clusters",
 					return c.Cloud.Clusters.RemoveHost(ctx, have.Project, string(have.ID), in.Host)
 				})
 			}),
-		do(Operation{ID: "endUse", At: "DELETE /v1/clusters/{id}/uses/{use}", May: access.Changes,
+		do(Operation{ID: "endUse", Also: accepted, At: "DELETE /v1/clusters/{id}/uses/{use}", May: access.Changes,
 			Summary: "End a use of a cluster, which is idle without any"},
 			func(ctx context.Context, c *call, in api.UseNamed) (nothing, error) {
 				have, err := livingCluster(ctx, c, in.ID)
@@ -93,7 +95,8 @@ var clusterOperations = noun{Tag: "clusters",
 				return nothing{}, err
 			}),
 		// Changes: for oneself
-		do(Operation{ID: "makeAccount", At: "PUT /v1/clusters/{id}/accounts/me", May: access.Changes, Personal: true,
+		do(Operation{ID: "makeAccount", At: "PUT /v1/clusters/{id}/accounts/me", Also: []int{http.StatusCreated},
+			May: access.Changes, Personal: true,
 			Summary: "Get the caller's account on the machines of a cluster, made by its agent if necessary"},
 			makeAccount),
 		do(Operation{ID: "removeAccount", At: "DELETE /v1/clusters/{id}/accounts/me", May: access.Changes,

@@ -136,7 +136,8 @@ func documentOf(t *testing.T, all []control.Operation) api.Schema {
 		paths[o.Path][strings.ToLower(o.Method)] = w.operation(o)
 	}
 	problem := w.Of(reflect.TypeFor[api.Problem](), "")
-	responses := api.Schema{}
+	responses := api.Schema{"Problem": api.Schema{"description": "Another problem.",
+		"content": content("application/problem+json", problem)}}
 	for status, name := range failures {
 		responses[name] = api.Schema{"description": "Codes: " + strings.Join(codesOf(status), ", ") + ".",
 			"content": api.Schema{"application/problem+json": api.Schema{"schema": problem}}}
@@ -260,6 +261,7 @@ func (w *writer) responses(o control.Operation) api.Schema {
 	if o.Method != http.MethodGet {
 		failed = append(failed, http.StatusConflict)
 	}
+	answers["default"] = api.Schema{"$ref": "#/components/responses/Problem"}
 	for _, status := range failed {
 		answers[strconv.Itoa(status)] = api.Schema{"$ref": "#/components/responses/" + failures[status]}
 	}
@@ -285,6 +287,9 @@ func (w *writer) describe(of reflect.Type, field string) string {
 		w.sources[at] = commentsIn(w.T, filepath.Join("..", at))
 	}
 	text := w.sources[at][of.Name()][field]
+	if _, rest, named := strings.Cut(text, field+" is "); named && field != "" && strings.HasPrefix(text, field) {
+		text = sentence(rest)
+	}
 	if text == "" && of.Name() != "" {
 		w.Errorf("%s.%s has no comment: the document of the API needs one", of, field)
 	}

@@ -58,7 +58,7 @@ var hostOperations = noun{Tag: "hosts",
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 				return maintained(c)(c.Cloud.Maintenance.Accept(ctx, in.ID))
 			}),
-		do(Operation{ID: "emptyHost", At: "POST /v1/hosts/{id}/moves", May: access.Operates, Long: true,
+		do(Operation{ID: "emptyHost", Also: accepted, At: "POST /v1/hosts/{id}/moves", May: access.Operates, Long: true,
 			Summary: "Recreate the ephemeral instances of a drained host on other hosts",
 			Description: "Answers 202 once the moves are on record, with what became of each instance; with " +
 				"`wait`, 200 once nothing of the moving ones is left on the host. A wait that runs out of time " +

@@ -45,7 +45,8 @@ var imageOperations = noun{Tag: "images",
 			func(ctx context.Context, c *call, in api.ImageNamed) (nothing, error) {
 				return nothing{}, c.Cloud.SiteImages.Remove(ctx, in.Name)
 			}),
-		do(Operation{ID: "bringImage", At: "PUT /v1/images/{name}/sites/{site}", May: access.Changes, Personal: true,
+		do(Operation{ID: "bringImage", At: "PUT /v1/images/{name}/sites/{site}", Also: accepted,
+			May: access.Changes, Personal: true,
 			Summary: "Bring an image to a site with a credential of the caller, or say what it is called there"},
 			bringImage),
 	},

@@ -31,7 +31,7 @@ var instanceOperations = noun{Tag: "instances",
 			func(ctx context.Context, c *call, in api.InstanceFilter) (api.InstanceList, error) {
 				return listWanted(ctx, c, in, func(croft.Instance) bool { return true })
 			}),
-		do(Operation{ID: "createInstance", At: "POST /v1/instances", May: access.Changes,
+		do(Operation{ID: "createInstance", Also: accepted, At: "POST /v1/instances", May: access.Changes,
 			Summary: "Create an instance",
 			Description: "Claims resources on a host with room and orders the instance there. A caller that " +
 				"chooses the UUID may repeat the request: the same body for the same project gets the same " +
@@ -40,33 +40,34 @@ var instanceOperations = noun{Tag: "instances",
 			createInstance),
 		do(Operation{ID: "getInstance", At: "GET /v1/instances/{id}", May: access.Reads,
 			Summary: "Get an instance"}, getInstance),
-		do(Operation{ID: "destroyInstance", At: "DELETE /v1/instances/{id}", May: access.Changes,
+		do(Operation{ID: "destroyInstance", Also: accepted, At: "DELETE /v1/instances/{id}", May: access.Changes,
 			Summary: "Destroy an instance",
 			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
 				"goes."},
 			destroyInstance),
-		do(Operation{ID: "startInstance", At: "POST /v1/instances/{id}/start", May: access.Changes,
+		do(Operation{ID: "startInstance", Also: accepted, At: "POST /v1/instances/{id}/start", May: access.Changes,
 			Summary: "Start a stopped or failed instance"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Changes.Start)
 			}),
-		do(Operation{ID: "stopInstance", At: "POST /v1/instances/{id}/stop", May: access.Changes,
+		do(Operation{ID: "stopInstance", Also: accepted, At: "POST /v1/instances/{id}/stop", May: access.Changes,
 			Summary:     "Shut an instance down",
 			Description: "It keeps its claim and its disk."},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Changes.Stop)
 			}),
-		do(Operation{ID: "rebootInstance", At: "POST /v1/instances/{id}/reboot", May: access.Changes,
+		do(Operation{ID: "rebootInstance", Also: accepted, At: "POST /v1/instances/{id}/reboot", May: access.Changes,
 			Summary: "Shut an instance down and boot it"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Changes.Reboot)
 			}),
-		do(Operation{ID: "rebuildInstance", At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
+		do(Operation{ID: "rebuildInstance", Also: accepted, At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
 			Summary: "Replace the disk by a new one from the image"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Changes.Rebuild)
 			}),
-		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", May: access.Changes,
+		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", Also: accepted,
+			May:     access.Changes,
 			Long:    true, // it searches for hosts and claims on them
 			Summary: "Schedule a lost instance again",
 			Description: "An instance is lost when an operator declares its host gone for good. It gets a host " +

@@ -47,6 +47,9 @@ type Operation struct {
 	serve func(*call) error
 }
 
+// accepted is for operations that also answer before what they ordered is done.
+var accepted = []int{http.StatusAccepted}
+
 // noun is the operations on one kind of object: a tag of the document.
 type noun struct {
 	Tag, Description string

@@ -56,6 +56,9 @@ var special = map[reflect.Type]Schema{
 
 // Of returns the schema of a type. tag is of the field that has the type, or is empty.
 func (s *Schemas) Of(t reflect.Type, tag reflect.StructTag) Schema {
+	if t.Kind() == reflect.Pointer {
+		return s.Of(t.Elem(), tag)
+	}
 	if schema, is := special[t]; is {
 		return tagged(maps.Clone(schema), tag)
 	}
@@ -63,8 +66,6 @@ func (s *Schemas) Of(t reflect.Type, tag reflect.StructTag) Schema {
 		return tagged(Schema{"type": "string"}, tag)
 	}
 	switch t.Kind() {
-	case reflect.Pointer:
-		return s.Of(t.Elem(), tag)
 	case reflect.Bool:
 		return tagged(Schema{"type": "boolean"}, tag)
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64:

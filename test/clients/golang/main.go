@@ -25,9 +25,10 @@ func run(ctx context.Context, url, token string) error {
 	if err != nil {
 		return err
 	}
+	const image = "https://images.example/tiny.qcow2"
 	name, life := "generated", "running"
 	made, err := c.CreateInstanceWithResponse(ctx, &CreateInstanceParams{Wait: (*CreateInstanceParamsWait)(&life)},
-		CreateInstanceJSONRequestBody{Name: &name, Query: "VCPU:1", Image: "tiny"})
+		CreateInstanceJSONRequestBody{Name: &name, Query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", Image: image})
 	if err != nil {
 		return err
 	}
@@ -35,9 +36,11 @@ func run(ctx context.Context, url, token string) error {
 		return fmt.Errorf("create: %s: %s", made.Status(), made.Body)
 	}
 	id := made.JSON200.Id
-	if refused, err := c.CreateInstanceWithResponse(ctx, nil, CreateInstanceJSONRequestBody{Query: "VCPUS:1", Image: "tiny"}); err != nil {
+	refused, err := c.CreateInstanceWithResponse(ctx, nil, CreateInstanceJSONRequestBody{Query: "VCPUS:1", Image: image})
+	if err != nil {
 		return err
-	} else if refused.ApplicationproblemJSON400 == nil || refused.ApplicationproblemJSON400.Code != "bad_request" {
+	}
+	if refused.ApplicationproblemJSON400 == nil || refused.ApplicationproblemJSON400.Code != "bad_request" {
 		return fmt.Errorf("a request with a wrong query: %s: %s", refused.Status(), refused.Body)
 	}
 	listed, err := c.ListInstancesWithResponse(ctx, nil)

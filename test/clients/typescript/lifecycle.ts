@@ -10,14 +10,15 @@ function check(what: string, holds: boolean, got: unknown): void {
   if (!holds) throw new Error(`${what}: ${JSON.stringify(got)}`);
 }
 
+const image = "https://images.example/tiny.qcow2";
 const path = { id: "typed" };
 const made = await cloud.POST("/v1/instances", {
   params: { query: { wait: "running" } },
-  body: { name: "typed", query: "VCPU:1", image: "tiny" },
+  body: { name: "typed", query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", image },
 });
 check("create", made.data?.name === "typed" && made.data.state === "running", made);
 
-const refused = await cloud.POST("/v1/instances", { body: { query: "VCPUS:1", image: "tiny" } });
+const refused = await cloud.POST("/v1/instances", { body: { query: "VCPUS:1", image } });
 check("a request with a wrong query", refused.error?.code === "bad_request", refused);
 
 const listed = await cloud.GET("/v1/instances", {});
