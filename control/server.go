@@ -1,7 +1,7 @@
-// Package control serves the API of the cloud over HTTP, to tenants and to operators. The OpenAPI document of
-// control/api defines the operations and checks the bodies of requests. Before anything is read for a request, its
-// sender is authenticated and authorized, and the projects that the sender sees are known. Objects of other projects
-// are answered with NotFound, and only operators learn anything about hosts.
+// Package control serves the API of the cloud over HTTP, to tenants and to operators. Its table of operations declares
+// each once, in the file of its noun. Before anything is read for a request, its sender is authenticated and
+// authorized, and the projects that the sender sees are known. Objects of other projects are answered with NotFound,
+// and only operators learn anything about hosts.
 package control
 
 import (
