@@ -232,7 +232,7 @@ var errRevoked error = api.NewProblem(api.Unauthenticated, "the credentials coun
 // errNoHosts is the answer about hosts to callers who may not see them.
 var errNoHosts error = api.NewProblem(api.NotFound, "there are no hosts here: they are for operators")
 
-// errNothing is the answer at paths that the OpenAPI document does not have.
+// errNothing is the answer at paths that no operation has.
 var errNothing = api.NewProblem(api.NotFound, "there is nothing at this path; /openapi.json lists all paths")
 
 // brief returns a context with the time limit for work that neither waits nor streams.

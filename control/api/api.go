@@ -1,5 +1,5 @@
-// Package api is the contract of the cloud's API: the OpenAPI document, which is authoritative, and the corresponding
-// Go types. The server and its clients share both; tests keep the types equal to the document.
+// Package api is the contract of the cloud's API: the Go types of requests and answers, which the server and its
+// clients share. Their tags and comments are the schemas and descriptions of the OpenAPI document.
 package api
 
 import (
