@@ -39,6 +39,11 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 	return c.send(ctx, method, path, body, header)
 }
 
+// pathOf returns the path of a request with an input that has no headers and no body.
+func pathOf(path string, input any) string {
+	return api.InputOf(reflect.TypeOf(input)).Write(path, input, http.Header{})
+}
+
 // do sends the request of an operation that has no result.
 func (c *Client) do(ctx context.Context, at string, input any) error {
 	answer, err := c.request(ctx, at, input)

@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"croft"
+	"croft/control/api"
 )
 
 // consoles implements cloud.Consoles.
@@ -24,12 +25,8 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 	if st.Instance.ID == "" {
 		return errNoConsole
 	}
-	asked := ""
-	if follow {
-		asked = "true"
-	}
-	answer, err := c.send(ctx, http.MethodGet,
-		path("", []string{"v1", "instances", string(st.Instance.ID), "log"}, "follow", asked), nil, nil)
+	answer, err := c.request(ctx, "GET /v1/instances/{id}/log",
+		api.ConsoleLog{InstanceNamed: api.InstanceNamed{ID: string(st.Instance.ID)}, Follow: follow})
 	if err == nil {
 		defer answer.Body.Close()
 		err = show(answer.Body)
@@ -63,7 +60,7 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadW
 		return errNoConsole
 	}
 	opened := false
-	err := c.socket(ctx, path("", []string{"v1", "instances", string(st.Instance.ID), "console"}),
+	err := c.socket(ctx, pathOf("/v1/instances/{id}/console", api.InstanceNamed{ID: string(st.Instance.ID)}),
 		func(guest io.ReadWriteCloser) error {
 			opened = true
 			return use(guest)

@@ -167,7 +167,8 @@ func (i instances) Wait(ctx context.Context, inst croft.Instance, goal schedule.
 // WatchInstance implements schedule.Watched.
 func (i instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	ended := false
-	err := i.events(ctx, path("", []string{"v1", "instances", string(id), "events"}), 0, func(e event) (bool, error) {
+	at := pathOf("/v1/instances/{id}/events", api.InstanceNamed{ID: string(id)})
+	err := i.events(ctx, at, 0, func(e event) (bool, error) {
 		if e.kind == "gone" {
 			ended = true
 			changed(nil)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"reflect"
 
 	"croft"
 	"croft/control/api"
@@ -97,8 +96,7 @@ func (e *ends) header() (h federation.Header, err error) {
 // Import implements cloud.Partitions.
 func (p partitions) Import(ctx context.Context, from io.Reader, alias string) (shown federation.Partition, changed bool,
 	err error) {
-	in := api.Import{As: alias}
-	at := p.base + api.InputOf(reflect.TypeOf(in)).Write("/v1/import", in, http.Header{})
+	at := p.base + pathOf("/v1/import", api.Import{As: alias})
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, from)
 	if err != nil {
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)

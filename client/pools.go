@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -95,8 +94,8 @@ func (c poolList) Logs(ctx context.Context, idOrName string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.send(ctx, http.MethodGet,
-		path("", []string{"v1", "pools", r.Pool, "resources", strconv.FormatInt(r.ID, 10), "log"}), nil, nil)
+	answer, err := c.request(ctx, "GET /v1/pools/{name}/resources/{resource}/log",
+		api.ResourceNamed{PoolNamed: api.PoolNamed{Name: r.Pool}, Resource: strconv.FormatInt(r.ID, 10)})
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,9 @@ package client
 import (
 	"context"
 	"io"
-	"strconv"
 
 	"croft"
+	"croft/control/api"
 )
 
 // ports implements cloud.Ports.
@@ -13,6 +13,6 @@ type ports struct{ *Client }
 
 // Connect implements cloud.Ports.
 func (p ports) Connect(ctx context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error {
-	return p.socket(ctx, path("", []string{"v1", "instances", string(st.Instance.ID), "forward"}, "port",
-		strconv.Itoa(port)), use)
+	named := api.InstanceNamed{ID: string(st.Instance.ID)}
+	return p.socket(ctx, pathOf("/v1/instances/{id}/forward", api.GuestPort{InstanceNamed: named, Port: port}), use)
 }
