@@ -20,6 +20,23 @@ type ResourceClass string
 // Trait names a capability of a provider, such as HW_CPU_X86_AVX2.
 type Trait string
 
+// CustomPrefix is the prefix of the names of custom classes and traits.
+const CustomPrefix = "CUSTOM_"
+
+// maxTrait limits the length of a trait's name to Placement's limit.
+const maxTrait = 255
+
+// CheckCustom returns Invalid if t cannot be the name of a custom trait.
+func (t Trait) CheckCustom() error {
+	rest, custom := strings.CutPrefix(string(t), CustomPrefix)
+	if !custom || rest == "" || len(t) > maxTrait ||
+		strings.Trim(rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return Errorf(Invalid, "%.80q cannot be a capability of your own: write %s and capital letters, "+
+			"digits and underscores, such as CUSTOM_FAST_DISK", string(t), CustomPrefix)
+	}
+	return nil
+}
+
 // Resources are amounts by class.
 type Resources map[ResourceClass]int64
 

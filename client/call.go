@@ -36,7 +36,11 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 			}
 		}
 	}
-	return c.send(ctx, method, path, body, header)
+	answer, err := c.send(ctx, method, path, body, header)
+	if strings.Contains(at, " /v1/hosts") {
+		err = c.denied(ctx, err)
+	}
+	return answer, err
 }
 
 // pathOf returns the path of a request with an input that has no headers and no body.

@@ -91,7 +91,7 @@ type Client struct {
 	meant    string // partition that requests are for; empty: the cloud itself
 	requests *http.Client
 	sockets  *http.Client // for HTTP/1 only, which can be upgraded
-	end      func() error // nil: nothing to end
+	within   *Within      // nil: the cloud is reached over the network
 }
 
 // New returns a client, and sends nothing yet. Invalid.
@@ -133,11 +133,18 @@ func New(s Settings) (*Client, error) {
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
 
-// Inside returns a client of a cloud whose API is served in this process. transport reaches the server, and end, which
-// may be nil, ends it when the client is closed.
-func Inside(transport http.RoundTripper, end func() error) *Client {
-	requests := &http.Client{Transport: transport, CheckRedirect: stay}
-	return &Client{base: "http://localhost", requests: requests, sockets: requests, end: end}
+// Within is a server of the API in the process of the client. All its fields are required.
+type Within struct {
+	Transport http.RoundTripper                                   // reaches the server
+	Prepare   func(context.Context) (end func())                  // announces many requests, for Client.Prepare
+	Snapshot  func(context.Context, io.Writer) (n int64, _ error) // copies the store, for Client.Snapshot
+	End       func() error                                        // ends the server when the client is closed
+}
+
+// Inside returns a client of a cloud whose API is served in this process.
+func Inside(w Within) *Client {
+	requests := &http.Client{Transport: w.Transport, CheckRedirect: stay}
+	return &Client{base: "http://localhost", requests: requests, sockets: requests, within: &w}
 }
 
 // stay follows no redirect, because the token is for one server.
@@ -147,10 +154,29 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 func (c *Client) Close() error {
 	c.requests.CloseIdleConnections()
 	c.sockets.CloseIdleConnections()
-	if c.end != nil {
-		return c.end()
+	if c.within != nil {
+		return c.within.End()
 	}
 	return nil
+}
+
+// Prepare announces many requests for instances: until end is called, a server in this process watches hosts instead of
+// reading them for each request. Other servers decide that themselves. It must not overlap with other calls.
+func (c *Client) Prepare(ctx context.Context) (end func()) {
+	if c.within != nil {
+		return c.within.Prepare(ctx)
+	}
+	return func() {}
+}
+
+// Snapshot writes all data in the cloud's etcd to w, and returns the number of bytes. Denied: the cloud is reached over
+// the network.
+func (c *Client) Snapshot(ctx context.Context, w io.Writer) (n int64, err error) {
+	if c.within != nil {
+		return c.within.Snapshot(ctx, w)
+	}
+	return 0, croft.Errorf(croft.Denied, "a snapshot has every secret of the cloud in it, so the API does not have it: "+
+		"take it on a host of the cloud, without CROFT_URL and without a login")
 }
 
 // Caller returns the caller as the cloud identifies it. Denied: the token is not valid.
@@ -189,6 +215,19 @@ func path(project croft.Project, segments []string, parameters ...string) string
 		text += "?" + query.Encode()
 	}
 	return text
+}
+
+// generation returns the header of a change that requires a generation.
+func generation(n int64) http.Header {
+	return http.Header{"If-Match": {`"` + strconv.FormatInt(n, 10) + `"`}}
+}
+
+// match returns the header of a change that requires a generation; nil: no header.
+func match(n *int64) http.Header {
+	if n == nil {
+		return nil
+	}
+	return generation(*n)
 }
 
 // ask sends a request with a document and decodes the answer; both may be nil.

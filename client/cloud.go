@@ -2,18 +2,31 @@ package client
 
 import "croft/control/cloud"
 
-// Cloud returns the cloud as commands use it.
-func (c *Client) Cloud() *cloud.Cloud {
-	return &cloud.Cloud{
+// Cloud has the operations that have no methods of Client yet.
+type Cloud struct {
+	Requests    cloud.Requests
+	Instances   cloud.Instances
+	Feed        cloud.Feed
+	Changes     cloud.Changes
+	Holds       cloud.Holds
+	Consoles    cloud.Consoles
+	Ports       cloud.Ports
+	Partitions  cloud.Partitions
+	Peers       cloud.Peers
+	Clusters    cloud.Clusters
+	Sites       cloud.Sites
+	Credentials cloud.Credentials
+	Appliances  cloud.Appliances
+	SiteImages  cloud.SiteImages
+	Seals       cloud.Seals
+}
+
+// Cloud returns the operations that have no methods of Client yet.
+func (c *Client) Cloud() *Cloud {
+	return &Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
-		Catalogue: catalogue{c}, Users: users{c}, Consoles: consoles{c}, Ports: ports{c}, Projects: projects{c},
-		Hosts: hostList{c}, Keys: keys{c}, Maintenance: maintenance{c}, Images: images{c}, Objects: objectList{c},
-		Aggregates: aggregates{c}, Distances: distances{c}, Policies: policies{c},
-		Pools: poolList{c}, Tickets: tickets{c}, Usage: usageHistory{c},
-		Definitions: definitions{c}, Audits: audits{c}, Monitor: monitor{c},
-		Tokens: invitations{c}, Access: accessTokens{c}, Actions: actionLog{c}, Backups: backups{},
-		Partitions: partitions{c}, Peers: peers{c}, Clusters: clusters{c}, Sites: sites{c},
-		Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c}, Seals: seals{c},
-		Connection: c,
+		Consoles: consoles{c}, Ports: ports{c}, Partitions: partitions{c}, Peers: peers{c}, Clusters: clusters{c},
+		Sites: sites{c}, Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c},
+		Seals: seals{c},
 	}
 }

@@ -2,79 +2,79 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"slices"
+	"net/http"
 
 	"croft"
+	"croft/compute"
 	"croft/control/api"
-	"croft/hosts"
 )
 
-// hostList implements cloud.Hosts, for operators.
-type hostList struct{ *Client }
-
 // denied explains to callers who are not operators why they find no hosts.
-func (h hostList) denied(ctx context.Context, err error) error {
+func (c *Client) denied(ctx context.Context, err error) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err
 	}
-	if caller, unknown := h.Caller(ctx); unknown == nil && !caller.Operator() {
+	if caller, unknown := c.Caller(ctx); unknown == nil && !caller.Operator() {
 		return croft.Errorf(croft.Denied, "hosts are for operators of the cloud, and these credentials are %s's in %s",
 			caller.User, caller.Project)
 	}
 	return err
 }
 
-// Records implements cloud.Hosts.
-func (h hostList) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	all, err := h.List(ctx)
-	if err != nil && len(all) == 0 {
+// HostRecords returns the records of all hosts, even if their claims cannot be read.
+func (c *Client) HostRecords(ctx context.Context) (all []croft.Host, err error) {
+	list, err := c.ListHosts(ctx)
+	for _, h := range list.Hosts {
+		all = append(all, h.Host.Host)
+	}
+	return all, err
+}
+
+// HostNames returns the names of all hosts, even if their claims cannot be read.
+func (c *Client) HostNames(ctx context.Context) (map[croft.HostID]string, error) {
+	all, err := c.HostRecords(ctx)
+	names := map[croft.HostID]string{}
+	for _, h := range all {
+		names[h.ID] = h.Name
+	}
+	return names, err
+}
+
+// PullImage makes a host fetch and verify an image, which may be a name of the cloud's catalog, and calls progress
+// meanwhile. Unavailable: the host does not answer.
+func (c *Client) PullImage(ctx context.Context, in api.NewImage, progress func(croft.Progress)) (*compute.Pulled,
+	error) {
+	body, err := json.Marshal(in)
+	if err != nil {
 		return nil, err
 	}
-	found := map[croft.HostID]croft.Host{}
-	for _, one := range all {
-		if len(ids) == 0 || slices.Contains(ids, one.ID) {
-			found[one.ID] = one.Host
+	var pulled *compute.Pulled
+	at := path("", []string{"v1", "hosts", in.ID, "images"})
+	err = c.stream(ctx, http.MethodPost, at, body, http.Header{}, func(e event) (more bool, err error) {
+		switch e.kind {
+		case "progress":
+			var p croft.Progress
+			if err = json.Unmarshal(e.data, &p); err == nil {
+				progress(p)
+			}
+			more = true
+		case "image":
+			err = json.Unmarshal(e.data, &pulled)
+		case "problem":
+			p := &api.Problem{}
+			if err = json.Unmarshal(e.data, p); err == nil {
+				return false, p
+			}
 		}
+		if err != nil {
+			err = croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
+		}
+		return more, err
+	})
+	if err == nil && pulled == nil {
+		err = croft.Errorf(croft.Unavailable, "pull %s to host %s: the cloud ended the stream", in.Image, in.ID)
 	}
-	return found, nil
-}
-
-// List implements cloud.Hosts.
-func (h hostList) List(ctx context.Context) ([]hosts.Host, error) {
-	list, err := h.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []hosts.Host
-	for _, one := range list.Hosts {
-		all = append(all, one.Host)
-	}
-	if list.Error != "" {
-		return all, croft.Errorf(croft.Unavailable, "%s", list.Error)
-	}
-	return all, nil
-}
-
-func (h hostList) read(ctx context.Context) (list api.HostList, err error) {
-	list, err = h.ListHosts(ctx)
-	return list, h.denied(ctx, err)
-}
-
-// Find implements cloud.Hosts.
-func (h hostList) Find(ctx context.Context, idOrName string) (hosts.Host, error) {
-	found, err := h.GetHost(ctx, api.HostNamed{ID: idOrName})
-	for _, st := range found.Statuses {
-		found.Host.Instances = append(found.Host.Instances, st.Status())
-	}
-	return found.Host, h.denied(ctx, err)
-}
-
-// Problems implements cloud.Hosts.
-func (h hostList) Problems(ctx context.Context) []string {
-	list, err := h.read(ctx)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return list.Problems
+	return pulled, c.denied(ctx, err)
 }

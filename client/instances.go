@@ -49,9 +49,6 @@ func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedu
 		InstanceRequest: body(wanted)})
 }
 
-// Prepare implements cloud.Requests. The server decides whether to watch hosts.
-func (requests) Prepare(context.Context) (end func()) { return func() {} }
-
 func body(r schedule.Request) api.InstanceRequest {
 	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Keys: r.Keys,
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,

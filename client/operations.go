@@ -255,13 +255,13 @@ func (c *Client) ListTokens(ctx context.Context, in api.InProject) (api.TokenLis
 }
 
 // CreateToken: Make a token.
-func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (cloud.AccessToken, error) {
-	return call[cloud.AccessToken](ctx, c, "POST /v1/tokens", in)
+func (c *Client) CreateToken(ctx context.Context, in api.NewToken) (api.AccessToken, error) {
+	return call[api.AccessToken](ctx, c, "POST /v1/tokens", in)
 }
 
 // RevokeToken: Revoke a token at once.
-func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (cloud.AccessToken, error) {
-	return call[cloud.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
+func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (api.AccessToken, error) {
+	return call[api.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
 }
 
 // ListImages: List the images that requests may name.
@@ -425,8 +425,8 @@ func (c *Client) GetStanding(ctx context.Context, in api.InstanceNamed) (*schedu
 }
 
 // GetCrushMap: Get the CRUSH map of the hosts, with the policies as rules.
-func (c *Client) GetCrushMap(ctx context.Context) (cloud.CrushMap, error) {
-	return call[cloud.CrushMap](ctx, c, "GET /v1/crush", nil)
+func (c *Client) GetCrushMap(ctx context.Context) (api.CrushMap, error) {
+	return call[api.CrushMap](ctx, c, "GET /v1/crush", nil)
 }
 
 // ListClusters: List clusters.

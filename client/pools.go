@@ -11,36 +11,29 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/internal/delay"
 	"croft/internal/wording"
 	pools "croft/pool/api"
 )
 
-// poolList implements cloud.Pools.
-type poolList struct{ *Client }
+// Pools has the operations of pools and tickets with the methods of pool/api.Client, the client of a manager of pools.
+// It repeats requests while no manager serves the pools, reads all pages of lists, and waits across restarts of the
+// manager.
+type Pools struct{ *Client }
 
-// tickets implements cloud.Tickets.
-type tickets struct{ *Client }
-
-var (
-	_ cloud.Pools   = poolList{}
-	_ cloud.Tickets = tickets{}
-)
-
-// Pools implements cloud.Pools.
-func (c poolList) Pools(ctx context.Context) ([]pools.Pool, error) {
+// Pools lists the pools that the caller may use, in the order of their file.
+func (c Pools) Pools(ctx context.Context) ([]pools.Pool, error) {
 	list, err := c.ListPools(ctx, api.InProject{})
 	return list.Pools, err
 }
 
-// Pool implements cloud.Pools.
-func (c poolList) Pool(ctx context.Context, name string) (pools.Pool, error) {
+// Pool returns a pool. NotFound.
+func (c Pools) Pool(ctx context.Context, name string) (pools.Pool, error) {
 	return c.GetPool(ctx, api.PoolNamed{Name: name})
 }
 
-// Resources implements cloud.Pools.
-func (c poolList) Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error) {
+// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
+func (c Pools) Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error) {
 	names := []string{pool}
 	if pool == "" {
 		known, err := c.Pools(ctx)
@@ -68,8 +61,8 @@ func (c poolList) Resources(ctx context.Context, pool string, all bool) ([]pools
 	return found, nil
 }
 
-// Resource implements cloud.Pools.
-func (c poolList) Resource(ctx context.Context, idOrName string) (found pools.Resource, err error) {
+// Resource returns a resource by its number or name. NotFound.
+func (c Pools) Resource(ctx context.Context, idOrName string) (found pools.Resource, err error) {
 	all, err := c.Resources(ctx, "", true)
 	if err != nil {
 		return found, err
@@ -88,8 +81,8 @@ func (c poolList) Resource(ctx context.Context, idOrName string) (found pools.Re
 	return found, nil
 }
 
-// Logs implements cloud.Pools.
-func (c poolList) Logs(ctx context.Context, idOrName string) ([]byte, error) {
+// Logs returns the output of a resource's commands. NotFound.
+func (c Pools) Logs(ctx context.Context, idOrName string) ([]byte, error) {
 	r, err := c.Resource(ctx, idOrName)
 	if err != nil {
 		return nil, err
@@ -126,8 +119,9 @@ func again[T any](ctx context.Context, patience time.Duration, do func() (T, err
 	}
 }
 
-// Open implements cloud.Tickets.
-func (c tickets) Open(ctx context.Context, o pools.Opening) (pools.Ticket, error) {
+// Open opens a ticket. The same key returns the same ticket; without a key, it chooses one, so that repeated requests
+// open one ticket.
+func (c Pools) Open(ctx context.Context, o pools.Opening) (pools.Ticket, error) {
 	if o.Key == "" {
 		o.Key = rand.Text()
 	}
@@ -140,8 +134,8 @@ func (c tickets) Open(ctx context.Context, o pools.Opening) (pools.Ticket, error
 // numbered names a ticket.
 func numbered(id int64) api.TicketNamed { return api.TicketNamed{ID: strconv.FormatInt(id, 10)} }
 
-// Ticket implements cloud.Tickets.
-func (c tickets) Ticket(ctx context.Context, id int64) (pools.Ticket, error) {
+// Ticket returns a ticket, and restarts its lease. NotFound.
+func (c Pools) Ticket(ctx context.Context, id int64) (pools.Ticket, error) {
 	return again(ctx, poolPatience, func() (pools.Ticket, error) {
 		return c.GetTicket(ctx, api.TicketAwaited{TicketNamed: numbered(id)})
 	})
@@ -150,8 +144,8 @@ func (c tickets) Ticket(ctx context.Context, id int64) (pools.Ticket, error) {
 // waitTurn is how long one request of Wait waits.
 const waitTurn = 20 * time.Second
 
-// Wait implements cloud.Tickets.
-func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error) {
+// Wait returns the ticket once it has a resource, has ended, or can never be served. NotFound.
+func (c Pools) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error) {
 	in := api.TicketAwaited{TicketNamed: numbered(id)} // the first answer comes at once
 	for {
 		t, err := again(ctx, 0, func() (pools.Ticket, error) { return c.GetTicket(ctx, in) })
@@ -171,18 +165,18 @@ func (c tickets) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Tic
 	}
 }
 
-// Close implements cloud.Tickets.
-func (c tickets) Close(ctx context.Context, id int64) (pools.Ticket, error) {
+// Close gives a ticket's resource back, or cancels the ticket. Closing twice is no error. NotFound.
+func (c Pools) Close(ctx context.Context, id int64) (pools.Ticket, error) {
 	return again(ctx, poolPatience, func() (pools.Ticket, error) { return c.CloseTicket(ctx, numbered(id)) })
 }
 
-// Renew implements cloud.Tickets.
-func (c tickets) Renew(ctx context.Context, id int64) (pools.Ticket, error) {
+// Renew restarts the lease of a ticket. NotFound. Conflict: the ticket has ended, or has no lease.
+func (c Pools) Renew(ctx context.Context, id int64) (pools.Ticket, error) {
 	return again(ctx, poolPatience, func() (pools.Ticket, error) { return c.RenewTicket(ctx, numbered(id)) })
 }
 
-// Tickets implements cloud.Tickets.
-func (c tickets) Tickets(ctx context.Context, of pools.Selection) (list pools.Tickets, err error) {
+// Tickets lists tickets, the oldest first.
+func (c Pools) Tickets(ctx context.Context, of pools.Selection) (list pools.Tickets, err error) {
 	list.Tickets = []pools.Ticket{}
 	var counted pages
 	for after := ""; ; {

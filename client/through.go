@@ -3,8 +3,6 @@ package client
 import (
 	"net/http"
 	"strings"
-
-	"croft/control/cloud"
 )
 
 // Through returns a client that uses the given HTTP client, for a cloud that another user named. It opens no consoles
@@ -15,6 +13,3 @@ func Through(requests *http.Client, url, token string) (*Client, error) {
 	}
 	return &Client{base: strings.TrimRight(url, "/"), token: token, requests: requests, sockets: requests}, nil
 }
-
-// Clusters returns the clusters of the cloud.
-func (c *Client) Clusters() cloud.Clusters { return clusters{c} }

@@ -3,9 +3,10 @@ package control
 import (
 	"cmp"
 	"context"
+	"maps"
+
 	"croft/control/api"
 	"croft/tenant/objects"
-	"maps"
 )
 
 // place returns the kind and level of the definition that the request names.

@@ -2,15 +2,16 @@ package control
 
 import (
 	"context"
+	"net/http"
+	"time"
+
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/internal/wording"
 	"croft/tenant/access"
-	"net/http"
-	"time"
+	"croft/trust/invitation"
 )
 
 var auditOperations = noun{Tag: "audit",
@@ -58,30 +59,25 @@ func audited(ctx context.Context, look func(context.Context) (audit.Report, erro
 
 func listInvitations(ctx context.Context, c *call, _ nothing) (api.InvitationList, error) {
 	all, err := c.Cloud.Tokens.List(ctx)
-	list := api.InvitationList{Invitations: []api.Invitation{}}
-	for _, t := range all {
-		list.Invitations = append(list.Invitations, api.InvitationOf(t))
-	}
-	return list, err
+	return api.InvitationList{Invitations: append([]api.Invitation{}, all...)}, err // never null
 }
 
 func createInvitation(ctx context.Context, c *call, in api.NewInvitation) (api.Invitation, error) {
 	life, err := wording.ParseDuration(in.Life)
-	if err != nil || life < time.Second || life > cloud.LongestInvitation {
+	if err != nil || life < time.Second || life > invitation.LongestLife {
 		return api.Invitation{}, croft.Errorf(croft.Invalid, "life is %.40q: use a duration from 1s to %s", in.Life,
-			wording.Duration(cloud.LongestInvitation))
+			wording.Duration(invitation.LongestLife))
 	}
-	made, err := c.Cloud.Tokens.Invite(ctx, cloud.Invitation{Note: in.Note, Host: in.Host, Life: life,
-		Member: in.Member, SameEtcd: in.SameEtcd, SamePlacement: in.SamePlacement})
+	made, err := c.Cloud.Tokens.Invite(ctx, in, life)
 	if err == nil {
 		c.action.about("", actions.Object{Kind: actions.Invitation, ID: made.Name, Name: in.Host})
 	}
-	return api.InvitationOf(made), err
+	return made, err
 }
 
 func revokeInvitation(ctx context.Context, c *call, in api.InvitationNamed) (api.Invitation, error) {
 	c.action.about("", actions.Object{Kind: actions.Invitation}) // the given name may be a whole token
 	ended, err := c.Cloud.Tokens.Revoke(ctx, in.Name)
 	c.action.object.ID = ended.Name
-	return api.InvitationOf(ended), err
+	return ended, err
 }

@@ -202,7 +202,9 @@ func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 
 // violations describes which properties violate their definitions, with a JSON pointer where the body has the property.
 func violations(c *call, v *objects.ViolationsError) *api.Problem {
-	p := api.NewProblem(api.SchemaViolation, v.Error())
+	named := *v
+	named.ID = cmp.Or(c.r.PathValue("id"), v.ID) // as the caller named the object
+	p := api.NewProblem(api.SchemaViolation, named.Error())
 	for _, one := range v.Violations[:min(len(v.Violations), bodies.MostFields)] {
 		f := api.Field{Detail: "the property " + one.Key + " " + one.Problem}
 		switch {

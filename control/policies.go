@@ -6,7 +6,6 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/schedule"
 	"croft/tenant/access"
 )
@@ -56,7 +55,7 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 			}),
 		do(Operation{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
 			Summary: "Get the CRUSH map of the hosts, with the policies as rules"},
-			func(ctx context.Context, c *call, _ nothing) (cloud.CrushMap, error) {
+			func(ctx context.Context, c *call, _ nothing) (api.CrushMap, error) {
 				return c.Cloud.Policies.Map(ctx)
 			}),
 	},

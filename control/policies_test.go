@@ -9,7 +9,6 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	"croft/schedule"
@@ -86,7 +85,7 @@ func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
 	if !standing.Stands || standing.Host != "host1" || standing.Used != first {
 		t.Errorf("got %+v", standing)
 	}
-	var m cloud.CrushMap
+	var m api.CrushMap
 	a.ask(t, "operator", http.MethodGet, "/v1/crush", nil).into(t, &m)
 	if !strings.Contains(m.Text, "rule any {") || !strings.Contains(m.Text, "device 0 host1") || len(m.Out) > 0 {
 		t.Errorf("the map is %+v", m)

@@ -2,17 +2,18 @@ package control
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/tenant"
 	"croft/tenant/access"
 	"croft/tenant/usage"
-	"maps"
-	"net/http"
-	"slices"
-	"strconv"
-	"time"
 )
 
 var projectOperations = noun{Tag: "projects",

@@ -18,7 +18,6 @@ import (
 	"croft/cluster"
 	"croft/control"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/internal/testing/patient"
 	pools "croft/pool/api"
@@ -85,7 +84,7 @@ func newReuse(t *testing.T) reuse {
 // tokenOf creates a token of the project berta.
 func (u reuse) tokenOf(t *testing.T, by, user string, r access.Role) (secret, id string) {
 	t.Helper()
-	var made cloud.AccessToken
+	var made api.AccessToken
 	u.ask(t, by, http.MethodPost, "/v1/tokens?project=berta", api.NewToken{User: user, Role: r, Life: "24h"}).
 		into(t, &made)
 	patient.Until(t, "the token counts", func() bool {

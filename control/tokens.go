@@ -2,15 +2,16 @@ package control
 
 import (
 	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/internal/wording"
 	"croft/tenant/access"
-	"net/http"
-	"slices"
-	"strconv"
 )
 
 var tokenOperations = noun{Tag: "tokens",
@@ -37,7 +38,7 @@ var tokenOperations = noun{Tag: "tokens",
 // listTokens lists access tokens. Only operators see tokens without a project.
 func listTokens(ctx context.Context, c *call, _ api.InProject) (api.TokenList, error) {
 	all, err := c.Cloud.Access.List(ctx, c.project)
-	list := api.TokenList{Tokens: []cloud.AccessToken{}}
+	list := api.TokenList{Tokens: []api.AccessToken{}}
 	for _, t := range all {
 		if c.scope.Sees(t.Project) {
 			list.Tokens = append(list.Tokens, t)
@@ -47,7 +48,7 @@ func listTokens(ctx context.Context, c *call, _ api.InProject) (api.TokenList, e
 }
 
 // createToken creates a token with a role that the caller may grant.
-func createToken(ctx context.Context, c *call, in api.NewToken) (made cloud.AccessToken, err error) {
+func createToken(ctx context.Context, c *call, in api.NewToken) (made api.AccessToken, err error) {
 	if err := access.AuthorizeRoles(c.caller, []access.Role{in.Role}); err != nil {
 		return made, err
 	}
@@ -71,12 +72,12 @@ func createToken(ctx context.Context, c *call, in api.NewToken) (made cloud.Acce
 }
 
 // revokeToken revokes a token that the caller sees.
-func revokeToken(ctx context.Context, c *call, in api.TokenNamed) (ended cloud.AccessToken, err error) {
+func revokeToken(ctx context.Context, c *call, in api.TokenNamed) (ended api.AccessToken, err error) {
 	all, err := c.Cloud.Access.List(ctx, c.project)
 	if err != nil {
 		return ended, err
 	}
-	i := slices.IndexFunc(all, func(t cloud.AccessToken) bool {
+	i := slices.IndexFunc(all, func(t api.AccessToken) bool {
 		return string(t.ID) == in.ID && c.scope.Sees(t.Project)
 	})
 	if i < 0 {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/control/controltest"
 )
 
@@ -60,7 +59,7 @@ func TestAdminsMakeTokensOfTheirProjects(t *testing.T) {
 		if got.status != want {
 			t.Errorf("the admin revokes a token of %q: %d", one.Project, got.status)
 		}
-		var ended cloud.AccessToken
+		var ended api.AccessToken
 		if got.status == http.StatusOK {
 			if got.into(t, &ended); ended.CreatedBy != "ada" {
 				t.Errorf("it was made by %q", ended.CreatedBy)

@@ -35,11 +35,12 @@ func TestKeysAreAProjectsOwn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if lines, err := schedule.FindKeys(t.Context(), store.SSHKeys, "lab", []string{"b", "a"}); err != nil ||
+	if lines, err := schedule.FindKeys(t.Context(), store.SSHKeys.ListKeys, "lab", []string{"b", "a"}); err != nil ||
 		cmp.Diff([]string{want[1].Line, want[0].Line}, lines) != "" {
 		t.Errorf("found %q, %v", lines, err)
 	}
-	if _, err := schedule.FindKeys(t.Context(), store.SSHKeys, "lab", []string{"aa"}); !errors.Is(err, croft.NotFound) {
+	if _, err := schedule.FindKeys(t.Context(), store.SSHKeys.ListKeys, "lab", []string{"aa"}); !errors.Is(err,
+		croft.NotFound) {
 		t.Errorf("a key that is not there: %v", err)
 	}
 	if err := store.SSHKeys.RemoveKey(t.Context(), "lab", "a"); err != nil {

@@ -20,11 +20,12 @@ type Key struct {
 
 // FindKeys returns the lines of the named keys, in the order of the names. NotFound: a name has no key; the error
 // suggests the nearest name.
-func FindKeys(ctx context.Context, store Keys, project croft.Project, names []string) ([]string, error) {
+func FindKeys(ctx context.Context, list func(context.Context, croft.Project) ([]Key, error), project croft.Project,
+	names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	all, err := store.ListKeys(ctx, project)
+	all, err := list(ctx, project)
 	if err != nil {
 		return nil, fmt.Errorf("find the key %s: %w", strings.Join(names, ", "), err)
 	}

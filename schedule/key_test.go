@@ -35,7 +35,7 @@ func TestFindKeys(t *testing.T) {
 		{"none that is not there", two, []string{"ann", "bbo"}, nil, `did you mean "bob"?`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := schedule.FindKeys(t.Context(), keys{list: c.list}, croft.DefaultProject, c.names)
+			got, err := schedule.FindKeys(t.Context(), keys{list: c.list}.ListKeys, croft.DefaultProject, c.names)
 			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil &&
 				!strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %q, %v", got, err)

@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/actions"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/wording"
 )
@@ -44,24 +45,29 @@ Entries are kept for 90 days, at most 2000 of one project.`,
 	user := cmd.Flags().String("user", "", "what this user did (`name`)")
 	limit := cmd.Flags().Int("limit", shown, "the most entries to show, the newest ones")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		f := actions.Filter{User: *user, Limit: *limit}
-		var err error
-		if f.Since, err = moment(*since, time.Now()); err != nil {
+		f := api.LogFilter{User: *user, Limit: *limit}
+		from, err := moment(*since, time.Now())
+		if err != nil {
 			return err
+		}
+		if !from.IsZero() {
+			f.Since = from.UTC().Format(time.RFC3339Nano)
 		}
 		if *limit < 1 || *limit > actions.MostLimit {
 			return croft.Errorf(croft.Invalid, "--limit %d: use something between 1 and %d", *limit, actions.MostLimit)
 		}
 		if len(given) > 0 {
-			if f.Object, err = actions.ParseObject(given[0]); err != nil {
+			object, err := actions.ParseObject(given[0])
+			if err != nil {
 				return err
 			}
+			f.Object = object.String()
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			if cmd.Flags().Changed("project") {
 				f.Project = c.Project
 			}
-			page, err := c.Actions.List(ctx, f)
+			page, err := c.ListActions(ctx, f)
 			if err == nil && len(page.Entries) == 0 {
 				err = args.SimilarProject(ctx, c, f.Project)
 			}

@@ -34,9 +34,9 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 2 wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				look := c.Audits.Audit
+				look := c.AuditCloud
 				if fix {
-					look = c.Audits.Repair
+					look = c.RepairCloud
 				}
 				report, err := look(ctx)
 				if err != nil {

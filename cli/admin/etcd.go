@@ -73,7 +73,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 				defer cancel()
 				var size int64
 				err := args.WriteNew(given[0], func(w io.Writer) (err error) {
-					size, err = c.Backups.Snapshot(ctx, w)
+					size, err = c.Snapshot(ctx, w)
 					return err
 				})
 				if err != nil {

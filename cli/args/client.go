@@ -7,19 +7,20 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"croft"
 	"croft/client"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/control/cloud/direct"
 	"croft/internal/nearest"
 	"croft/internal/span"
 	"croft/internal/traces"
+	"croft/schedule"
 	"croft/tenant"
-	"croft/tenant/access"
 )
 
 // AnswerTimeout limits requests that the cloud normally answers at once. It is long enough for etcd to elect a new
@@ -28,24 +29,24 @@ const AnswerTimeout = 30 * time.Second
 
 // Client is the connection of one command to its cloud.
 type Client struct {
-	*cloud.Cloud
+	*client.Client
+	*client.Cloud
 	Settings direct.Settings
 	Project  croft.Project // empty: all projects
 	Cmd      *cobra.Command
 	Args     []string // the arguments of Cmd, in commands that verb.Run runs
 
-	caller  func(context.Context) (access.Caller, error)
 	unknown error // error for a Project that does not exist; nil: it exists, or was not checked
 }
 
 // User returns the caller's user name in the cloud.
 func (c *Client) User(ctx context.Context) (string, error) {
-	caller, err := c.caller(ctx)
+	caller, err := c.Caller(ctx)
 	return caller.User, err
 }
 
-// Caller returns the caller as the cloud knows them.
-func (c *Client) Caller(ctx context.Context) (access.Caller, error) { return c.caller(ctx) }
+// Close ends the connection.
+func (c *Client) Close() error { return c.Client.Close() }
 
 // Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
 // client.
@@ -57,14 +58,7 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Cloud: c, Settings: s, Project: croft.Project(s.Project),
-		caller: func(context.Context) (access.Caller, error) {
-			return access.Caller{
-				User:  direct.LocalUser(),
-				Roles: []access.Role{access.PartitionAdmin},
-				Via:   "etcd",
-			}, nil
-		}}, nil
+	return &Client{Client: c, Cloud: c.Cloud(), Settings: s, Project: croft.Project(s.Project)}, nil
 }
 
 // dialAPI connects over the API. The default project then means the project of the token.
@@ -78,7 +72,7 @@ func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project), caller: api.Caller}
+	c := &Client{Client: api, Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project)}
 	if c.Project != croft.DefaultProject {
 		return c, nil
 	}
@@ -173,6 +167,29 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err
+}
+
+// HostCalled returns the host with this UUID or, if there is none, with this name. NotFound: the error suggests a
+// similar name. Conflict: several hosts have the name.
+func HostCalled(all []croft.Host, idOrName string) (croft.Host, error) {
+	h, err := croft.HostCalled(slices.Values(all), idOrName)
+	if errors.Is(err, croft.NotFound) {
+		var names []string
+		for _, h := range all {
+			names = append(names, h.Name)
+		}
+		slices.Sort(names)
+		err = croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
+	}
+	return h, err
+}
+
+// StoredKeys returns the lines of the project's stored keys with these names. NotFound.
+func (c *Client) StoredKeys(ctx context.Context, names []string) ([]string, error) {
+	return schedule.FindKeys(ctx, func(ctx context.Context, project croft.Project) ([]schedule.Key, error) {
+		list, err := c.ListKeys(ctx, api.InProject{Project: project})
+		return list.Keys, err
+	}, c.Project, names)
 }
 
 // Traced calls do within a span if the settings configure tracing. The span belongs to the trace in TRACEPARENT, which

@@ -10,7 +10,6 @@ import (
 
 	"croft"
 	"croft/compute/image"
-	"croft/hosts"
 	"croft/schedule"
 )
 
@@ -91,9 +90,9 @@ func CompleteHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
-		all, err := c.Hosts.Records(ctx)
-		for _, h := range all {
-			offer(h.Name, hosts.Host{Host: h}.State())
+		list, err := c.ListHosts(ctx)
+		for _, h := range list.Hosts {
+			offer(h.Name, h.State())
 		}
 		return err
 	})

@@ -16,7 +16,7 @@ func Chosen(ctx context.Context, c *Client, kind objects.Kind, filters []string)
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.Objects.List(ctx, c.Project, kind, f)
+	all, err := c.AllObjects(ctx, c.Project, kind, f)
 	if err != nil {
 		return nil, err
 	}

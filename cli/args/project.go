@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/tenant"
 )
 
@@ -31,7 +31,7 @@ func (c *Client) checkProject(ctx context.Context, refused func(error) bool) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	err := UnknownProject(ctx, c.Cloud, c.Project)
+	err := UnknownProject(ctx, c, c.Project)
 	if err == nil || croft.KindOf(err) == croft.Unavailable {
 		return err
 	}
@@ -57,7 +57,7 @@ func SimilarProject(ctx context.Context, c *Client, name croft.Project) error {
 	if name == "" || name == croft.DefaultProject {
 		return nil
 	}
-	if err := UnknownProject(ctx, c.Cloud, name); tenant.Hinted(err) {
+	if err := UnknownProject(ctx, c, name); tenant.Hinted(err) {
 		return err
 	}
 	return nil
@@ -65,7 +65,7 @@ func SimilarProject(ctx context.Context, c *Client, name croft.Project) error {
 
 // UnknownProject returns a NotFound error if no project that the caller sees has the name. It suggests similar names.
 // Unavailable.
-func UnknownProject(ctx context.Context, c *cloud.Cloud, name croft.Project) error {
+func UnknownProject(ctx context.Context, c *Client, name croft.Project) error {
 	if _, err := FindProject(ctx, c, name); croft.KindOf(err) == croft.NotFound ||
 		croft.KindOf(err) == croft.Unavailable {
 		return err
@@ -75,27 +75,24 @@ func UnknownProject(ctx context.Context, c *cloud.Cloud, name croft.Project) err
 
 // ProjectHint returns the end of an error message about a project that does not exist; empty: it exists, or no project
 // has a similar name.
-func ProjectHint(ctx context.Context, c *cloud.Cloud, name croft.Project) string {
+func ProjectHint(ctx context.Context, c *Client, name croft.Project) string {
 	return tenant.HintOf(UnknownProject(ctx, c, name))
 }
 
 // FindProject returns a project. NotFound: the error suggests similar names.
-func FindProject(ctx context.Context, c *cloud.Cloud, name croft.Project) (tenant.Tenant, error) {
+func FindProject(ctx context.Context, c *Client, name croft.Project) (tenant.Tenant, error) {
 	if name.Check() == nil {
-		found, err := c.Projects.List(ctx, name)
-		if err != nil {
-			return tenant.Tenant{}, err
-		}
-		if len(found) > 0 {
-			return found[0], nil
+		found, err := c.GetProject(ctx, api.ProjectNamed{Project: name})
+		if croft.KindOf(err) != croft.NotFound {
+			return found, err
 		}
 	}
-	all, err := c.Projects.List(ctx)
+	all, err := c.ListProjects(ctx)
 	if err != nil {
 		return tenant.Tenant{}, err
 	}
 	var names []croft.Project
-	for _, p := range all {
+	for _, p := range all.Projects {
 		names = append(names, p.Name)
 	}
 	return tenant.Tenant{}, tenant.NotFound(name, names)

@@ -13,8 +13,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/client"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -33,9 +33,9 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 func ClassCommand() *cobra.Command {
 	list := listCommand("List the classes of resources: those of OpenStack's list, and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
-			all, err := c.Catalogue.Classes(ctx)
-			for _, one := range all {
-				names = append(names, string(one))
+			list, err := c.ListResourceTypes(ctx)
+			for _, one := range list.ResourceTypes {
+				names = append(names, string(one.Name))
 			}
 			return names, err
 		})
@@ -48,9 +48,9 @@ that begin with CUSTOM_ are of this cloud; a host's agent makes them by offering
 func TraitCommand() *cobra.Command {
 	list := listCommand("List the capabilities: those of OpenStack's list, and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
-			all, err := c.Catalogue.Traits(ctx)
-			for _, one := range all {
-				names = append(names, string(one))
+			list, err := c.ListCapabilities(ctx)
+			for _, one := range list.Capabilities {
+				names = append(names, string(one.Name))
 			}
 			return names, err
 		})
@@ -60,9 +60,9 @@ forbid by name. A host has those of its processors, its networks, and those that
 settings name (offer.traits).`, list,
 		changeCommand("add NAME", "Make a capability of this cloud's own, so that requests may name it",
 			`add makes a capability whose name begins with CUSTOM_, before a host has it. One that no
-host has is removed after a day.`, "is there", cloud.Catalogue.AddTrait),
+host has is removed after a day.`, "is there", (*client.Client).AddCapability),
 		changeCommand("remove NAME", "Remove a capability of this cloud's own that no host has", "", "is removed",
-			cloud.Catalogue.RemoveTrait))
+			(*client.Client).RemoveCapability))
 }
 
 // listCommand returns a command that lists names.
@@ -77,7 +77,10 @@ func listCommand(short string, read func(context.Context, *args.Client) ([]strin
 				return err
 			}
 			if custom {
-				names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, cloud.Custom) })
+				names = slices.DeleteFunc(names, func(n string) bool {
+					return !strings.HasPrefix(n,
+						croft.CustomPrefix)
+				})
 			}
 			if c.WantsData() {
 				return c.PrintData(append([]string{}, names...)) // never null
@@ -95,12 +98,16 @@ func listCommand(short string, read func(context.Context, *args.Client) ([]strin
 }
 
 func changeCommand(use, short, long, done string,
-	change func(cloud.Catalogue, context.Context, croft.Trait) error) *cobra.Command {
+	change func(*client.Client, context.Context, api.CapabilityNamed) (api.Capability, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: long, Args: command.Count(1, 1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			err := change(c.Catalogue, ctx, croft.Trait(c.Args[0]))
+			t := croft.Trait(c.Args[0])
+			if err := t.CheckCustom(); err != nil {
+				return err
+			}
+			_, err := change(c.Client, ctx, api.CapabilityNamed{Name: t})
 			if err == nil {
-				c.Say("capability %s %s", c.Args[0], done)
+				c.Say("capability %s %s", t, done)
 			}
 			return err
 		})}
@@ -112,16 +119,16 @@ func UserCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List yourself, and the members of the projects that you administer",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.Users.List(ctx)
+			list, err := c.ListUsers(ctx)
 			if err != nil {
 				return err
 			}
 			if c.WantsData() {
-				return c.PrintData(api.UserList{Users: all}.Users)
+				return c.PrintData(list.Users)
 			}
 			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
 			t.Head("USER", "PROJECT", "ROLE")
-			for _, u := range all {
+			for _, u := range list.Users {
 				for _, r := range u.Roles {
 					t.Texts(u.Name, out.OrDash(string(r.Project)), string(r.Role))
 				}
@@ -129,6 +136,7 @@ func UserCommand() *cobra.Command {
 			return t.Print(c.Cmd.OutOrStdout())
 		}),
 	}
-	return group("user", "List who has roles in which projects", `user lists people and programs by the names that identity providers and access tokens
+	return group("user", "List who has roles in which projects",
+		`user lists people and programs by the names that identity providers and access tokens
 give them. croft project member gives roles.`, list)
 }

@@ -16,7 +16,6 @@ import (
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
-	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
 
@@ -81,7 +80,7 @@ func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client
 	if a.Keys, names, err = sshkeys.Read(texts); err != nil {
 		return r, err
 	}
-	stored, err := schedule.FindKeys(ctx, c.Keys, c.Project, names)
+	stored, err := c.StoredKeys(ctx, names)
 	if err != nil {
 		return r, err
 	}

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/plain"
 )
@@ -31,30 +32,21 @@ Groups are something else: instances that are kept apart or together.`,
 		aggregateCreate(), aggregates.List("List the aggregates"), aggregateShow(), aggregateChange(),
 		aggregates.Remove("Remove aggregates; their hosts stay",
 			func(ctx context.Context, c *args.Client, name string) error {
-				return c.Aggregates.Remove(ctx, name, nil)
+				return c.RemoveAggregate(ctx, api.AggregateRemoval{Name: name})
 			}))
 }
 
 var aggregates = verb.Noun[croft.Aggregate]{
 	Name: "aggregate",
-	All:  func(ctx context.Context, c *args.Client) ([]croft.Aggregate, error) { return c.Aggregates.List(ctx) },
+	All: func(ctx context.Context, c *args.Client) ([]croft.Aggregate, error) {
+		list, err := c.ListAggregates(ctx)
+		return list.Aggregates, err
+	},
 	Word: func(a croft.Aggregate) (string, string) { return a.Name, a.Note },
 	Head: []string{"NAME", "PUBLIC", "HOSTS", "NOTE"},
 	Row: func(a croft.Aggregate) []out.Cell {
 		return verb.Texts(a.Name, verb.YesNo(a.Public), howMany(a), a.Note)
 	},
-}
-
-// hostIDs returns the hosts with these names or UUIDs.
-func hostIDs(ctx context.Context, c *args.Client, names []string) (all []croft.HostID, err error) {
-	for _, name := range names {
-		h, err := cloud.HostCalled(ctx, c.Hosts, name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h.ID)
-	}
-	return all, nil
 }
 
 func hostCount(n int) string {
@@ -65,19 +57,16 @@ func hostCount(n int) string {
 }
 
 func aggregateCreate() *cobra.Command {
-	var a croft.Aggregate
+	var a api.NewAggregate
 	cmd := &cobra.Command{
 		Use:   "create NAME [HOST...]",
 		Short: "Create an aggregate of these hosts",
 		PreRunE: func(_ *cobra.Command, given []string) error {
-			a.Name = given[0]
-			return a.Check()
+			a.Name, a.Hosts = given[0], given[1:]
+			return croft.Aggregate{Name: a.Name, Note: a.Note}.Check()
 		},
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) (err error) {
-			if a.Hosts, err = hostIDs(ctx, c, c.Args[1:]); err != nil {
-				return err
-			}
-			made, err := c.Aggregates.Create(ctx, a)
+			made, err := c.CreateAggregate(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -110,7 +99,7 @@ func aggregateShow() *cobra.Command {
 		Short:             "Show an aggregate and its hosts",
 		ValidArgsFunction: aggregates.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			a, err := c.Aggregates.Find(ctx, c.Args[0])
+			a, err := c.GetAggregate(ctx, api.AggregateNamed{Name: c.Args[0]})
 			if err != nil {
 				return err
 			}
@@ -133,24 +122,20 @@ func hostNames(ctx context.Context, c *args.Client, a croft.Aggregate) ([]string
 	if len(a.Hosts) == 0 {
 		return nil, nil
 	}
-	records, err := c.Hosts.Records(ctx, a.Hosts...)
+	known, err := c.HostNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for _, id := range a.Hosts {
-		name := records[id].Name
-		if name == "" {
-			name = string(id)
-		}
-		names = append(names, plain.Line(name))
+		names = append(names, plain.Line(cmp.Or(known[id], string(id))))
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
 func aggregateChange() *cobra.Command {
-	var add, remove []string
+	var change api.AggregateChange
 	var note string
 	var public bool
 	cmd := &cobra.Command{
@@ -160,25 +145,19 @@ func aggregateChange() *cobra.Command {
 their request named the aggregate: it counts where a host is chosen.`,
 		ValidArgsFunction: aggregates.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			var change croft.AggregateChange
+			change.Name = given[0]
 			if cmd.Flags().Changed("note") {
 				change.Note = &note
 			}
 			if cmd.Flags().Changed("public") {
 				change.Public = &public
 			}
-			if change.Note == nil && change.Public == nil && len(add)+len(remove) == 0 {
+			if change.Note == nil && change.Public == nil && len(change.AddHosts)+len(change.RemoveHosts) == 0 {
 				return croft.Errorf(croft.Invalid,
 					"nothing is to be changed: give --add, --remove, --note or --public")
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
-				if change.Add, err = hostIDs(ctx, c, add); err != nil {
-					return err
-				}
-				if change.Remove, err = hostIDs(ctx, c, remove); err != nil {
-					return err
-				}
-				a, err := c.Aggregates.Change(ctx, given[0], change)
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				a, err := c.ChangeAggregate(ctx, change)
 				if err != nil {
 					return err
 				}
@@ -186,8 +165,8 @@ their request named the aggregate: it counts where a host is chosen.`,
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&add, "add", nil, "`host` to add; repeat for more")
-	cmd.Flags().StringSliceVar(&remove, "remove", nil, "`host` to remove; repeat for more")
+	cmd.Flags().StringSliceVar(&change.AddHosts, "add", nil, "`host` to add; repeat for more")
+	cmd.Flags().StringSliceVar(&change.RemoveHosts, "remove", nil, "`host` to remove; repeat for more")
 	cmd.Flags().StringVar(&note, "note", "", "`text` for people")
 	cmd.Flags().BoolVar(&public, "public", false,
 		"tenants see its name and may choose by it; --public=false: they do not")

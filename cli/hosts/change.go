@@ -13,7 +13,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
-	"croft/control/cloud"
+	"croft/client"
+	"croft/control/api"
 	"croft/hosts"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -39,7 +40,9 @@ is ordered goes on, and the same command again finishes the rest.`,
 				return croft.Errorf(croft.Invalid, "--wait waits for what moves: add --move")
 			}
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				h, err := drain(ctx, c, given[0])
+				draining, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+				defer cancel()
+				h, err := c.DrainHost(draining, api.HostNamed{ID: given[0]})
 				if err != nil {
 					return err
 				}
@@ -59,22 +62,15 @@ is ordered goes on, and the same command again finishes the rest.`,
 }
 
 // reportChange reports a change of a host, or prints the host as it is now for programs.
-func reportChange(ctx context.Context, c *args.Client, h hosts.Host, means string) error {
+func reportChange(ctx context.Context, c *args.Client, h api.Host, means string) error {
 	if c.WantsData() {
 		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 		defer cancel()
-		if now, err := c.Hosts.Find(ctx, string(h.ID)); err == nil {
+		if now, err := c.GetHost(ctx, api.HostNamed{ID: string(h.ID)}); err == nil {
 			h = now
 		}
 	}
-	return c.Report(hostData{h, h.State()}, "host %s %s", plain.Line(h.Name), means)
-}
-
-// drain keeps new instances away.
-func drain(ctx context.Context, c *args.Client, idOrName string) (hosts.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-	defer cancel()
-	return c.Maintenance.Drain(ctx, idOrName)
+	return c.Report(hostData{h.Host, h.State()}, "host %s %s", plain.Line(h.Name), means)
 }
 
 // moveTimeout limits the time to order all moves of a host.
@@ -84,28 +80,32 @@ const moveTimeout = 10 * time.Minute
 func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName string) error {
 	ordering, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	h, err := c.Hosts.Find(ordering, idOrName) // read again: since the drain the host gets no new instances
-	if h.ID == "" {
+	h, err := c.GetHost(ordering, api.HostNamed{ID: idOrName}) // since the drain it gets no new instances
+	if err != nil {
 		return err
 	}
-	all, err := c.Maintenance.MoveAll(ordering, h)
-	if len(all) > 0 || c.WantsData() {
-		err = errors.Join(err, printMoved(c, h, all))
+	named := api.HostNamed{ID: string(h.ID)}
+	list, err := c.EmptyHost(ordering, api.HostEmptying{HostNamed: named})
+	if err == nil && list.Error != "" {
+		err = croft.Errorf(croft.Unavailable, "%s", list.Error)
+	}
+	if len(list.Moves) > 0 || c.WantsData() {
+		err = errors.Join(err, printMoved(c, h.Host, list.Moves))
 	}
 	if err == nil && cmd.Flags().Changed("wait") && c.Settings.Wait.Any() {
-		err = awaitMoved(ctx, c, h, all)
+		err = awaitMoved(ctx, c, h.Host, list.Moves)
 	}
 	if err != nil || h.Etcd == "" {
 		return err
 	}
-	if err = c.Maintenance.RemoveMember(ordering, h); err == nil {
+	if _, err = c.RemoveMember(ordering, named); err == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s was removed from etcd's members\n", plain.Line(h.Name))
 	}
 	return err
 }
 
 // printMoved prints where each instance of a host moves, and with -o json or yaml the host too.
-func printMoved(c *args.Client, h hosts.Host, all []hosts.Moved) error {
+func printMoved(c *args.Client, h hosts.Host, all []api.Move) error {
 	type moved struct {
 		Name     string           `json:"name"`
 		Instance croft.InstanceID `json:"instance"`
@@ -117,7 +117,7 @@ func printMoved(c *args.Client, h hosts.Host, all []hosts.Moved) error {
 		Moved []moved `json:"moved"`
 	}{hostData{h, h.State()}, []moved{}}
 	for _, m := range all {
-		data.Moved = append(data.Moved, moved{m.Instance.Name, m.Instance.ID, m.To.Name, m.Stays})
+		data.Moved = append(data.Moved, moved{m.Name, m.Instance, m.ToName, m.Stays})
 	}
 	return c.Print(data, func(t *out.Table) {
 		t.Head("NAME", "TO", "REASON", "INSTANCE")
@@ -128,24 +128,28 @@ func printMoved(c *args.Client, h hosts.Host, all []hosts.Moved) error {
 }
 
 // awaitMoved waits until all instances that move have left the host.
-func awaitMoved(ctx context.Context, c *args.Client, h hosts.Host, all []hosts.Moved) error {
+func awaitMoved(ctx context.Context, c *args.Client, h hosts.Host, all []api.Move) error {
+	var moved []hosts.Moved
+	for _, m := range all {
+		moved = append(moved, m.Moved())
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
-	if err := hosts.AwaitMoved(ctx, c.Instances, h.ID, all); err != nil {
+	if err := hosts.AwaitMoved(ctx, c.Instances, h.ID, moved); err != nil {
 		return fmt.Errorf("empty host %s: %w", h.Name, err)
 	}
 	return nil
 }
 
 func enableCommand() *cobra.Command {
-	cmd := changeHostCommand(cloud.Maintenance.Enable, "takes new instances")
+	cmd := changeHostCommand((*client.Client).EnableHost, "takes new instances")
 	cmd.Use, cmd.Aliases = "enable UUID|NAME", []string{"undrain"}
 	cmd.Short = "Let new instances come to a host again"
 	return cmd
 }
 
 func acceptCommand() *cobra.Command {
-	cmd := changeHostCommand(cloud.Maintenance.Accept, "may be served by another machine or from another directory")
+	cmd := changeHostCommand((*client.Client).AcceptHost, "may be served by another machine or from another directory")
 	cmd.Use = "accept UUID|NAME"
 	cmd.Short = "Let a host be served from another machine or state directory than before"
 	cmd.Long = `accept lets the agent of a host serve it from another machine or another state
@@ -156,12 +160,12 @@ from before is off: a guest that still runs there would run twice.`
 }
 
 // changeHostCommand applies one change to one host and explains its effect.
-func changeHostCommand(change func(cloud.Maintenance, context.Context, string) (hosts.Host, error),
+func changeHostCommand(change func(*client.Client, context.Context, api.HostNamed) (api.Host, error),
 	means string) *cobra.Command {
 	return &cobra.Command{
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			h, err := change(c.Maintenance, ctx, c.Args[0])
+			h, err := change(c.Client, ctx, api.HostNamed{ID: c.Args[0]})
 			if err != nil {
 				return err
 			}
@@ -188,9 +192,9 @@ be more than half of all is not forgotten, whatever is said: bring another one b
 let one join with --etcd-member, first.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			h, err := c.Maintenance.Forget(ctx, c.Args[0], force)
+			h, err := c.ForgetHost(ctx, api.HostRemoval{HostNamed: api.HostNamed{ID: c.Args[0]}, Force: force})
 			if err == nil {
-				err = c.Report(hostData{h, h.State()}, "host %s is forgotten", plain.Line(h.Name))
+				err = c.Report(hostData{h.Host, h.State()}, "host %s is forgotten", plain.Line(h.Name))
 			}
 			tellLost(c.Cmd.ErrOrStderr(), h.Lost)
 			return err

@@ -11,6 +11,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 )
 
@@ -51,10 +52,11 @@ func distanceList(kind *string) *cobra.Command {
 				}
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Distances.List(ctx)
+				list, err := c.ListDistances(ctx)
 				if err != nil {
 					return err
 				}
+				all := list.Types
 				if *kind != "" {
 					some := slices.DeleteFunc(slices.Clone(all),
 						func(d croft.Distances) bool { return d.Type != *kind })
@@ -86,30 +88,17 @@ func distanceList(kind *string) *cobra.Command {
 
 // namesOfHosts returns a function that replaces the UUID of a host with its name, if the caller may see hosts.
 func namesOfHosts(ctx context.Context, c *args.Client, all []croft.Distances) (func(string) string, error) {
-	var ids []croft.HostID
-	for _, d := range all {
-		for _, row := range d.Distances {
-			for _, end := range []string{row.A, row.B} {
-				if id, err := croft.ParseHostID(end); err == nil {
-					ids = append(ids, id)
-				}
-			}
-		}
-	}
-	names := map[croft.HostID]croft.Host{}
-	if len(ids) > 0 {
-		slices.Sort(ids)
+	isHost := func(end string) bool { _, err := croft.ParseHostID(end); return err == nil }
+	var names map[croft.HostID]string
+	if slices.ContainsFunc(all, func(d croft.Distances) bool {
+		return slices.ContainsFunc(d.Distances, func(row croft.Distance) bool { return isHost(row.A) || isHost(row.B) })
+	}) {
 		var err error
-		if names, err = c.Hosts.Records(ctx, slices.Compact(ids)...); err != nil {
+		if names, err = c.HostNames(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return func(end string) string {
-		if host := names[croft.HostID(end)]; host.Name != "" {
-			return host.Name
-		}
-		return end
-	}, nil
+	return func(end string) string { return cmp.Or(names[croft.HostID(end)], end) }, nil
 }
 
 func distanceGet(kind *string) *cobra.Command {
@@ -118,7 +107,7 @@ func distanceGet(kind *string) *cobra.Command {
 		Short:   "Show the distance between two aggregates, locations or hosts",
 		PreRunE: func(*cobra.Command, []string) error { return croft.CheckDistanceType(typeOf(*kind)) },
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			found, err := c.Distances.Between(ctx, typeOf(*kind), c.Args[0], c.Args[1])
+			found, err := c.GetDistance(ctx, api.DistanceBetween{Type: typeOf(*kind), A: c.Args[0], B: c.Args[1]})
 			if err != nil {
 				return err
 			}
@@ -131,7 +120,7 @@ func distanceGet(kind *string) *cobra.Command {
 }
 
 func distanceSet(kind *string) *cobra.Command {
-	d := croft.Distance{}
+	var d api.NewDistance
 	return &cobra.Command{
 		Use:   "set A B DISTANCE",
 		Short: "State the distance between two aggregates, locations or hosts",
@@ -146,15 +135,16 @@ between these two. Instances stay where they are: it counts where a host is chos
 				return croft.Errorf(croft.Invalid, "%q is no distance: write a whole number from 0 to %d", given[2],
 					croft.MaxStatedDistance)
 			}
-			d = croft.Distance{A: given[0], B: given[1], Distance: int(n)}
+			d = api.NewDistance{Type: typeOf(*kind), A: given[0], B: given[1], Distance: int(n)}
 			return nil
 		},
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			set, err := c.Distances.Set(ctx, typeOf(*kind), d, nil)
+			set, err := c.SetDistance(ctx, d)
 			if err != nil {
 				return err
 			}
-			return c.Report(set, "the distance of type %s between %s and %s is %d", typeOf(*kind), d.A, d.B, d.Distance)
+			return c.Report(set.Generation, "the distance of type %s between %s and %s is %d", d.Type, d.A, d.B,
+				d.Distance)
 		}),
 	}
 }
@@ -165,7 +155,9 @@ func distanceRemove(kind *string) *cobra.Command {
 		Short:   "Remove a stated distance",
 		PreRunE: func(*cobra.Command, []string) error { return croft.CheckDistanceType(typeOf(*kind)) },
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			if err := c.Distances.Remove(ctx, typeOf(*kind), c.Args[0], c.Args[1], nil); err != nil {
+			err := c.RemoveDistance(ctx, api.DistanceRemoval{DistanceBetween: api.DistanceBetween{Type: typeOf(*kind),
+				A: c.Args[0], B: c.Args[1]}})
+			if err != nil {
 				return err
 			}
 			c.Say("the distance of type %s between %s and %s is not stated any more", typeOf(*kind), c.Args[0],

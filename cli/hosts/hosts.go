@@ -53,24 +53,20 @@ UUIDs too.`,
 				return err
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				problems := make(chan []string, 1)
-				// this is the slowest part if a member does not answer
-				go func() { problems <- c.Hosts.Problems(ctx) }()
-				all, err := c.Hosts.List(ctx)
-				if all == nil && err != nil {
-					<-problems
+				list, err := c.ListHosts(ctx)
+				if err != nil {
 					return err
 				}
+				all := list.Hosts
 				if len(filters) > 0 {
-					chosen, noFilter := args.Chosen(ctx, c, objects.Host, filters)
-					if noFilter != nil {
-						<-problems
-						return noFilter
+					chosen, err := args.Chosen(ctx, c, objects.Host, filters)
+					if err != nil {
+						return err
 					}
-					all = slices.DeleteFunc(all, func(h hosts.Host) bool { return !chosen[string(h.ID)] })
+					all = slices.DeleteFunc(all, func(h api.Host) bool { return !chosen[string(h.ID)] })
 				}
-				err = errors.Join(printHosts(cmd, c.Settings.Output, all), err)
-				for _, problem := range <-problems {
+				err = errors.Join(printHosts(cmd, c.Settings.Output, all), list.Incomplete())
+				for _, problem := range list.Problems {
 					fmt.Fprintln(cmd.ErrOrStderr(), problem)
 				}
 				return err
@@ -87,12 +83,12 @@ type hostData struct {
 	State string `json:"state"`
 }
 
-func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
+func printHosts(cmd *cobra.Command, format string, all []api.Host) error {
 	stdout := cmd.OutOrStdout()
 	if format == out.FormatJSON || format == out.FormatYAML {
 		list := []hostData{}
 		for _, h := range all {
-			list = append(list, hostData{h, h.State()})
+			list = append(list, hostData{h.Host, h.State()})
 		}
 		return out.PrintData(stdout, format, list)
 	}
@@ -103,8 +99,8 @@ func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
 	}
 	t.Head(head...)
 	for _, h := range all {
-		row := []out.Cell{{Text: h.Name}, hostState(h), etcdRole(h), {Text: fmt.Sprint(h.Count)},
-			share(h, croft.VCPU), share(h, croft.MemoryMB), share(h, croft.DiskGB)}
+		row := []out.Cell{{Text: h.Name}, hostState(h.Host), etcdRole(h.Host), {Text: fmt.Sprint(h.Count)},
+			share(h.Host, croft.VCPU), share(h.Host, croft.MemoryMB), share(h.Host, croft.DiskGB)}
 		if format == out.FormatWide {
 			row = append(row, out.Cell{Text: out.OrDash(h.Version)}, out.Cell{Text: string(h.ID)})
 		}
@@ -114,7 +110,7 @@ func printHosts(cmd *cobra.Command, format string, all []hosts.Host) error {
 		return err
 	}
 	for _, h := range all {
-		printProblems(cmd.ErrOrStderr(), h)
+		printProblems(cmd.ErrOrStderr(), h.Host)
 	}
 	return nil
 }
@@ -174,30 +170,34 @@ func showCommand() *cobra.Command {
 		Short:             "Show everything about a host and its instances",
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			h, err := c.Hosts.Find(ctx, c.Args[0])
-			if h.ID == "" {
+			h, err := c.GetHost(ctx, api.HostNamed{ID: c.Args[0]})
+			if err != nil {
 				return err
 			}
-			return errors.Join(printHost(c.Cmd, c.Settings.Output, h), err)
+			return printHost(c.Cmd, c.Settings.Output, h)
 		}),
 	}
 }
 
-func printHost(cmd *cobra.Command, format string, h hosts.Host) error {
+func printHost(cmd *cobra.Command, format string, h api.Host) error {
 	stdout := cmd.OutOrStdout()
+	var on []croft.Status
+	for _, one := range h.Statuses {
+		on = append(on, one.Status())
+	}
 	if format == out.FormatJSON || format == out.FormatYAML {
 		return out.PrintData(stdout, format, struct {
 			hostData
 			On []api.Instance `json:"on"`
-		}{hostData{h, h.State()}, instances.Printable(h.Instances)})
+		}{hostData{h.Host, h.State()}, append([]api.Instance{}, h.Statuses...)}) // never null
 	}
-	t := hostDetails(h)
+	t := hostDetails(h.Host)
 	t.Color = out.IsColored(stdout)
 	if err := t.Print(stdout); err != nil || h.Count == 0 {
 		return err
 	}
 	fmt.Fprintln(stdout)
-	list := instances.Table(h.Instances)
+	list := instances.Table(on)
 	list.Color = t.Color
 	return list.Print(stdout)
 }

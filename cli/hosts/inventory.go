@@ -21,11 +21,10 @@ by how much it is oversold, and what is claimed. The host's agent writes that, f
 the host has and from its settings (offer in compute.yaml).`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := c.Catalogue.Provider(ctx, c.Args[0])
+			list, err := c.GetInventory(ctx, api.HostNamed{ID: c.Args[0]})
 			if err != nil {
 				return err
 			}
-			list := api.InventoriesOf(p)
 			if c.WantsData() {
 				return c.PrintData(list)
 			}

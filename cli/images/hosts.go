@@ -12,6 +12,7 @@ import (
 	"croft/cli/args"
 	"croft/compute"
 	"croft/compute/image"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -30,8 +31,9 @@ func onHosts(cmd *cobra.Command) (bool, error) {
 		return false, nil
 	}
 	if cmd.Flags().Changed(args.StateDirFlag.Flag) {
-		return false, croft.Errorf(croft.Invalid, "--%s is about this host, and --hosts about hosts of a cloud: give one "+
-			"of them", args.StateDirFlag.Flag)
+		return false, croft.Errorf(croft.Invalid,
+			"--%s is about this host, and --hosts about hosts of a cloud: give one "+
+				"of them", args.StateDirFlag.Flag)
 	}
 	return true, nil
 }
@@ -46,7 +48,7 @@ type heldOn struct {
 // askHosts asks the hosts of --hosts about their caches, and prints their answers. A host that does not answer does not
 // stop the others. With missing, an image that no host has is an error; an image that only some hosts have is not.
 func askHosts(cmd *cobra.Command, missing bool,
-	do func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error)) error {
+	do func(ctx context.Context, c *args.Client, h api.HostNamed) (api.HeldList, error)) error {
 	format, err := command.FormatOf(cmd)
 	if err != nil {
 		return err
@@ -56,24 +58,24 @@ func askHosts(cmd *cobra.Command, missing bool,
 		return err
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		chosen, err := chooseHosts(ctx, c.Hosts, wanted)
+		chosen, err := chooseHosts(ctx, c, wanted)
 		if err != nil {
 			return err
 		}
-		found, errs := make([][]compute.Held, len(chosen)), make([]error, len(chosen))
+		found, errs := make([]api.HeldList, len(chosen)), make([]error, len(chosen))
 		slots := make(chan struct{}, maxPulls)
 		var work sync.WaitGroup
 		for i, h := range chosen {
 			work.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				found[i], errs[i] = do(ctx, c, h)
+				found[i], errs[i] = do(ctx, c, api.HostNamed{ID: string(h.ID)})
 			})
 		}
 		work.Wait()
 		all, lacking := []heldOn{}, 0
 		for i, h := range chosen {
-			for _, held := range found[i] {
+			for _, held := range found[i].Images {
 				all = append(all, heldOn{h.ID, h.Name, held})
 			}
 			if missing && errors.Is(errs[i], croft.NotFound) {
@@ -110,21 +112,22 @@ func printHeld(cmd *cobra.Command, format string, all []heldOn) error {
 
 // listOnHosts prints the contents of the caches of hosts.
 func listOnHosts(cmd *cobra.Command) error {
-	return askHosts(cmd, false, func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
-		return c.Images.Held(ctx, h)
+	return askHosts(cmd, false, func(ctx context.Context, c *args.Client, h api.HostNamed) (api.HeldList, error) {
+		return c.ListHostImages(ctx, h)
 	})
 }
 
 // removeOnHosts removes an image from the caches of hosts; without a name, all unused images.
 func removeOnHosts(cmd *cobra.Command, name string) error {
-	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h croft.Host) ([]compute.Held, error) {
+	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h api.HostNamed) (list api.HeldList,
+		err error) {
 		reference := name
 		if name != "" && !isSHA256(name) && (!c.Settings.Settings.Set() || image.IsReference(name)) {
-			var err error // otherwise the cloud has its own catalog
+			// otherwise the cloud has its own catalog
 			if reference, err = image.ReferenceFor(name); err != nil {
-				return nil, err
+				return list, err
 			}
 		}
-		return c.Images.Remove(ctx, h, reference)
+		return c.RemoveHostImages(ctx, api.HostImage{HostNamed: h, Image: reference})
 	})
 }

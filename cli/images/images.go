@@ -174,7 +174,7 @@ func listOf(cmd *cobra.Command, s direct.Settings) error {
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 		defer cancel()
-		list, err := c.Images.Catalog(ctx)
+		list, err := c.ListImages(ctx)
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"sync"
 
@@ -16,8 +15,7 @@ import (
 	"croft/cli/args"
 	"croft/compute"
 	"croft/compute/image"
-	"croft/control/cloud"
-	"croft/internal/nearest"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/plain"
 )
@@ -57,7 +55,7 @@ then that of the first such host.`,
 				}
 			}
 			return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
-				chosen, err := chooseHosts(ctx, c.Hosts, hosts)
+				chosen, err := chooseHosts(ctx, c, hosts)
 				if err != nil {
 					return err
 				}
@@ -71,14 +69,14 @@ then that of the first such host.`,
 }
 
 // chooseHosts returns the hosts with these names or UUIDs, ordered by name.
-func chooseHosts(ctx context.Context, hosts cloud.Hosts, wanted []string) ([]croft.Host, error) {
+func chooseHosts(ctx context.Context, c *args.Client, wanted []string) ([]croft.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	found, err := hosts.Records(ctx)
+	known, err := c.HostRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := slices.SortedFunc(maps.Values(found), func(a, b croft.Host) int {
+	slices.SortFunc(known, func(a, b croft.Host) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return pickHosts(known, wanted)
@@ -91,16 +89,9 @@ func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 	if slices.Equal(wanted, []string{allHosts}) {
 		return known, nil
 	}
-	var names []string
 	picked := map[croft.HostID]bool{}
-	for _, h := range known {
-		names = append(names, h.Name)
-	}
 	for _, want := range wanted {
-		h, err := croft.HostCalled(slices.Values(known), want)
-		if errors.Is(err, croft.NotFound) {
-			return nil, croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(want, names))
-		}
+		h, err := args.HostCalled(known, want)
 		if err != nil {
 			return nil, err
 		}
@@ -128,8 +119,8 @@ func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, refer
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = pulled{Host: host.ID, Name: host.Name}
-			results[i].Image, errs[i] = c.Images.Pull(ctx, host, name, reference,
-				func(p croft.Progress) { show.update(i, p) })
+			results[i].Image, errs[i] = c.PullImage(ctx, api.NewImage{HostNamed: api.HostNamed{ID: string(host.ID)},
+				Image: reference}, func(p croft.Progress) { show.update(i, p) })
 			if errs[i] != nil {
 				results[i].Error = errs[i].Error()
 			}

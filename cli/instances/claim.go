@@ -104,7 +104,7 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, connected *args.Client) error {
 		connected.Cmd = cmd
 		c := &session{connected}
-		found, err := schedule.FindKeys(ctx, c.Keys, c.Project, a.names)
+		found, err := c.StoredKeys(ctx, a.names)
 		if err != nil {
 			return err
 		}

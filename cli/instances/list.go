@@ -17,7 +17,6 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
@@ -312,7 +311,11 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
 	if l.host != "" {
-		h, err := cloud.HostCalled(ctx, c.Hosts, l.host)
+		hosts, err := c.HostRecords(ctx)
+		if err != nil {
+			return "", err
+		}
+		h, err := args.HostCalled(hosts, l.host)
 		if err != nil {
 			return "", err
 		}

@@ -68,7 +68,7 @@ func (h *harvest) add(o outcome) bool {
 // request requests all instances, many at once, prints the outcomes in order, and waits for the scheduled instances.
 func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted requests) error {
 	if wanted.count >= viewFrom {
-		defer c.Requests.Prepare(ctx)()
+		defer c.Prepare(ctx)()
 	}
 	text := c.Settings.Output == out.FormatText
 	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}

@@ -126,7 +126,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 		if a.explain {
 			return c.explain(ctx, cmd, wanted.one)
 		}
-		found, err := schedule.FindKeys(ctx, c.Keys, c.Project, a.names)
+		found, err := c.StoredKeys(ctx, a.names)
 		if err != nil {
 			return err
 		}

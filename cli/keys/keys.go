@@ -12,6 +12,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -31,11 +32,11 @@ instance can say schedule --key NAME from any machine.`,
 var keys = verb.Noun[schedule.Key]{
 	Name: "key",
 	All: func(ctx context.Context, c *args.Client) ([]schedule.Key, error) {
-		all, err := c.Keys.ListKeys(ctx, c.Project)
+		list, err := c.ListKeys(ctx, api.InProject{Project: c.Project})
 		if err == nil {
-			c.NoteUnknownProject(c.Cmd, len(all))
+			c.NoteUnknownProject(c.Cmd, len(list.Keys))
 		}
-		return all, err
+		return list.Keys, err
 	},
 	Word: func(k schedule.Key) (string, string) { return k.Name, comment(k.Line) },
 	Head: []string{"NAME", "FINGERPRINT", "COMMENT", "ADDED"},
@@ -57,8 +58,9 @@ func addCommand() *cobra.Command {
 			return err
 		},
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			k := schedule.Key{Project: c.Project, Name: c.Args[0], Line: line, Added: time.Now().UTC()}
-			if err := c.Keys.AddKey(ctx, k); err != nil {
+			k, err := c.AddKey(ctx, api.NewKey{InProject: api.InProject{Project: c.Project}, Name: c.Args[0],
+				Line: line})
+			if err != nil {
 				return err
 			}
 			return c.Report(k, "key %s %s", k.Name, fingerprint(line))
@@ -100,7 +102,9 @@ func removeCommand() *cobra.Command {
 		Short:             "Remove keys; instances that have them keep them",
 		ValidArgsFunction: keys.Complete(-1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error { return c.Keys.RemoveKey(ctx, c.Project, name) })
+			return verb.Each(c.Args, func(name string) error {
+				return c.RemoveKey(ctx, api.KeyNamed{InProject: api.InProject{Project: c.Project}, Name: name})
+			})
 		}),
 	}
 }

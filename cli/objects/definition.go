@@ -10,6 +10,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/client"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/tenant/objects"
@@ -37,9 +39,9 @@ func levelFlag(cmd *cobra.Command, level *string, value objects.Level, usage str
 }
 
 // placeOf parses the arguments of commands about one place.
-func placeOf(kind, level string) (objects.Place, error) {
+func placeOf(kind, level string) (api.DefinitionNamed, error) {
 	at := objects.Place{Level: objects.Level(level), Kind: objects.Kind(kind)}
-	return at, at.Check()
+	return api.DefinitionNamed{Kind: at.Kind, Level: at.Level}, at.Check()
 }
 
 func definitionGet() *cobra.Command {
@@ -72,14 +74,14 @@ is set and its generation.`,
 }
 
 func get(ctx context.Context, c *args.Client, kind, level string) (objects.Definition, error) {
-	if level == "" {
-		return c.Definitions.Effective(ctx, objects.Kind(kind))
+	at, err := api.DefinitionNamed{Kind: objects.Kind(kind)}, objects.Kind(kind).Check()
+	if level != "" {
+		at, err = placeOf(kind, level)
 	}
-	at, err := placeOf(kind, level)
 	if err != nil {
 		return objects.Definition{}, err
 	}
-	return c.Definitions.At(ctx, at)
+	return c.GetDefinition(ctx, api.DefinitionChosen{DefinitionNamed: at, Effective: level == ""})
 }
 
 func definitionSet() *cobra.Command {
@@ -108,12 +110,12 @@ violate the new definition stay as they are; croft property definition check lis
 				return err
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Definitions.At(ctx, at)
+				now, err := c.GetDefinition(ctx, api.DefinitionChosen{DefinitionNamed: at})
 				if err != nil && !errors.Is(err, croft.NotFound) {
 					return err
 				}
-				d.Place, d.Generation = at, now.Generation
-				set, err := c.Definitions.Set(ctx, d)
+				set, err := c.SetDefinition(ctx, api.NewDefinition{DefinitionNamed: at, Base: &now.Generation,
+					Unknown: d.Unknown, Properties: d.Properties, Permissions: d.Permissions})
 				if err == nil && c.WantsData() {
 					err = c.PrintData(set)
 				}
@@ -138,7 +140,7 @@ func definitionRemove() *cobra.Command {
 				return err
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				return c.Definitions.Remove(ctx, at)
+				return c.RemoveDefinition(ctx, at)
 			})
 		},
 	}
@@ -159,11 +161,15 @@ now, with what is wrong, and ends with code 1 if there are any.`,
 				c.Project = ""
 			}
 			kind := objects.Kind(c.Args[0])
-			breaches, err := c.Definitions.Check(ctx, c.Project, kind)
+			if err := kind.Check(); err != nil {
+				return err
+			}
+			list, err := c.CheckDefinition(ctx, api.KindInProject{InProject: client.InProjectOf(kind, c.Project),
+				Kind: kind})
 			if err != nil {
 				return err
 			}
-			if err := printBreaches(ctx, c.Cmd, c, kind, breaches); err != nil || len(breaches) == 0 {
+			if err := printBreaches(ctx, c.Cmd, c, kind, list.Breaches); err != nil || len(list.Breaches) == 0 {
 				return err
 			}
 			return &command.Exited{Code: croft.ExitFailure}
@@ -211,9 +217,9 @@ func namesOf(ctx context.Context, c *args.Client, kind objects.Kind) (map[string
 		}
 		return names, err
 	case objects.Host:
-		all, err := c.Hosts.Records(ctx)
-		for id, h := range all {
-			names[string(id)] = h.Name
+		all, err := c.HostNames(ctx)
+		for id, name := range all {
+			names[string(id)] = name
 		}
 		return names, err
 	}

@@ -14,6 +14,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/client"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/plain"
 	"croft/tenant/objects"
@@ -57,14 +59,28 @@ type thing struct {
 	name string
 }
 
-func (t *thing) object(ctx context.Context) (objects.Object, error) {
-	o, err := t.Objects.Object(ctx, t.Project, t.kind, t.name)
+// named names the object. NotFound: its name is empty.
+func (t *thing) named() (api.ObjectNamed, error) {
+	if t.name == "" {
+		return api.ObjectNamed{}, croft.Errorf(croft.NotFound, "there is no %s without a name", t.kind)
+	}
+	return client.ObjectOf(t.Project, t.kind, t.name), nil
+}
+
+func (t *thing) object(ctx context.Context) (o objects.Object, err error) {
+	named, err := t.named()
+	if err == nil {
+		o, err = t.GetObject(ctx, named)
+	}
 	return o, t.nearest(ctx, err)
 }
 
 // change changes the object, and prints it for programs.
-func (t *thing) change(ctx context.Context, c objects.Change) error {
-	o, err := t.Objects.Change(ctx, t.Project, t.kind, t.name, c)
+func (t *thing) change(ctx context.Context, c api.ObjectChange) (err error) {
+	var o objects.Object
+	if c.ObjectNamed, err = t.named(); err == nil {
+		o, err = t.ChangeObject(ctx, c)
+	}
 	if err != nil {
 		return t.nearest(ctx, err)
 	}
@@ -117,7 +133,8 @@ func propertyGet() *cobra.Command {
 				v, there := o.Properties[keys[0]]
 				switch {
 				case !there:
-					return croft.Errorf(croft.NotFound, "%s %s has no property %s; `croft property get %s %s` shows all",
+					return croft.Errorf(croft.NotFound,
+						"%s %s has no property %s; `croft property get %s %s` shows all",
 						t.kind, t.name, keys[0], t.kind, t.name)
 				case t.WantsData():
 					return t.PrintData(v)
@@ -147,11 +164,12 @@ A value is a string, unless the definition says that the property is an integer,
 number or a boolean.`,
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, pairs []string) error {
-			under, err := t.Definitions.Effective(ctx, t.kind)
+			under, err := t.GetDefinition(ctx, api.DefinitionChosen{
+				DefinitionNamed: api.DefinitionNamed{Kind: t.kind}, Effective: true})
 			if err != nil {
 				return err
 			}
-			c := objects.Change{Set: map[string]objects.Value{}}
+			c := api.ObjectChange{Set: map[string]objects.Value{}}
 			for _, pair := range pairs {
 				key, text, said := strings.Cut(pair, "=")
 				if !said {
@@ -173,13 +191,13 @@ func propertyRemove() *cobra.Command {
 		Short:             "Remove properties of a thing, all or none",
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, keys []string) error {
-			return t.change(ctx, objects.Change{Remove: keys})
+			return t.change(ctx, api.ObjectChange{Remove: keys})
 		}),
 	}
 }
 
 func tagCommand() *cobra.Command {
-	change := func(use, short string, of func(tags []string) objects.Change) *cobra.Command {
+	change := func(use, short string, of func(tags []string) api.ObjectChange) *cobra.Command {
 		return &cobra.Command{
 			Use: use, Short: short, ValidArgsFunction: completeKind,
 			RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, tags []string) error {
@@ -194,12 +212,13 @@ change them.`,
 		`  croft property tag add instance web keep reviewed
   croft property tag list instance web
   schedule list --filter tag:keep`,
-		change("add KIND NAME TAG...", "Tag a thing", func(tags []string) objects.Change {
-			return objects.Change{AddTags: tags}
+		change("add KIND NAME TAG...", "Tag a thing", func(tags []string) api.ObjectChange {
+			return api.ObjectChange{AddTags: tags}
 		}),
-		change("remove KIND NAME TAG...", "Remove tags from a thing, all or none", func(tags []string) objects.Change {
-			return objects.Change{RemoveTags: tags}
-		}),
+		change("remove KIND NAME TAG...", "Remove tags from a thing, all or none",
+			func(tags []string) api.ObjectChange {
+				return api.ObjectChange{RemoveTags: tags}
+			}),
 		tagList())
 }
 

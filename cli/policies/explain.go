@@ -10,6 +10,7 @@ import (
 
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/schedule"
 )
@@ -25,7 +26,7 @@ one that takes it, and if not, why not.`,
   croft policy explain web -o json | jq .trace`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			found, err := c.Policies.Standing(ctx, c.Project, c.Args[0])
+			found, err := c.GetStanding(ctx, api.InstanceNamed{ID: c.Args[0], Project: c.Project})
 			if err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ has to be told about hosts that take no instances now is on stderr.`,
   crushtool -c map.txt -o map.bin
   crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 1 --x 42`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			m, err := c.Policies.Map(ctx)
+			m, err := c.GetCrushMap(ctx)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 )
 
@@ -56,7 +57,10 @@ func completeNames(cmd *cobra.Command, given []string, prefix string) ([]string,
 
 var policies = verb.Noun[croft.CrushPolicy]{
 	Name: "policy",
-	All:  func(ctx context.Context, c *args.Client) ([]croft.CrushPolicy, error) { return c.Policies.List(ctx) },
+	All: func(ctx context.Context, c *args.Client) ([]croft.CrushPolicy, error) {
+		list, err := c.ListPolicies(ctx)
+		return list.Policies, err
+	},
 	Word: func(p croft.CrushPolicy) (string, string) { return p.Name, inOneLine(p.Text) },
 	Head: []string{"NAME", "GENERATION", "INSTRUCTIONS"},
 	Row: func(p croft.CrushPolicy) []out.Cell {
@@ -83,7 +87,7 @@ func showCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Print a policy as it was written",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := c.Policies.Find(ctx, c.Args[0])
+			p, err := c.GetPolicy(ctx, api.PolicyNamed{Name: c.Args[0]})
 			if err != nil {
 				return err
 			}
@@ -137,12 +141,12 @@ host. Instances stay where they are; one that moves goes where the policy puts i
 			generation = nil
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			hints, err := c.Policies.Check(ctx, p)
+			found, err := c.CheckPolicy(ctx, api.PolicyCheck{Name: p.Name, Text: p.Text})
 			if err != nil {
 				return err
 			}
-			hint(cmd, p.Name, hints)
-			set, err := c.Policies.Set(ctx, p, generation)
+			hint(cmd, p.Name, found.Hints)
+			set, err := c.SetPolicy(ctx, api.PolicyText{Name: p.Name, Base: generation, Text: p.Text})
 			if err != nil {
 				return err
 			}
@@ -166,18 +170,18 @@ func checkCommand() *cobra.Command {
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
 				if len(given) == 1 {
-					if p, err = c.Policies.Find(ctx, given[0]); err != nil {
+					if p, err = c.GetPolicy(ctx, api.PolicyNamed{Name: given[0]}); err != nil {
 						return err
 					}
 				}
-				hints, err := c.Policies.Check(ctx, p)
+				found, err := c.CheckPolicy(ctx, api.PolicyCheck{Name: p.Name, Text: p.Text})
 				if err != nil {
 					return err
 				}
 				if c.WantsData() {
-					return c.PrintData(append([]string{}, hints...))
+					return c.PrintData(found.Hints)
 				}
-				hint(cmd, p.Name, hints)
+				hint(cmd, p.Name, found.Hints)
 				fmt.Fprintf(cmd.ErrOrStderr(), "policy %s can choose hosts\n", p.Name)
 				return nil
 			})
@@ -188,5 +192,7 @@ func checkCommand() *cobra.Command {
 
 func removeCommand() *cobra.Command {
 	return policies.Remove("Remove policies; instances stay where they are",
-		func(ctx context.Context, c *args.Client, name string) error { return c.Policies.Remove(ctx, name, nil) })
+		func(ctx context.Context, c *args.Client, name string) error {
+			return c.RemovePolicy(ctx, api.PolicyRemoval{Name: name})
+		})
 }

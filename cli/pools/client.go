@@ -12,7 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/control/cloud"
+	"croft/client"
 	"croft/control/cloud/direct"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -29,15 +29,38 @@ func addFlags(cmd *cobra.Command) {
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
 }
 
-// client answers requests about pools and tickets: a manager of pools, or a cloud over its API.
-type client interface {
-	cloud.Pools
-	cloud.Tickets
+// manager answers requests about pools and tickets: a manager of pools, or a cloud over its API. A ticket is named by
+// its number. Unavailable: no manager of pools answers in time.
+type manager interface {
+	// Pools lists the pools in the order of their file. Stock is nil if the caller may not see it.
+	Pools(ctx context.Context) ([]api.Pool, error)
+	// Pool returns a pool. NotFound.
+	Pool(ctx context.Context, name string) (api.Pool, error)
+	// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
+	Resources(ctx context.Context, pool string, all bool) ([]api.Resource, error)
+	// Resource returns a resource by its number or name. NotFound.
+	Resource(ctx context.Context, idOrName string) (api.Resource, error)
+	// Logs returns the output of a resource's commands. NotFound.
+	Logs(ctx context.Context, idOrName string) ([]byte, error)
+	// Open opens a ticket. The same key returns the same ticket, so a caller who does not know whether a ticket was
+	// opened can ask again with the same key. OverQuota; Invalid.
+	Open(ctx context.Context, o api.Opening) (api.Ticket, error)
+	// Ticket returns a ticket, and restarts its lease. NotFound.
+	Ticket(ctx context.Context, id int64) (api.Ticket, error)
+	// Wait returns the ticket once it has a resource, has ended, or can never be served. It keeps waiting across
+	// restarts of the manager, until ctx ends. NotFound.
+	Wait(ctx context.Context, id int64, w api.Waiting) (api.Ticket, error)
+	// Close gives a ticket's resource back, or cancels the ticket. Closing twice is no error. NotFound.
+	Close(ctx context.Context, id int64) (api.Ticket, error)
+	// Renew restarts the lease of a ticket. NotFound. Conflict: the ticket has ended, or has no lease.
+	Renew(ctx context.Context, id int64) (api.Ticket, error)
+	// Tickets lists tickets, the oldest first.
+	Tickets(ctx context.Context, of api.Selection) (api.Tickets, error)
 }
 
 // ask reads the settings and calls do with a client: of the manager of pools that the settings name, else of the cloud
 // whose URL they have, else of the manager on this machine.
-func ask(cmd *cobra.Command, do func(ctx context.Context, c client, output string) error) error {
+func ask(cmd *cobra.Command, do func(ctx context.Context, c manager, output string) error) error {
 	return askAndWarn(cmd, warnings(cmd.ErrOrStderr()), do)
 }
 
@@ -53,7 +76,7 @@ func warnings(w io.Writer) func(string) {
 }
 
 func askAndWarn(cmd *cobra.Command, warn func(string),
-	do func(ctx context.Context, c client, output string) error) error {
+	do func(ctx context.Context, c manager, output string) error) error {
 	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err
@@ -64,20 +87,9 @@ func askAndWarn(cmd *cobra.Command, warn func(string),
 		})
 	}
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
-		return do(ctx, overCloud{c.Pools, c.Tickets}, s.Output)
+		return do(ctx, client.Pools{Client: c.Client}, s.Output)
 	})
 }
-
-// overCloud is a cloud as a client. Its fields have other names than their methods, to avoid conflicts.
-type overCloud struct {
-	poolReader
-	ticketUser
-}
-
-type (
-	poolReader = cloud.Pools
-	ticketUser = cloud.Tickets
-)
 
 // overAPI reports whether the settings name a cloud by its URL, and no manager of pools.
 func overAPI(s direct.Settings) bool {
@@ -92,8 +104,9 @@ func operate(cmd *cobra.Command, do func(ctx context.Context, c *api.Client, out
 		return err
 	}
 	if overAPI(s) {
-		return croft.Errorf(croft.Denied, "%s is for operators of the manager of pools, and not in the API of the cloud "+
-			"at %s: name the manager with --server", cmd.CommandPath(), s.URL)
+		return croft.Errorf(croft.Denied,
+			"%s is for operators of the manager of pools, and not in the API of the cloud "+
+				"at %s: name the manager with --server", cmd.CommandPath(), s.URL)
 	}
 	return askManager(cmd, s, warnings(cmd.ErrOrStderr()), do)
 }
@@ -114,7 +127,7 @@ func completePoolNames(cmd *cobra.Command, args []string, prefix string) ([]stri
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
+	return complete(cmd, args, prefix, func(ctx context.Context, c manager) (all []string, err error) {
 		pools, err := c.Pools(ctx)
 		for _, p := range pools {
 			all = append(all, cobra.CompletionWithDesc(p.Name, fmt.Sprintf("%d ready, %d taken", p.Ready, p.Taken)))
@@ -127,7 +140,7 @@ func completeResources(cmd *cobra.Command, args []string, prefix string) ([]stri
 	if len(args) > 0 && cmd.Name() != "remove" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
+	return complete(cmd, args, prefix, func(ctx context.Context, c manager) (all []string, err error) {
 		resources, err := c.Resources(ctx, "", false)
 		for _, r := range resources {
 			all = append(all, cobra.CompletionWithDesc(r.Name, stateCell(r).Text))
@@ -138,7 +151,7 @@ func completeResources(cmd *cobra.Command, args []string, prefix string) ([]stri
 
 // completeTickets completes numbers of open tickets.
 func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return complete(cmd, args, prefix, func(ctx context.Context, c client) (all []string, err error) {
+	return complete(cmd, args, prefix, func(ctx context.Context, c manager) (all []string, err error) {
 		list, err := c.Tickets(ctx, api.Selection{})
 		for _, t := range list.Tickets {
 			words := ticketCell(t).Text + " " + strings.Join(t.Tags, ",")
@@ -150,11 +163,11 @@ func completeTickets(cmd *cobra.Command, args []string, prefix string) ([]string
 
 // complete completes names with this prefix that are not arguments yet.
 func complete(cmd *cobra.Command, given []string, prefix string,
-	list func(context.Context, client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	list func(context.Context, manager) ([]string, error)) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), args.CompletionTimeout)
 	defer cancel()
 	var found []string
-	_ = askAndWarn(cmd, nil, func(_ context.Context, c client, _ string) error {
+	_ = askAndWarn(cmd, nil, func(_ context.Context, c manager, _ string) error {
 		all, err := list(ctx, c)
 		for _, one := range all {
 			name, _, _ := strings.Cut(one, "\t")

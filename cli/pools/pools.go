@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/control/cloud"
 	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -49,7 +48,7 @@ resources, resource and logs ask the cloud for the pools that the project may us
 }
 
 // nearPool adds the name of a similar pool to a NotFound error.
-func nearPool(ctx context.Context, c cloud.Pools, name string, err error) error {
+func nearPool(ctx context.Context, c manager, name string, err error) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err
 	}
@@ -72,7 +71,7 @@ func listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the pools and how many resources they have",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return ask(cmd, func(ctx context.Context, c client, output string) error {
+			return ask(cmd, func(ctx context.Context, c manager, output string) error {
 				all, err := c.Pools(ctx)
 				if err != nil {
 					return err
@@ -138,7 +137,7 @@ func showCommand() *cobra.Command {
 		Short:             "Show a pool",
 		ValidArgsFunction: completePoolNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c client, output string) error {
+			return ask(cmd, func(ctx context.Context, c manager, output string) error {
 				p, err := c.Pool(ctx, args[0])
 				if err != nil {
 					return nearPool(ctx, c, args[0], err)

@@ -24,7 +24,7 @@ func resourcesCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list recently ended ones too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return ask(cmd, func(ctx context.Context, c client, output string) error {
+		return ask(cmd, func(ctx context.Context, c manager, output string) error {
 			of := strings.Join(args, "")
 			if of != "" {
 				if _, err := c.Pool(ctx, of); err != nil {
@@ -70,7 +70,7 @@ func resourceCommand() *cobra.Command {
 		Short:             "Show a resource, with what it hands out",
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c client, output string) error {
+			return ask(cmd, func(ctx context.Context, c manager, output string) error {
 				r, err := c.Resource(ctx, args[0])
 				if err != nil {
 					return err
@@ -138,7 +138,7 @@ func logsCommand() *cobra.Command {
 		Short:             "Print what the commands of a resource printed",
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ask(cmd, func(ctx context.Context, c client, _ string) error {
+			return ask(cmd, func(ctx context.Context, c manager, _ string) error {
 				text, err := c.Logs(ctx, args[0])
 				if err != nil {
 					return err

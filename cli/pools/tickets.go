@@ -72,7 +72,7 @@ it for so long, so that a client that dies keeps nothing.`,
 			return croft.Errorf(croft.Invalid, "--timeout says how long --wait waits: add --wait")
 		}
 		o.TTL = api.Seconds(ttl)
-		return ask(cmd, func(ctx context.Context, c client, output string) error {
+		return ask(cmd, func(ctx context.Context, c manager, output string) error {
 			t, err := c.Open(ctx, o)
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ it for so long, so that a client that dies keeps nothing.`,
 }
 
 // openAndWait waits for a new ticket, and closes it if it gets no resource.
-func openAndWait(ctx context.Context, cmd *cobra.Command, c client, t api.Ticket, output string,
+func openAndWait(ctx context.Context, cmd *cobra.Command, c manager, t api.Ticket, output string,
 	timeout time.Duration) error {
 	if output == out.FormatText {
 		fmt.Fprintln(cmd.OutOrStdout(), t.ID)
@@ -110,7 +110,7 @@ func openAndWait(ctx context.Context, cmd *cobra.Command, c client, t api.Ticket
 
 // waitForTicket waits until a ticket has its resource, without limit if timeout is 0, and prints on stderr what it
 // waits for. NoCapacity: the ticket can never be served. Conflict: it ended. Unavailable: the time is over.
-func waitForTicket(ctx context.Context, stderr io.Writer, c client, id int64,
+func waitForTicket(ctx context.Context, stderr io.Writer, c manager, id int64,
 	timeout time.Duration) (api.Ticket, error) {
 	waiting := ctx
 	if timeout > 0 {
@@ -159,7 +159,7 @@ func printTicket(w io.Writer, output string, t api.Ticket, text string) error {
 }
 
 // ticketVerb is an operation on one ticket.
-type ticketVerb func(ctx context.Context, cmd *cobra.Command, c client, id int64, output string) error
+type ticketVerb func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error
 
 // oneTicket returns a command for the ticket that its argument names.
 func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
@@ -171,7 +171,7 @@ func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return ask(cmd, func(ctx context.Context, c client, output string) error {
+			return ask(cmd, func(ctx context.Context, c manager, output string) error {
 				return do(ctx, cmd, c, id, output)
 			})
 		},
@@ -183,7 +183,7 @@ func checkCommand() *cobra.Command {
 		`check prints what the ticket's resource hands out, also where the ticket has ended, and
 ends with 0 where the ticket has its resource, 6 where it waits, 4 where it waits in
 vain, 5 where it has ended.`,
-		func(ctx context.Context, cmd *cobra.Command, c client, id int64, output string) error {
+		func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error {
 			t, err := c.Ticket(ctx, id)
 			if err != nil {
 				return err
@@ -198,7 +198,7 @@ func waitCommand() *cobra.Command {
 		`wait prints what the pool hands out, such as an address, once the ticket has its
 resource. It outlasts restarts of the manager. With --timeout it waits no longer than
 that and ends with 6; the ticket stays open.`,
-		func(ctx context.Context, cmd *cobra.Command, c client, id int64, output string) error {
+		func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error {
 			t, err := waitForTicket(ctx, cmd.ErrOrStderr(), c, id, timeout)
 			if err != nil {
 				return err
@@ -225,7 +225,7 @@ one that is closed is no error.`,
 				}
 				ids = append(ids, id)
 			}
-			return ask(cmd, func(ctx context.Context, c client, _ string) error {
+			return ask(cmd, func(ctx context.Context, c manager, _ string) error {
 				var errs []error
 				for _, id := range ids {
 					_, err := c.Close(ctx, id)
@@ -241,7 +241,7 @@ func renewCommand() *cobra.Command {
 	return oneTicket("renew", "Say that a ticket with a lease is used still",
 		`renew begins the lease of a ticket that was opened with --ttl, or of a pool that gives
 tickets one, anew and prints when it would end.`,
-		func(ctx context.Context, cmd *cobra.Command, c client, id int64, output string) error {
+		func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error {
 			t, err := c.Renew(ctx, id)
 			if err != nil {
 				return err
@@ -260,7 +260,7 @@ func listTicketsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&of.Limit, "limit", 0, "list the newest so many alone (`number`)")
 	cmd.Flags().StringVar(&of.Project, "project", "", "list the tickets of this `project` alone; admins may")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return ask(cmd, func(ctx context.Context, c client, output string) error {
+		return ask(cmd, func(ctx context.Context, c manager, output string) error {
 			list, err := c.Tickets(ctx, of)
 			if err != nil {
 				return err

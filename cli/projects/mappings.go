@@ -56,7 +56,7 @@ The same again changes the role.`,
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			set, err := c.Peers.Map(ctx, m)
 			if croft.KindOf(err) == croft.NotFound {
-				err = cmp.Or(args.UnknownProject(ctx, c.Cloud, m.Project), err)
+				err = cmp.Or(args.UnknownProject(ctx, c, m.Project), err)
 			}
 			if err != nil {
 				return err
@@ -75,7 +75,7 @@ func removeMapping(cmd *cobra.Command, m federation.Mapping) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 		err := c.Peers.Unmap(ctx, m)
 		if croft.KindOf(err) == croft.NotFound {
-			err = cmp.Or(args.UnknownProject(ctx, c.Cloud, m.Project), err)
+			err = cmp.Or(args.UnknownProject(ctx, c, m.Project), err)
 		}
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are no members of project %s any more\n", m.Theirs,

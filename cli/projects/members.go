@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/internal/out"
 	"croft/tenant"
@@ -75,7 +76,7 @@ identity provider knows him; tokens (croft token --for api) carry their own role
 func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) error, format string,
 	words ...any) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		p, err := args.FindProject(ctx, c.Cloud, croft.Project(name))
+		p, err := args.FindProject(ctx, c, croft.Project(name))
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) 
 		if err := change(&p); err != nil {
 			return err
 		}
-		if p, err = c.Projects.Change(ctx, p); err != nil {
+		if p, err = c.SetMembers(ctx, api.Members{ProjectBase: baseOf(p), Members: p.Members}); err != nil {
 			return err
 		}
 		return c.Report(p, format, words...)
@@ -94,7 +95,7 @@ func changeMembers(cmd *cobra.Command, name string, change func(*tenant.Tenant) 
 
 // show prints a project with its members and its account.
 func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tenant) error {
-	accounts, err := c.Projects.Accounts(ctx, p.Name)
+	account, err := c.GetQuota(ctx, api.ProjectNamed{Project: p.Name})
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	if err != nil {
 		return err
 	}
-	defaults, err := c.Projects.Defaults(ctx)
+	defaults, err := c.GetDefaultQuota(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 
 			Used     tenant.Amounts       `json:"used"`
 			Mappings []federation.Mapping `json:"mappings,omitempty"`
-		}{p, accounts[0].Used, mappings})
+		}{p, account.Used, mappings})
 	}
 	t := out.Table{}
 	t.Texts("name", string(p.Name))
@@ -129,7 +130,7 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	for _, m := range mappings {
 		t.Texts("member", fmt.Sprintf("members of %s in %s (%s)", m.Theirs, m.Alias, m.Role))
 	}
-	for _, r := range rows(accounts[0], defaults.Limits) {
+	for _, r := range rows(account, defaults.Limits) {
 		t.Texts("quota", fmt.Sprintf("%s %d of %s", r.measure, r.used, r.limit))
 	}
 	return t.Print(cmd.OutOrStdout())

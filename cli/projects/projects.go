@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/tenant"
 )
@@ -51,15 +52,15 @@ disks, or what croft quota set --default says; croft quota set changes that, and
 --unlimited lets it have what there is room for. What an admin of a project creates
 below it has the name of that project and a dot in front.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
-			p.Name, p.Created = croft.Project(given[0]), time.Now().UTC()
+			p.Name = croft.Project(given[0])
 			if err := p.Check(); err != nil {
 				return err
 			}
-			if *unlimited {
-				p.Limits = tenant.NoLimits()
-			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				made, err := c.Projects.Create(ctx, p)
+				made, err := c.CreateProject(ctx, api.NewProject{Name: p.Name, Parent: p.Parent, Note: p.Note})
+				if err == nil && *unlimited {
+					made, err = c.SetQuota(ctx, api.Limits{ProjectBase: baseOf(made), Limits: tenant.NoLimits()})
+				}
 				if err != nil {
 					return aboutParent(ctx, c, p, err)
 				}
@@ -75,6 +76,11 @@ below it has the name of that project and a dot in front.`,
 	cmd.Flags().StringVar(&p.Note, "note", "", "`text` for people")
 	unlimited = cmd.Flags().Bool("unlimited", false, "let it have as many instances as there is room for")
 	return cmd
+}
+
+// baseOf returns the input for a change of a project as it is now.
+func baseOf(p tenant.Tenant) api.ProjectBase {
+	return api.ProjectBase{ProjectNamed: api.ProjectNamed{Project: p.Name}, Base: &p.Generation}
 }
 
 // cutLast cuts a name at its last dot.
@@ -93,7 +99,7 @@ func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error
 		if strings.Contains(err.Error(), "did you mean") {
 			return err
 		}
-		if hint := args.ProjectHint(ctx, c.Cloud, p.Parent); hint != "" {
+		if hint := args.ProjectHint(ctx, c, p.Parent); hint != "" {
 			return croft.Errorf(kind, "%w%s", err, hint)
 		}
 		return croft.Errorf(kind, "%w: name one that croft project list shows with --parent", err)
@@ -110,8 +116,8 @@ func aboutParent(ctx context.Context, c *args.Client, p tenant.Tenant, err error
 var projects = verb.Noun[tenant.Tenant]{
 	Name: "project",
 	All: func(ctx context.Context, c *args.Client) ([]tenant.Tenant, error) {
-		all, err := c.Projects.List(ctx)
-		return tenant.NewTree(all).Sorted(), err
+		list, err := c.ListProjects(ctx)
+		return tenant.NewTree(list.Projects).Sorted(), err
 	},
 	Word: func(p tenant.Tenant) (string, string) { return string(p.Name), p.Note },
 	Head: []string{"NAME", "PARENT", "MEMBERS", "CREATED", "NOTE"},
@@ -127,7 +133,7 @@ func showCommand() *cobra.Command {
 		Short:             "Show a project, its members, and what it uses",
 		ValidArgsFunction: projects.Complete(-1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := args.FindProject(ctx, c.Cloud, croft.Project(c.Args[0]))
+			p, err := args.FindProject(ctx, c, croft.Project(c.Args[0]))
 			if err != nil {
 				return err
 			}
@@ -139,9 +145,9 @@ func showCommand() *cobra.Command {
 func removeCommand() *cobra.Command {
 	return projects.Remove("Remove projects that have no instances",
 		func(ctx context.Context, c *args.Client, name string) error {
-			err := c.Projects.Remove(ctx, croft.Project(name))
+			err := c.RemoveProject(ctx, api.ProjectNamed{Project: croft.Project(name)})
 			if croft.KindOf(err) == croft.NotFound {
-				err = cmp.Or(args.UnknownProject(ctx, c.Cloud, croft.Project(name)), err)
+				err = cmp.Or(args.UnknownProject(ctx, c, croft.Project(name)), err)
 			}
 			return err
 		})

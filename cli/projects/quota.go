@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/tenant"
 )
@@ -76,16 +77,20 @@ func showQuotaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			accounts, err := c.Projects.Accounts(ctx, names...)
-			if err != nil {
-				return err
+			var accounts []tenant.Account
+			for _, name := range names {
+				a, err := c.GetQuota(ctx, api.ProjectNamed{Project: name})
+				if err != nil {
+					return err
+				}
+				accounts = append(accounts, a)
 			}
 			if len(c.Args) > 0 {
 				if err := checkUnused(ctx, c, accounts); err != nil {
 					return err
 				}
 			}
-			defaults, err := c.Projects.Defaults(ctx)
+			defaults, err := c.GetDefaultQuota(ctx)
 			if err != nil {
 				return err
 			}
@@ -100,7 +105,7 @@ func checkUnused(ctx context.Context, c *args.Client, accounts []tenant.Account)
 		if len(a.Used)+len(a.Stored) > 0 || a.Project == croft.DefaultProject {
 			continue
 		}
-		if err := args.UnknownProject(ctx, c.Cloud, a.Project); err != nil {
+		if err := args.UnknownProject(ctx, c, a.Project); err != nil {
 			return err
 		}
 	}
@@ -118,8 +123,8 @@ func namesOf(ctx context.Context, c *args.Client, given []string) (names []croft
 	if len(given) > 0 {
 		return names, nil
 	}
-	all, err := c.Projects.List(ctx)
-	for _, p := range tenant.NewTree(all).Sorted() {
+	list, err := c.ListProjects(ctx)
+	for _, p := range tenant.NewTree(list.Projects).Sorted() {
 		names = append(names, p.Name)
 	}
 	return names, err
@@ -170,12 +175,11 @@ projects have. Limits that are not named stay.`,
 				if defaults {
 					return setDefaults(ctx, cmd, c, change)
 				}
-				p, err := args.FindProject(ctx, c.Cloud, croft.Project(name))
+				p, err := args.FindProject(ctx, c, croft.Project(name))
 				if err != nil {
 					return err
 				}
-				p.Limits = change(p.Limits)
-				if p, err = c.Projects.Change(ctx, p); err != nil {
+				if p, err = c.SetQuota(ctx, api.Limits{ProjectBase: baseOf(p), Limits: change(p.Limits)}); err != nil {
 					return err
 				}
 				return c.Report(p, "the quota of project %s is set", p.Name)
@@ -188,12 +192,12 @@ projects have. Limits that are not named stay.`,
 
 func setDefaults(ctx context.Context, cmd *cobra.Command, c *args.Client,
 	change func(tenant.Limits) tenant.Limits) error {
-	d, err := c.Projects.Defaults(ctx)
+	d, err := c.GetDefaultQuota(ctx)
 	if err != nil {
 		return err
 	}
 	d.Limits = change(d.Limits)
-	if _, err := c.Projects.SetDefaults(ctx, d); err != nil {
+	if _, err := c.SetDefaultQuota(ctx, d); err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "the quota of projects that have none of their own is set")
@@ -247,12 +251,13 @@ func checkQuotaCommand() *cobra.Command {
 one revision of etcd. A difference ends it with exit code 1; --repair counts again.
 One appears only if a program of an older version wrote records meanwhile.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			found, err := c.Projects.Check(ctx)
+			list, err := c.CheckQuotas(ctx)
 			if err != nil {
 				return err
 			}
+			found := list.Discrepancies
 			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				err = out.PrintData(c.Cmd.OutOrStdout(), f, append([]tenant.Discrepancy{}, found...)) // never null
+				err = out.PrintData(c.Cmd.OutOrStdout(), f, found)
 			} else if len(found) == 0 {
 				fmt.Fprintln(c.Cmd.ErrOrStderr(), "what is counted is what the records say")
 			}
@@ -260,7 +265,7 @@ One appears only if a program of an older version wrote records meanwhile.`,
 				c.Say("project %s: %s is counted, and the records say %s", d.Project,
 					d.Counted, d.Records)
 				if repair && err == nil {
-					err = c.Projects.Recount(ctx, d.Project)
+					_, err = c.RecountQuota(ctx, api.ProjectNamed{Project: d.Project})
 				}
 			}
 			if err == nil && len(found) > 0 && !repair {

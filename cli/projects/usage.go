@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -40,31 +41,34 @@ operators see with --former. With very many projects the oldest days go sooner.`
   croft usage --since 2026-01-01 --until 2026-01-31 -o json`,
 	}
 	args.AddCloudFlags(cmd.Flags())
-	since := cmd.Flags().String("since", "7d", "the first day: so many `days` up to today, such as 7d, or a day such as 2026-01-31")
+	since := cmd.Flags().String("since", "7d",
+		"the first day: so many `days` up to today, such as 7d, or a day such as 2026-01-31")
 	until := cmd.Flags().String("until", "", "the last `day`, such as 2026-01-31; today by default")
 	by := cmd.Flags().String("by", byDay, "a line for each `day` of a project, or project for their sum")
 	former := cmd.Flags().Bool("former", false, "show removed projects too")
 	command.CompleteFlag(cmd, "by", []string{byDay, byProject})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f := usage.Filter{Former: *former, Until: *until}
+		f := api.Days{Former: *former, Until: *until}
 		var err error
 		if f.Since, err = firstDay(*since, time.Now()); err != nil {
 			return err
 		}
-		if err := f.Check(); err != nil {
+		if err := (usage.Filter{Since: f.Since, Until: f.Until, Former: f.Former}).Check(); err != nil {
 			return err
 		}
 		if *by != byDay && *by != byProject {
 			return croft.Errorf(croft.Invalid, "--by %q: use %s or %s", *by, byDay, byProject)
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+			var r usage.Report
 			if cmd.Flags().Changed("project") {
-				f.Projects = []croft.Project{c.Project}
-			}
-			r, err := c.Usage.List(ctx, f)
-			if err == nil && !slices.ContainsFunc(r.Projects, func(a usage.Account) bool { return len(a.Days) > 0 }) &&
-				len(f.Projects) > 0 {
-				err = args.SimilarProject(ctx, c, c.Project)
+				r, err = c.GetUsage(ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: c.Project}, Days: f})
+				if err == nil && !slices.ContainsFunc(r.Projects,
+					func(a usage.Account) bool { return len(a.Days) > 0 }) {
+					err = args.SimilarProject(ctx, c, c.Project)
+				}
+			} else {
+				r, err = c.ListUsage(ctx, f)
 			}
 			if err != nil {
 				return err
@@ -96,13 +100,15 @@ func firstDay(text string, now time.Time) (string, error) {
 	if days, is := strings.CutSuffix(text, "d"); is {
 		n, err := strconv.Atoi(days)
 		if err != nil || n < 1 || n > int(usage.Kept/(24*time.Hour)) {
-			return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days from 1d to %s, or a day such as "+
-				"2026-01-31", text, wording.Duration(usage.Kept))
+			return "", croft.Errorf(croft.Invalid,
+				"--since %.40q: use a number of days from 1d to %s, or a day such as "+
+					"2026-01-31", text, wording.Duration(usage.Kept))
 		}
 		return now.UTC().AddDate(0, 0, 1-n).Format(time.DateOnly), nil
 	}
 	if _, err := time.Parse(time.DateOnly, text); err != nil {
-		return "", croft.Errorf(croft.Invalid, "--since %.40q: use a number of days such as 7d, or a day such as 2026-01-31",
+		return "", croft.Errorf(croft.Invalid,
+			"--since %.40q: use a number of days such as 7d, or a day such as 2026-01-31",
 			text)
 	}
 	return text, nil

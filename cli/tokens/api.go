@@ -13,7 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/tenant"
@@ -24,12 +24,12 @@ import (
 const month = 720 * time.Hour
 
 func (o *options) createForAPI(cmd *cobra.Command, _ []string) error {
-	wanted := cloud.NewAccess{User: o.user, Role: access.Role(cmp.Or(o.role, string(access.Member))), Note: o.note,
-		Life: o.life}
+	wanted := api.NewToken{User: o.user, Role: access.Role(cmp.Or(o.role, string(access.Member))), Note: o.note}
+	life := o.life
 	if !cmd.Flags().Changed("expires") {
-		wanted.Life = month
+		life = month
 	}
-	if err := check(cmd, &wanted); err != nil {
+	if err := check(cmd, &wanted, life); err != nil {
 		return err
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
@@ -39,7 +39,7 @@ func (o *options) createForAPI(cmd *cobra.Command, _ []string) error {
 		if err := haveProject(ctx, c, wanted.Project, o.project); err != nil {
 			return err
 		}
-		t, err := c.Access.Create(ctx, wanted)
+		t, err := c.CreateToken(ctx, wanted)
 		if err != nil {
 			return err
 		}
@@ -58,30 +58,30 @@ func haveProject(ctx context.Context, c *args.Client, name croft.Project, create
 	if name == "" || name == croft.DefaultProject {
 		return nil
 	}
-	all, err := c.Projects.List(ctx, name)
-	if err != nil || len(all) > 0 {
+	if _, err := c.GetProject(ctx, api.ProjectNamed{Project: name}); croft.KindOf(err) != croft.NotFound {
 		return err
 	}
 	if !create {
-		err := args.UnknownProject(ctx, c.Cloud, name)
+		err := args.UnknownProject(ctx, c, name)
 		if err == nil || tenant.Hinted(err) {
 			return err
 		}
 		return croft.Errorf(croft.NotFound, "there is no project %s: name another one, or create it (croft project create "+
 			"%[1]s, or --create)", name)
 	}
-	_, err = c.Projects.Create(ctx, tenant.Tenant{Name: name, Created: time.Now().UTC()})
+	_, err := c.CreateProject(ctx, api.NewProject{Name: name})
 	return err
 }
 
 // check completes and validates the values of the flags, before any request is sent to a cloud.
-func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
+func check(cmd *cobra.Command, wanted *api.NewToken, life time.Duration) error {
 	if err := wanted.Role.CheckAmong(access.TokenRoles); err != nil {
 		return croft.Errorf(croft.Invalid, "--role: %w", err)
 	}
-	if wanted.Life < access.ShortestTokenLife || wanted.Life > access.LongestTokenLife {
+	wanted.Life = wording.ForPrograms(life)
+	if life < access.ShortestTokenLife || life > access.LongestTokenLife {
 		return croft.Errorf(croft.Invalid, "--expires %s: use something between %s and %s",
-			wording.Duration(wanted.Life), wording.Duration(access.ShortestTokenLife),
+			wording.Duration(life), wording.Duration(access.ShortestTokenLife),
 			wording.Duration(access.LongestTokenLife))
 	}
 	if !cmd.Flags().Changed("user") {
@@ -98,24 +98,24 @@ func check(cmd *cobra.Command, wanted *cloud.NewAccess) error {
 }
 
 // apiTokens are the tokens for the API, of the project that a flag names, or of all projects.
-var apiTokens = verb.Noun[cloud.AccessToken]{
+var apiTokens = verb.Noun[api.AccessToken]{
 	Name: "token",
-	All: func(ctx context.Context, c *args.Client) ([]cloud.AccessToken, error) {
+	All: func(ctx context.Context, c *args.Client) ([]api.AccessToken, error) {
 		var project croft.Project
 		if c.Cmd != nil && c.Cmd.Flags().Changed("project") {
 			project = c.Project
 		}
-		all, err := c.Access.List(ctx, project)
-		if err == nil && len(all) == 0 {
+		list, err := c.ListTokens(ctx, api.InProject{Project: project})
+		if err == nil && len(list.Tokens) == 0 {
 			err = args.SimilarProject(ctx, c, project)
 		}
-		return all, err
+		return list.Tokens, err
 	},
-	Word: func(t cloud.AccessToken) (string, string) {
+	Word: func(t api.AccessToken) (string, string) {
 		return string(t.ID), strings.TrimSpace(t.User + " " + t.Note)
 	},
 	Head: []string{"ID", "PROJECT", "USER", "ROLE", "FOR", "CREATED", "EXPIRES"},
-	Row: func(a cloud.AccessToken) []out.Cell {
+	Row: func(a api.AccessToken) []out.Cell {
 		return append(verb.Texts(string(a.ID), out.OrDash(string(a.Project)), a.User,
 			strings.Join(access.Words(a.Roles), ", "), out.OrDash(a.Note), a.Created.Local().Format(time.DateTime)),
 			expiry(a.Expires))
@@ -138,7 +138,7 @@ func (*options) removeForAPI(cmd *cobra.Command, given []string) error {
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 		return verb.Each(given, func(id string) error {
-			t, err := c.Access.Revoke(ctx, access.TokenID(id))
+			t, err := c.RevokeToken(ctx, api.TokenNamed{ID: id})
 			if err == nil {
 				c.Say("token %s of %s is revoked", t.ID, t.User)
 			}

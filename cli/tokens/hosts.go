@@ -13,9 +13,9 @@ import (
 	"croft/cli/args"
 	"croft/cli/verb"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/internal/out"
 	"croft/internal/wording"
+	"croft/trust/invitation"
 )
 
 func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
@@ -23,15 +23,17 @@ func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
 	if !cmd.Flags().Changed("expires") && o.lifeFlag == "" {
 		life = time.Hour
 	}
-	if life < time.Second || life > cloud.LongestInvitation {
+	if life < time.Second || life > invitation.LongestLife {
 		return croft.Errorf(croft.Invalid, "--%s %s: use something between 1s and %s", cmp.Or(o.lifeFlag, "expires"),
-			wording.Duration(life), wording.Duration(cloud.LongestInvitation))
+			wording.Duration(life), wording.Duration(invitation.LongestLife))
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		token, err := c.Tokens.Invite(ctx, cloud.Invitation{
-			Note: o.note, Host: o.host, Life: life, Member: o.member,
-			SameEtcd: cmd.Flags().Changed("etcd"), SamePlacement: cmd.Flags().Changed("placement"),
-		})
+		wanted := api.NewInvitation{Note: o.note, Host: o.host, Life: wording.ForPrograms(life), Member: o.member,
+			SameEtcd: cmd.Flags().Changed("etcd"), SamePlacement: cmd.Flags().Changed("placement")}
+		if c.Settings.Settings.Set() && (wanted.SameEtcd || wanted.SamePlacement) {
+			return croft.Errorf(croft.Invalid, "the cloud says itself where its etcd and Placement are")
+		}
+		token, err := c.CreateInvitation(ctx, wanted)
 		if err != nil {
 			return err
 		}
@@ -39,7 +41,7 @@ func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
 			Token   string    `json:"token"`
 			Name    string    `json:"name"`
 			Expires time.Time `json:"expires"`
-		}{token.Secret, short(token.Name), token.Expires}, token.Secret,
+		}{token.Token, short(token.Name), token.Expires}, token.Token,
 			fmt.Sprintf("whoever has this can join for %s; on the other machine: croft up --join - (and paste it)",
 				wording.Duration(life)))
 	})
@@ -49,24 +51,26 @@ func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
 func short(name string) string { return name[:min(8, len(name))] }
 
 // hostTokens are the tokens with which hosts join.
-var hostTokens = verb.Noun[cloud.Token]{
+var hostTokens = verb.Noun[api.Invitation]{
 	Name: "token",
-	All:  func(ctx context.Context, c *args.Client) ([]cloud.Token, error) { return c.Tokens.List(ctx) },
-	Word: func(t cloud.Token) (string, string) { return short(t.Name), t.Note },
+	All: func(ctx context.Context, c *args.Client) ([]api.Invitation, error) {
+		list, err := c.ListInvitations(ctx)
+		return list.Invitations, err
+	},
+	Word: func(t api.Invitation) (string, string) { return short(t.Name), t.Note },
 	Head: []string{"NAME", "FOR", "CREATED", "EXPIRES"},
-	Row: func(t cloud.Token) []out.Cell {
+	Row: func(t api.Invitation) []out.Cell {
 		return verb.Texts(short(t.Name), purpose(t), t.Created.Local().Format(time.DateTime),
 			t.Expires.Local().Format(time.DateTime))
 	},
-	Data: func(t cloud.Token) any {
-		shown := api.InvitationOf(t)
-		shown.Name, shown.Token = short(t.Name), ""
-		return shown
+	Data: func(t api.Invitation) any {
+		t.Name = short(t.Name)
+		return t
 	},
 }
 
 // purpose describes what a token is for: its note, and what it permits beyond the joining of new hosts.
-func purpose(t cloud.Token) string {
+func purpose(t api.Invitation) string {
 	var parts []string
 	if t.Note != "" {
 		parts = append(parts, t.Note)
@@ -96,7 +100,7 @@ func (*options) removeForHosts(cmd *cobra.Command, given []string) error {
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 		return verb.Each(given, func(name string) error {
-			t, err := c.Tokens.Revoke(ctx, name)
+			t, err := c.RevokeInvitation(ctx, api.InvitationNamed{Name: name})
 			if err == nil {
 				c.Say("token %s is revoked", short(t.Name))
 			}

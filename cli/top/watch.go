@@ -13,9 +13,11 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/instances"
+	"croft/client"
 	"croft/compute"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/hosts"
+	"croft/internal/delay"
 	"croft/schedule"
 )
 
@@ -57,20 +59,18 @@ type instance struct {
 	ofAll  bool // whether instances of all projects are shown
 }
 
-// watch collects the data of croft top: from etcd with a watch, from Placement periodically, and from the agents of the
-// visible hosts.
+// watch collects the data of croft top: hosts and instances again after changes, and the use of guests from the agents
+// of the visible hosts.
 type watch struct {
-	monitor cloud.Monitor
+	cloud   *client.Client
 	project croft.Project // project whose instances are shown; empty: all
-	mirror  cloud.Mirror
+	mirror  *mirror
 	changed chan struct{} // receives when there may be new data to show
 	refused chan error    // receives the permanent error that ended the mirror
 
-	mu       sync.Mutex
-	offers   map[croft.HostID]croft.Provider
-	used     map[croft.InstanceID]sample
-	looked   []croft.HostID // hosts whose guests are visible
-	troubles [2]string      // errors of etcd and of Placement
+	mu     sync.Mutex
+	used   map[croft.InstanceID]sample
+	looked []croft.HostID // hosts whose guests are visible
 }
 
 // sample is a guest's use at the last reading, and its load since the previous one.
@@ -83,7 +83,7 @@ type sample struct {
 
 func newWatch(c *args.Client) *watch {
 	return &watch{
-		monitor: c.Monitor, project: c.Project, mirror: c.Monitor.Mirror(), changed: make(chan struct{}, 1),
+		cloud: c.Client, project: c.Project, mirror: &mirror{Client: c}, changed: make(chan struct{}, 1),
 		refused: make(chan error, 1), used: map[croft.InstanceID]sample{},
 	}
 }
@@ -95,14 +95,8 @@ func (w *watch) wake() {
 	}
 }
 
-// These are the intervals for reading the health of etcd, the use of guests from agents, and the claims from Placement.
-// Reading the claims takes four requests per host, so they are read less often if that takes long.
-const (
-	topEtcd       = 3 * time.Second
-	topUsages     = 2 * time.Second
-	topPlacement  = 5 * time.Second
-	placementCost = 10 // factor for the duration of the read
-)
+// topUsages is the interval for reading the use of guests from agents.
+const topUsages = 2 * time.Second
 
 // run collects until ctx ends.
 func (w *watch) run(ctx context.Context) {
@@ -113,54 +107,14 @@ func (w *watch) run(ctx context.Context) {
 		}
 	})
 	work.Go(func() {
-		w.repeat(ctx, topEtcd, 0, func(ctx context.Context) { w.trouble(0, w.monitor.Usable(ctx)) })
-	})
-	work.Go(func() { w.repeat(ctx, topPlacement, placementCost, w.readClaims) })
-	work.Go(func() { w.repeat(ctx, topUsages, 1, w.readUsages) })
-	work.Wait()
-}
-
-// repeat calls do periodically. The pause after each call is at least every, and at least cost times the call's
-// duration.
-func (w *watch) repeat(ctx context.Context, every time.Duration, cost int, do func(context.Context)) {
-	for ctx.Err() == nil {
-		began := time.Now()
-		do(ctx)
-		w.wake()
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(every, time.Duration(cost)*time.Since(began))):
+		for ctx.Err() == nil {
+			began := time.Now()
+			w.readUsages(ctx)
+			w.wake()
+			_ = delay.For(ctx, max(topUsages, time.Since(began))) // ctx is checked next
 		}
-	}
-}
-
-// trouble records the error of a part; nil: no error.
-func (w *watch) trouble(part int, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.troubles[part] = ""
-	if err != nil {
-		w.troubles[part] = err.Error()
-	}
-}
-
-// readClaims reads the capacity and the claims of hosts.
-func (w *watch) readClaims(ctx context.Context) {
-	providers, err := w.monitor.Providers(ctx)
-	if ctx.Err() != nil {
-		return
-	}
-	w.trouble(1, err)
-	if err != nil {
-		return // older data is better than none
-	}
-	offers := map[croft.HostID]croft.Provider{}
-	for _, p := range providers {
-		offers[p.ID] = p
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.offers = offers
+	})
+	work.Wait()
 }
 
 // usageReaders is the number of agents that are read concurrently, and usageTimeout the time limit for each.
@@ -186,16 +140,16 @@ func (w *watch) readUsages(ctx context.Context) {
 	_ = work.Wait() // they return no errors
 }
 
-func (w *watch) readHost(ctx context.Context, h croft.Host) {
+func (w *watch) readHost(ctx context.Context, h hosts.Host) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	all, err := w.monitor.Usages(ctx, h)
+	list, err := w.cloud.ListUsages(ctx, api.HostNamed{ID: string(h.ID)})
 	if err != nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, u := range all {
+	for _, u := range list.Usages {
 		w.used[u.Instance] = w.used[u.Instance].next(time.Now(), u)
 	}
 }
@@ -218,14 +172,15 @@ func (w *watch) look(now time.Time) View {
 	hosts, statuses, err := w.mirror.Look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v := View{At: now, Hosts: []host{}, Instances: []instance{}, Trouble: cmp.Or(w.troubles[0], w.troubles[1])}
+	v := View{At: now, Hosts: []host{}, Instances: []instance{}}
 	if err != nil {
-		v.Trouble = cmp.Or(v.Trouble, err.Error())
+		v.Trouble = err.Error()
 	}
 	at := map[croft.HostID]int{}
 	for _, h := range hosts {
 		at[h.ID] = len(v.Hosts)
-		v.Hosts = append(v.Hosts, w.host(h))
+		v.Hosts = append(v.Hosts, host{ID: h.ID, Name: h.Name, State: h.State(), Problems: h.Problems,
+			Offered: h.Offered, Claimed: h.Claimed})
 	}
 	for _, st := range statuses {
 		one := w.instance(st, now)
@@ -247,17 +202,6 @@ func (w *watch) look(now time.Time) View {
 		}
 	}
 	return v
-}
-
-func (w *watch) host(h croft.Host) host {
-	one := host{ID: h.ID, Name: h.Name, State: hosts.Host{Host: h}.State(), Problems: h.Problems}
-	if p, known := w.offers[h.ID]; known {
-		one.Offered, one.Claimed = croft.Resources{}, croft.Resources{}
-		for class, inv := range p.Inventories {
-			one.Offered[class], one.Claimed[class] = inv.Capacity(), p.Used[class]
-		}
-	}
-	return one
 }
 
 func (w *watch) instance(st croft.Status, now time.Time) instance {
@@ -290,7 +234,6 @@ func (w *watch) complete(ctx context.Context) View {
 		all = append(all, h.ID)
 	}
 	w.watch(all)
-	w.readClaims(ctx)
 	w.readUsages(ctx)
 	select {
 	case <-ctx.Done():

@@ -140,7 +140,7 @@ func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (l
 		}
 		lines = append(lines, line)
 	}
-	stored, err := schedule.FindKeys(ctx, d.Keys, p, names)
+	stored, err := schedule.FindKeys(ctx, d.Keys.ListKeys, p, names)
 	if croft.KindOf(err) == croft.NotFound {
 		err = croft.Errorf(croft.Invalid, "%v", err)
 	}

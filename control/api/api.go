@@ -3,8 +3,9 @@
 package api
 
 import (
+	"time"
+
 	"croft"
-	"croft/control/cloud"
 	"croft/hosts"
 	"croft/schedule"
 	"croft/tenant/access"
@@ -88,9 +89,23 @@ type LogFilter struct {
 	Limit  int    `query:"limit"  json:"-" minimum:"1" maximum:"5000" default:"500"` // maximum number of entries
 }
 
+// AccessToken is an access token as its creator sees it.
+type AccessToken struct {
+	ID     access.TokenID `json:"id"`              // its UUID, which is not the token itself
+	Secret string         `json:"token,omitempty"` // text to send; known only when the token is created
+	User   string         `json:"user"`            // whom its requests are logged for
+	// Left out for operators who have none.
+	Project   croft.Project `json:"project,omitempty"`
+	Roles     []access.Role `json:"roles"`          // what it permits
+	Note      string        `json:"note,omitempty"` // for people
+	Created   time.Time     `json:"created"`        // when it was made
+	CreatedBy string        `json:"created_by"`     // who made it
+	Expires   time.Time     `json:"expires"`        // left out: never
+}
+
 // TokenList has access tokens without their secrets.
 type TokenList struct {
-	Tokens []cloud.AccessToken `json:"tokens"` // the oldest first
+	Tokens []AccessToken `json:"tokens"` // the oldest first
 }
 
 // NewImage is the input of pullImage.
@@ -111,4 +126,12 @@ type HostList struct {
 	Hosts    []Host   `json:"hosts"`              // by name
 	Problems []string `json:"problems,omitempty"` // of the cloud's store, one sentence each
 	Error    string   `json:"error,omitempty"`    // the reason why the list is incomplete
+}
+
+// Incomplete returns the error for a list that lacks data; nil: it is complete.
+func (l HostList) Incomplete() error {
+	if l.Error == "" {
+		return nil
+	}
+	return croft.Errorf(croft.Unavailable, "%s", l.Error)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"croft"
-	"croft/control/cloud"
 	"croft/tenant"
 )
 
@@ -25,7 +24,8 @@ type ResourceTypeList struct {
 func ResourceTypesOf(all []croft.ResourceClass) ResourceTypeList {
 	list := ResourceTypeList{[]ResourceType{}}
 	for _, c := range all {
-		list.ResourceTypes = append(list.ResourceTypes, ResourceType{c, strings.HasPrefix(string(c), cloud.Custom)})
+		list.ResourceTypes = append(list.ResourceTypes, ResourceType{c, strings.HasPrefix(string(c),
+			croft.CustomPrefix)})
 	}
 	return list
 }
@@ -43,7 +43,7 @@ type CapabilityNamed struct {
 
 // CapabilityOf returns a trait as the API shows it.
 func CapabilityOf(t croft.Trait) Capability {
-	return Capability{t, strings.HasPrefix(string(t), cloud.Custom)}
+	return Capability{t, strings.HasPrefix(string(t), croft.CustomPrefix)}
 }
 
 // CapabilityList has traits by name.
@@ -84,17 +84,6 @@ func InventoriesOf(p croft.Provider) InventoryList {
 		list.Inventories = append(list.Inventories, Inventory{class, i, i.Capacity(), p.Used[class]})
 	}
 	return list
-}
-
-// Provider returns the provider that InventoriesOf converted, without traits.
-func (l InventoryList) Provider() croft.Provider {
-	p := croft.Provider{ID: l.Host, Name: l.Name, Inventories: map[croft.ResourceClass]croft.Inventory{},
-		Used: croft.Resources{}}
-	for _, i := range l.Inventories {
-		p.Inventories[i.ResourceType] = i.Inventory
-		p.Used[i.ResourceType] = i.Used
-	}
-	return p
 }
 
 // UserList has the users that the caller sees.

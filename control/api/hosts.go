@@ -5,7 +5,6 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/control/cloud"
 	"croft/hosts"
 	"croft/tenant"
 )
@@ -100,17 +99,6 @@ type Invitation struct {
 	Host   croft.HostID `json:"host,omitempty"`
 	Member bool         `json:"member,omitempty"` // whether the host is going to run etcd
 	Token  string       `json:"token,omitempty"`  // only in the answer to its creation
-}
-
-// InvitationOf returns a join token as the API shows it.
-func InvitationOf(t cloud.Token) Invitation {
-	return Invitation{t.Name, t.Note, t.Created, t.Expires, t.Host, t.Member, t.Secret}
-}
-
-// Made returns the token that InvitationOf converted.
-func (i Invitation) Made() cloud.Token {
-	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
-		Member: i.Member, Secret: i.Token}
 }
 
 // InvitationNamed names a join token.

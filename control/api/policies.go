@@ -37,3 +37,9 @@ type PolicyHints struct {
 	// What of the policy may not be what its author wants.
 	Hints []string `json:"hints"`
 }
+
+// CrushMap is a CRUSH map of the hosts in text form.
+type CrushMap struct {
+	Text string  `json:"text"` // in crushtool's format, with the policies as rules
+	Out  []int32 `json:"out"`  // devices that take no instances now; pass each to crushtool as --weight N 0
+}

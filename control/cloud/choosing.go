@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
@@ -62,11 +63,5 @@ type Policies interface {
 	// policy chose its host.
 	Standing(ctx context.Context, project croft.Project, idOrName string) (*schedule.Standing, error)
 	// Map returns the CRUSH map of the hosts.
-	Map(ctx context.Context) (CrushMap, error)
-}
-
-// CrushMap is a CRUSH map of the hosts in text form.
-type CrushMap struct {
-	Text string  `json:"text"` // in crushtool's format, with the policies as rules
-	Out  []int32 `json:"out"`  // devices that take no instances now; pass each to crushtool as --weight N 0
+	Map(ctx context.Context) (api.CrushMap, error)
 }

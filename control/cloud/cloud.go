@@ -15,16 +15,14 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/compute"
-	"croft/control/actions"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/internal/nearest"
-	pools "croft/pool/api"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/tenant/access"
-	"croft/tenant/objects"
 	"croft/tenant/usage"
 )
 
@@ -44,21 +42,14 @@ type Cloud struct {
 	Policies    Policies
 	Maintenance Maintenance
 	Keys        Keys
-	Pools       Pools
-	Tickets     Tickets
 	Projects    Projects
 	Usage       Usage
-	Users       Users
 	Catalogue   Catalogue
 	Images      Images
-	Objects     Objects
-	Definitions Definitions
 	Audits      Audits
 	Monitor     Monitor
 	Tokens      Tokens
 	Access      Access
-	Actions     Actions
-	Backups     Backups
 	Partitions  Partitions
 	Peers       Peers
 	Clusters    Clusters
@@ -81,8 +72,6 @@ type Requests interface {
 	Request(ctx context.Context, r schedule.Request) (schedule.Decision, error)
 	// Explain lists the hosts that fit a request, and what each other host lacks. It claims nothing.
 	Explain(ctx context.Context, r schedule.Request) (*schedule.Explanation, error)
-	// Prepare announces many requests: until end is called, hosts are watched rather than read for each request.
-	Prepare(ctx context.Context) (end func())
 }
 
 // Instances reads instances.
@@ -188,39 +177,6 @@ type Maintenance interface {
 // Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
 
-// Pools reads the pools that the caller may use, from their manager.
-type Pools interface {
-	// Pools lists the pools in the order of their file. Stock is nil if the caller may not see it.
-	Pools(ctx context.Context) ([]pools.Pool, error)
-	// Pool returns a pool. NotFound.
-	Pool(ctx context.Context, name string) (pools.Pool, error)
-	// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
-	Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error)
-	// Resource returns a resource by its number or name. NotFound.
-	Resource(ctx context.Context, idOrName string) (pools.Resource, error)
-	// Logs returns the output of a resource's commands. NotFound.
-	Logs(ctx context.Context, idOrName string) ([]byte, error)
-}
-
-// Tickets opens, reads and closes tickets of pools. Each is named by its number. Unavailable: no manager of pools
-// answers in time.
-type Tickets interface {
-	// Open opens a ticket. The same key returns the same ticket, so a caller who does not know whether a ticket was
-	// opened can ask again with the same key. OverQuota; Invalid.
-	Open(ctx context.Context, o pools.Opening) (pools.Ticket, error)
-	// Ticket returns a ticket, and restarts its lease. NotFound.
-	Ticket(ctx context.Context, id int64) (pools.Ticket, error)
-	// Wait returns the ticket once it has a resource, has ended, or can never be served. It keeps waiting across
-	// restarts of the manager, until ctx ends. NotFound.
-	Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticket, error)
-	// Close gives a ticket's resource back, or cancels the ticket. Closing twice is no error. NotFound.
-	Close(ctx context.Context, id int64) (pools.Ticket, error)
-	// Renew restarts the lease of a ticket. NotFound. Conflict: the ticket has ended, or has no lease.
-	Renew(ctx context.Context, id int64) (pools.Ticket, error)
-	// Tickets lists tickets, the oldest first.
-	Tickets(ctx context.Context, of pools.Selection) (pools.Tickets, error)
-}
-
 // Projects manages projects and quotas; tenant.Projects documents what each method does and returns.
 type Projects interface {
 	// List returns the projects that the caller sees, by name; with names, only the named projects that have a record.
@@ -277,34 +233,6 @@ type Image struct {
 	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
 }
 
-// Objects reads and changes properties and tags. An object is named by its ID or its name, and by its project if its
-// kind belongs to one. Callers see and change what their permissions allow, and learn nothing of the rest.
-type Objects interface {
-	// Object returns an object's properties and tags; it may have none. NotFound: the object does not exist.
-	Object(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string) (objects.Object, error)
-	// List returns the objects of a kind that the filter chooses; an empty project means all projects. It leaves out
-	// objects without properties and tags.
-	List(ctx context.Context, project croft.Project, kind objects.Kind, f objects.Filter) ([]objects.Object, error)
-	// Change changes an object's properties and tags, completely or not at all. NotFound. Denied. Invalid: a limit or
-	// the definition forbids the result. Conflict.
-	Change(ctx context.Context, project croft.Project, kind objects.Kind, idOrName string, c objects.Change) (
-		objects.Object, error)
-}
-
-// Definitions manages the rules for the properties of objects.
-type Definitions interface {
-	// Effective returns the definition that applies to a kind.
-	Effective(ctx context.Context, kind objects.Kind) (objects.Definition, error)
-	// At returns the definition that is set at a place. NotFound: nothing is set there.
-	At(ctx context.Context, at objects.Place) (objects.Definition, error)
-	// Set replaces the definition at a place if its generation is the same. Objects stay as they are. Denied; Conflict.
-	Set(ctx context.Context, d objects.Definition) (objects.Definition, error)
-	// Remove removes the definition that is set at a place. Denied; NotFound; Conflict.
-	Remove(ctx context.Context, at objects.Place) error
-	// Check lists the objects of a kind that violate the current definition; an empty project means all projects.
-	Check(ctx context.Context, project croft.Project, kind objects.Kind) ([]objects.Breach, error)
-}
-
 // Audits compares all records with the actual state.
 type Audits interface {
 	Audit(ctx context.Context) (audit.Report, error)
@@ -315,70 +243,30 @@ type Audits interface {
 
 // Monitor reads data that changes all the time.
 type Monitor interface {
-	// Mirror returns a copy of all hosts and instances, kept up to date while its Run runs.
-	Mirror() Mirror
-	// Usable returns an error if the store of the cloud does not answer or is read-only.
-	Usable(ctx context.Context) error
-	// Providers returns the capacity and the claims of each host.
-	Providers(ctx context.Context) ([]croft.Provider, error)
 	// Usages returns the current resource use of a host's guests. Unavailable: the host does not answer.
 	Usages(ctx context.Context, host croft.Host) ([]compute.Usage, error)
-}
-
-// Mirror is a copy of all hosts and instances.
-type Mirror interface {
-	// Run keeps the copy up to date until ctx ends, and calls changed after each change.
-	Run(ctx context.Context, changed func()) error
-	// Ready reports whether everything has been read once.
-	Ready() bool
-	// Look returns the copy, and an error if records could not be read.
-	Look() ([]croft.Host, []croft.Status, error)
 }
 
 // Tokens manages the tokens with which machines join the cloud.
 type Tokens interface {
 	// Invite creates a token. Only its caller ever sees the secret.
-	Invite(ctx context.Context, i Invitation) (Token, error)
+	Invite(ctx context.Context, in api.NewInvitation, life time.Duration) (api.Invitation, error)
 	// List returns the valid tokens, without their secrets.
-	List(ctx context.Context) ([]Token, error)
+	List(ctx context.Context) ([]api.Invitation, error)
 	// Revoke revokes a token, named by its name or a unique prefix of it. NotFound; Conflict: the prefix is ambiguous.
-	Revoke(ctx context.Context, name string) (Token, error)
-}
-
-// LongestInvitation is the longest life of a join token; the shortest is a second. The limit is short because the
-// secret is sent between people.
-const LongestInvitation = 7 * 24 * time.Hour
-
-// Invitation describes a token to create.
-type Invitation struct {
-	Note   string
-	Host   string // name or ID of the host that rejoins; empty: new hosts
-	Life   time.Duration
-	Member bool // hosts may serve etcd, even with strict trust
-
-	// With these, joining machines get the addresses in use for reaching the cloud, even loopback addresses.
-	SameEtcd, SamePlacement bool
-}
-
-// Token is a join token; fields that are not known are empty.
-type Token struct {
-	Name, Note       string
-	Created, Expires time.Time
-	Host             croft.HostID // the only host that may join with it; empty: new hosts only
-	Member           bool         // where trust is strict, a host may serve etcd with it
-	Secret           string       // the text to join with
+	Revoke(ctx context.Context, name string) (api.Invitation, error)
 }
 
 // Access manages access tokens, which people and programs use to call the API. Machines join with Tokens.
 type Access interface {
 	// Create creates a token. Only its caller ever sees the secret. Invalid. Denied: the caller may not give this role.
 	// Conflict: the project was created or removed meanwhile. NotFound: the project has no record.
-	Create(ctx context.Context, a NewAccess) (AccessToken, error)
+	Create(ctx context.Context, a NewAccess) (api.AccessToken, error)
 	// List returns the tokens of a project by time of creation, without their secrets; an empty project means all
 	// tokens that the caller sees. Expired tokens stay in the list for access.KeptExpired.
-	List(ctx context.Context, project croft.Project) ([]AccessToken, error)
+	List(ctx context.Context, project croft.Project) ([]api.AccessToken, error)
 	// Revoke ends a token at once, and returns it. NotFound.
-	Revoke(ctx context.Context, id access.TokenID) (AccessToken, error)
+	Revoke(ctx context.Context, id access.TokenID) (api.AccessToken, error)
 }
 
 // NewAccess describes an access token to create.
@@ -391,32 +279,6 @@ type NewAccess struct {
 	Within  bool           // the creator's own right ends with the project, which must have a record
 	Parent  access.TokenID // token that creates this one; empty: none
 	Life    time.Duration  // access.ShortestTokenLife to access.LongestTokenLife
-}
-
-// AccessToken is an access token as its creator sees it.
-type AccessToken struct {
-	ID     access.TokenID `json:"id"`              // its UUID, which is not the token itself
-	Secret string         `json:"token,omitempty"` // text to send; known only when the token is created
-	User   string         `json:"user"`            // whom its requests are logged for
-	// Left out for operators who have none.
-	Project   croft.Project `json:"project,omitempty"`
-	Roles     []access.Role `json:"roles"`          // what it permits
-	Note      string        `json:"note,omitempty"` // for people
-	Created   time.Time     `json:"created"`        // when it was made
-	CreatedBy string        `json:"created_by"`     // who made it
-	Expires   time.Time     `json:"expires"`        // left out: never
-}
-
-// Actions is the action log of the cloud.
-type Actions interface {
-	// List returns a page of entries, newest first, as far as the caller may see them. Invalid.
-	List(ctx context.Context, f actions.Filter) (actions.Page, error)
-}
-
-// Backups copies all stored data of the cloud.
-type Backups interface {
-	// Snapshot writes everything in etcd to w and returns the number of bytes.
-	Snapshot(ctx context.Context, w io.Writer) (int64, error)
 }
 
 // Partitions exchanges the records of partitions. federation.Service documents what each method does and returns.

@@ -16,6 +16,7 @@ import (
 	"croft/cluster/sim"
 	"croft/control"
 	"croft/control/actions"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/control/cloud/cloudtest"
 	"croft/control/cloud/direct"
@@ -184,7 +185,7 @@ func clusters(t testing.TB) *direct.Clusters {
 type noted struct{ cloud.Access }
 
 // Create implements cloud.Access.
-func (n noted) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
+func (n noted) Create(ctx context.Context, wanted cloud.NewAccess) (api.AccessToken, error) {
 	made, err := n.Access.Create(ctx, wanted)
 	etcdtest.Issued(made.Secret)
 	return made, err

@@ -198,7 +198,7 @@ func (v *Instances) orderOnce(ctx context.Context, r pool.Resource, i pool.Insta
 	if err != nil {
 		return croft.Instance{}, err
 	}
-	stored, err := schedule.FindKeys(ctx, v.Keys, q.Project, names)
+	stored, err := schedule.FindKeys(ctx, v.Keys.ListKeys, q.Project, names)
 	if err != nil {
 		return croft.Instance{}, err
 	}

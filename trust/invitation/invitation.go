@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"croft"
 )
@@ -24,6 +25,10 @@ import (
 const prefix = "croft1."
 
 const secretBytes = 16
+
+// LongestLife is the longest life of a join token; the shortest is a second. The limit is short because the secret is
+// sent between people.
+const LongestLife = 7 * 24 * time.Hour
 
 // JoinToken contains the data that a host needs to join. Its text is one line.
 type JoinToken struct {

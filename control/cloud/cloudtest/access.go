@@ -6,18 +6,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"croft"
-	"croft/control/cloud"
-	"croft/tenant"
+	"croft/control/api"
 	"croft/tenant/access"
 )
 
 func (s *suite) access() {
-	lab := cloud.NewAccess{User: "ann", Project: "lab", Role: access.Member, Note: "for CI", Life: time.Hour}
-	_, err := s.Cloud.Access.Create(s.ctx, lab)
+	lab := api.NewToken{InProject: api.InProject{Project: "lab"}, User: "ann", Role: access.Member, Note: "for CI",
+		Life: "1h"}
+	_, err := s.createToken(lab)
 	s.is(err, croft.NotFound, "a token of a project that does not exist")
-	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "lab", Created: time.Now().UTC()})
-	s.must(err)
-	made, err := s.Cloud.Access.Create(s.ctx, lab)
+	s.project("lab", "")
+	made, err := s.createToken(lab)
 	s.must(err)
 	secret, err := access.ParseSecret(made.Secret)
 	if err != nil || secret.ID != made.ID {
@@ -28,15 +27,15 @@ func (s *suite) access() {
 		left > time.Hour {
 		s.Errorf("got %+v", made)
 	}
-	operator, err := s.Cloud.Access.Create(s.ctx, cloud.NewAccess{User: "joe", Role: access.PartitionAdmin,
-		Life: time.Hour})
+	operator, err := s.createToken(api.NewToken{User: "joe", Role: access.PartitionAdmin, Life: "1h"})
 	s.must(err)
 	made.Secret, operator.Secret = "", ""
-	for project, want := range map[croft.Project][]cloud.AccessToken{
-		"": {made, operator}, "lab": {made}, "shop": nil,
+	for project, want := range map[croft.Project][]api.AccessToken{
+		"": {made, operator}, "lab": {made}, "shop": {},
 	} {
-		all, err := s.Cloud.Access.List(s.ctx, project)
+		list, err := s.Client.ListTokens(s.ctx, api.InProject{Project: project})
 		s.must(err)
+		all := list.Tokens
 		if project == "" && len(all) == 2 && all[0].ID == operator.ID { // both were made within one second
 			all[0], all[1] = all[1], all[0]
 		}
@@ -44,41 +43,45 @@ func (s *suite) access() {
 			s.Errorf("project %q (-want +got):\n%s", project, diff)
 		}
 	}
-	ended, err := s.Cloud.Access.Revoke(s.ctx, made.ID)
+	named := api.TokenNamed{ID: string(made.ID)}
+	ended, err := s.Client.RevokeToken(s.ctx, named)
 	if err != nil || ended.ID != made.ID || ended.User != "ann" {
 		s.Errorf("revoked %+v, %v", ended, err)
 	}
-	_, err = s.Cloud.Access.Revoke(s.ctx, made.ID)
+	_, err = s.Client.RevokeToken(s.ctx, named)
 	s.is(err, croft.NotFound, "a token that is revoked")
-	if all, err := s.Cloud.Access.List(s.ctx, ""); err != nil || len(all) != 1 || all[0].ID != operator.ID {
-		s.Errorf("left: %+v, %v", all, err)
+	list, err := s.Client.ListTokens(s.ctx, api.InProject{})
+	if err != nil || len(list.Tokens) != 1 || list.Tokens[0].ID != operator.ID {
+		s.Errorf("left: %+v, %v", list, err)
 	}
 }
 
 func (s *suite) noAccess() {
-	for what, spoil := range map[string]func(*cloud.NewAccess){
-		"nobody":         func(a *cloud.NewAccess) { a.User = "" },
-		"no project":     func(a *cloud.NewAccess) { a.Project = "" },
-		"no role":        func(a *cloud.NewAccess) { a.Role = "" },
-		"a host's role":  func(a *cloud.NewAccess) { a.Role = access.Agent },
-		"an hour ago":    func(a *cloud.NewAccess) { a.Life = -time.Hour },
-		"for ever":       func(a *cloud.NewAccess) { a.Life = 100 * 365 * 24 * time.Hour },
-		"a wild project": func(a *cloud.NewAccess) { a.Project = "../lab" },
-		"a wild note":    func(a *cloud.NewAccess) { a.Note = "a\x1b[2J" },
+	for what, spoil := range map[string]func(*api.NewToken){
+		"nobody":        func(a *api.NewToken) { a.User = "" },
+		"no project":    func(a *api.NewToken) { a.Project = "" },
+		"no role":       func(a *api.NewToken) { a.Role = "" },
+		"a host's role": func(a *api.NewToken) { a.Role = access.Agent },
+		"an hour ago":   func(a *api.NewToken) { a.Life = "-1h" },
+		"for ever":      func(a *api.NewToken) { a.Life = "36500d" },
+		"a wild note":   func(a *api.NewToken) { a.Note = "a\x1b[2J" },
 	} {
-		a := cloud.NewAccess{User: "ann", Project: "lab", Role: access.Member, Life: time.Hour}
+		a := api.NewToken{InProject: api.InProject{Project: "lab"}, User: "ann", Role: access.Member, Life: "1h"}
 		spoil(&a)
-		got, err := s.Cloud.Access.Create(s.ctx, a)
+		got, err := s.createToken(a)
 		s.is(err, croft.Invalid, what)
 		if got.Secret != "" {
 			s.Errorf("%s: there is a secret", what)
 		}
 	}
-	_, err := s.Cloud.Access.Revoke(s.ctx, "0123456789ab")
-	s.is(err, croft.NotFound, "a token that never was")
-	_, err = s.Cloud.Access.Revoke(s.ctx, "../authority")
-	s.is(err, croft.NotFound, "what is no ID")
-	if all, err := s.Cloud.Access.List(s.ctx, ""); err != nil || len(all) != 0 {
-		s.Errorf("there is %+v, %v", all, err)
+	_, err := s.createToken(api.NewToken{InProject: api.InProject{Project: "../lab"}, User: "ann", Role: access.Member,
+		Life: "1h"})
+	s.is(err, croft.NotFound, "a wild project")
+	for _, id := range []string{"0123456789ab", "../authority"} {
+		_, err := s.Client.RevokeToken(s.ctx, api.TokenNamed{ID: id})
+		s.is(err, croft.NotFound, id)
+	}
+	if list, err := s.Client.ListTokens(s.ctx, api.InProject{}); err != nil || len(list.Tokens) != 0 {
+		s.Errorf("there is %+v, %v", list, err)
 	}
 }

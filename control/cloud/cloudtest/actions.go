@@ -5,17 +5,16 @@ import (
 
 	"croft"
 	"croft/control/actions"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/internal/delay"
-	"croft/tenant"
 	"croft/tenant/access"
 )
 
 // logged returns the entries that a filter chooses, once there are at least n.
-func (s *suite) logged(f actions.Filter, n int) []actions.Entry {
+func (s *suite) logged(f api.LogFilter, n int) []actions.Entry {
 	s.Helper()
 	for {
-		page, err := s.Cloud.Actions.List(s.ctx, f)
+		page, err := s.Client.ListActions(s.ctx, f)
 		s.must(err)
 		if len(page.Entries) >= n {
 			return page.Entries
@@ -28,23 +27,20 @@ func (s *suite) logged(f actions.Filter, n int) []actions.Entry {
 
 func (s *suite) actions() {
 	begun := time.Now().Add(-time.Minute)
-	org := tenant.Tenant{Name: "org", Created: time.Now().UTC()}
-	_, err := s.Cloud.Projects.Create(s.ctx, org)
-	s.must(err)
-	_, err = s.Cloud.Projects.Create(s.ctx, org)
+	s.project("org", "")
+	_, err := s.Client.CreateProject(s.ctx, api.NewProject{Name: "org"})
 	s.is(err, croft.Conflict, "a project that there is")
-	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "dev", Parent: "org"})
+	s.project("dev", "org")
+	org := api.InProject{Project: "org"}
+	made, err := s.createToken(api.NewToken{InProject: org, User: "ann", Role: access.Member, Life: "1h"})
 	s.must(err)
-	made, err := s.Cloud.Access.Create(s.ctx, cloud.NewAccess{User: "ann", Project: "org", Role: access.Member,
-		Life: time.Hour})
+	_, err = s.Client.RevokeToken(s.ctx, api.TokenNamed{ID: string(made.ID)})
 	s.must(err)
-	_, err = s.Cloud.Access.Revoke(s.ctx, made.ID)
-	s.must(err)
-	s.must(s.Cloud.Projects.Remove(s.ctx, "dev"))
-	_, err = s.Cloud.Projects.List(s.ctx)
+	s.must(s.Client.RemoveProject(s.ctx, api.ProjectNamed{Project: "dev"}))
+	_, err = s.Client.ListProjects(s.ctx)
 	s.must(err)
 
-	all := s.logged(actions.Filter{}, 6)
+	all := s.logged(api.LogFilter{}, 6)
 	want := []struct{ operation, object, project string }{
 		{"removeProject", "project/dev", "org"}, {"revokeToken", "token/" + string(made.ID), "org"},
 		{"createToken", "token/" + string(made.ID), "org"}, {"createProject", "project/dev", "org"},
@@ -64,29 +60,30 @@ func (s *suite) actions() {
 			s.Errorf("%d: got %+v, want %+v", i, e, w)
 		}
 	}
+	since := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {
-		f    actions.Filter
+		f    api.LogFilter
 		want int
 	}{
-		"a project":           {actions.Filter{Project: "org"}, 4},
-		"an object":           {actions.Filter{Object: actions.Object{Kind: actions.Project, Name: "org"}}, 2},
-		"a user":              {actions.Filter{User: all[0].User}, 6},
-		"another user":        {actions.Filter{User: "nobody"}, 0},
-		"since then":          {actions.Filter{Since: all[1].Time}, 2},
-		"a limit":             {actions.Filter{Limit: 2}, 2},
-		"a later time":        {actions.Filter{Since: time.Now().Add(time.Hour)}, 0},
-		"a project and since": {actions.Filter{Project: "org", Since: all[2].Time}, 3},
+		"a project":           {api.LogFilter{InProject: org}, 4},
+		"an object":           {api.LogFilter{Object: "project/org"}, 2},
+		"a user":              {api.LogFilter{User: all[0].User}, 6},
+		"another user":        {api.LogFilter{User: "nobody"}, 0},
+		"since then":          {api.LogFilter{Since: since(all[1].Time)}, 2},
+		"a limit":             {api.LogFilter{Limit: 2}, 2},
+		"a later time":        {api.LogFilter{Since: since(time.Now().Add(time.Hour))}, 0},
+		"a project and since": {api.LogFilter{InProject: org, Since: since(all[2].Time)}, 3},
 	} {
 		if got := s.logged(c.f, c.want); len(got) != c.want {
 			s.Errorf("%s: %d entries, want %d", name, len(got), c.want)
 		}
 	}
-	page, err := s.Cloud.Actions.List(s.ctx, actions.Filter{Limit: 4})
+	page, err := s.Client.ListActions(s.ctx, api.LogFilter{Limit: 4})
 	s.must(err)
-	next, err := s.Cloud.Actions.List(s.ctx, actions.Filter{Limit: 4, After: page.Next})
+	next, err := s.Client.ListActions(s.ctx, api.LogFilter{Limit: 4, After: page.Next})
 	if err != nil || page.Next == "" || len(next.Entries) != 2 || next.Entries[1] != all[5] || next.Next != "" {
 		s.Errorf("the second page is %+v, %v", next, err)
 	}
-	_, err = s.Cloud.Actions.List(s.ctx, actions.Filter{After: "x"})
+	_, err = s.Client.ListActions(s.ctx, api.LogFilter{After: "x"})
 	s.is(err, croft.Invalid, "a page that begins nowhere")
 }

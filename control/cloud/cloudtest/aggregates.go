@@ -5,33 +5,33 @@ import (
 	"slices"
 
 	"croft"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/schedule"
 	"croft/tenant/objects"
 )
 
 func aggregatesAreKept(s *suite) {
-	found, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, s.Host)
+	found, err := s.Client.GetHost(s.ctx, api.HostNamed{ID: s.Host})
 	s.must(err)
-	host := found.ID
-	g := s.Cloud.Aggregates
-	if all, err := g.List(s.ctx); err != nil || len(all) != 0 {
-		s.Errorf("there are none yet: got %+v, %v", all, err)
+	host, g := found.ID, s.Client
+	if list, err := g.ListAggregates(s.ctx); err != nil || len(list.Aggregates) != 0 {
+		s.Errorf("there are none yet: got %+v, %v", list, err)
 	}
-	_, err = g.Find(s.ctx, "ssd")
+	_, err = g.GetAggregate(s.ctx, api.AggregateNamed{Name: "ssd"})
 	s.is(err, croft.NotFound, "an aggregate that there is not")
-	ssd, err := g.Create(s.ctx, croft.Aggregate{Name: "ssd", Note: "fast", Hosts: []croft.HostID{host, host}})
+	ssd, err := g.CreateAggregate(s.ctx, api.NewAggregate{Name: "ssd", Note: "fast", Hosts: []string{string(host),
+		s.Host}})
 	s.must(err)
 	if !slices.Equal(ssd.Hosts, []croft.HostID{host}) || ssd.Generation == 0 || ssd.Public {
 		s.Errorf("made %+v", ssd)
 	}
-	_, err = g.Create(s.ctx, croft.Aggregate{Name: "ssd"})
+	_, err = g.CreateAggregate(s.ctx, api.NewAggregate{Name: "ssd"})
 	s.is(err, croft.Conflict, "a name that is taken")
-	_, err = g.Create(s.ctx, croft.Aggregate{Name: "a/b"})
+	_, err = g.CreateAggregate(s.ctx, api.NewAggregate{Name: "a/b"})
 	s.is(err, croft.Invalid, "a name that is none")
-	_, err = g.Create(s.ctx, croft.Aggregate{Name: "gone", Hosts: []croft.HostID{croft.NewHostID()}})
+	_, err = g.CreateAggregate(s.ctx, api.NewAggregate{Name: "gone", Hosts: []string{string(croft.NewHostID())}})
 	s.is(err, croft.NotFound, "an aggregate of a host that there is not")
-	_, err = g.Create(s.ctx, croft.Aggregate{Name: "all"})
+	_, err = g.CreateAggregate(s.ctx, api.NewAggregate{Name: "all"})
 	s.must(err)
 
 	query, err := schedule.ParseQuery(small + "&in=in:all,ssd")
@@ -51,7 +51,7 @@ func aggregatesAreKept(s *suite) {
 		In: []croft.Bound{"!hdd"}})
 	s.is(err, croft.NotFound, "in an aggregate that there is not")
 
-	_, err = s.Cloud.Objects.Change(s.ctx, "", objects.Host, s.Host, property("tier", "gold"))
+	_, err = s.change("", objects.Host, s.Host, property("tier", "gold"))
 	s.must(err)
 	query, err = schedule.ParseQuery(small + "&where=tier=gold")
 	s.must(err)
@@ -70,30 +70,32 @@ func aggregatesAreKept(s *suite) {
 
 	s.distances(query)
 	public, old := true, ssd.Generation
-	next, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Public: &public, Generation: &old})
+	next, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", Public: &public, Base: &old})
 	s.must(err)
 	if !next.Public || next.Note != "fast" || !next.Has(host) || next.Generation <= old {
 		s.Errorf("changed %+v", next)
 	}
-	_, err = g.Change(s.ctx, "ssd", croft.AggregateChange{Remove: []croft.HostID{host}, Generation: &old})
+	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", RemoveHosts: []string{s.Host}, Base: &old})
 	s.is(err, croft.Conflict, "a change of an older generation")
-	s.is(g.Remove(s.ctx, "ssd", &old), croft.Conflict, "a removal of an older generation")
-	_, err = g.Change(s.ctx, "ssd", croft.AggregateChange{Add: []croft.HostID{croft.NewHostID()}})
+	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: &old}), croft.Conflict,
+		"a removal of an older generation")
+	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", AddHosts: []string{"nobody"}})
 	s.is(err, croft.NotFound, "a host that there is not")
-	_, err = g.Change(s.ctx, "hdd", croft.AggregateChange{Public: &public})
+	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "hdd", Public: &public})
 	s.is(err, croft.NotFound, "a change of an aggregate that there is not")
-	again, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Add: []croft.HostID{host}})
+	again, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", AddHosts: []string{s.Host}})
 	if err != nil || again.Generation != next.Generation {
 		s.Errorf("a host that is in it is added: got %+v, %v, want generation %d", again, err, next.Generation)
 	}
-	empty, err := g.Change(s.ctx, "ssd", croft.AggregateChange{Remove: []croft.HostID{host}})
+	empty, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", RemoveHosts: []string{string(host)}})
 	if err != nil || len(empty.Hosts) != 0 {
 		s.Errorf("the host is removed: got %+v, %v", empty, err)
 	}
-	if all, err := g.List(s.ctx); err != nil || len(all) != 2 || all[0].Name != "all" || all[1].Name != "ssd" {
+	list, err := g.ListAggregates(s.ctx)
+	if all := list.Aggregates; err != nil || len(all) != 2 || all[0].Name != "all" || all[1].Name != "ssd" {
 		s.Errorf("listed %+v, %v", all, err)
 	}
-	s.must(g.Remove(s.ctx, "ssd", &empty.Generation))
-	s.is(g.Remove(s.ctx, "ssd", nil), croft.NotFound, "a removal for the second time")
-	s.must(g.Remove(s.ctx, "all", nil))
+	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: &empty.Generation}))
+	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd"}), croft.NotFound, "a removal for the second time")
+	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "all"}))
 }

@@ -1,58 +1,75 @@
 package cloudtest
 
 import (
+	"cmp"
 	"slices"
 
 	"croft"
+	"croft/control/api"
 	"croft/tenant"
 	"croft/tenant/access"
 )
 
 func catalogueIsListed(s *suite) {
 	s.running("web")
-	classes, err := s.Cloud.Catalogue.Classes(s.ctx)
-	if err != nil || !slices.Contains(classes, croft.VCPU) || !slices.IsSorted(classes) {
+	c := s.Client
+	classes, err := c.ListResourceTypes(s.ctx)
+	less := func(a, b api.ResourceType) int { return cmp.Compare(a.Name, b.Name) }
+	if err != nil || !slices.Contains(classes.ResourceTypes, api.ResourceType{Name: croft.VCPU}) ||
+		!slices.IsSortedFunc(classes.ResourceTypes, less) {
 		s.Errorf("the classes are %v, %v", classes, err)
 	}
-	traits := func() []croft.Trait {
-		all, err := s.Cloud.Catalogue.Traits(s.ctx)
+	own := api.CapabilityNamed{Name: "CUSTOM_COLD"}
+	listed := func() bool {
+		list, err := c.ListCapabilities(s.ctx)
 		s.must(err)
-		if !slices.IsSorted(all) || !slices.Contains(all, "HW_CPU_X86_AVX2") {
-			s.Errorf("the traits are %v", all)
+		less := func(a, b api.Capability) int { return cmp.Compare(a.Name, b.Name) }
+		if !slices.IsSortedFunc(list.Capabilities, less) ||
+			!slices.Contains(list.Capabilities, api.Capability{Name: "HW_CPU_X86_AVX2"}) {
+			s.Errorf("the traits are %v", list)
 		}
-		return all
+		return slices.Contains(list.Capabilities, api.Capability{Name: own.Name, Custom: true})
 	}
-	const own croft.Trait = "CUSTOM_COLD"
 	for range 2 { // adding it again is no error
-		s.must(s.Cloud.Catalogue.AddTrait(s.ctx, own))
+		_, err := c.AddCapability(s.ctx, own)
+		s.must(err)
 	}
-	if !slices.Contains(traits(), own) {
-		s.Errorf("%s is not there", own)
+	if !listed() {
+		s.Errorf("%s is not there", own.Name)
 	}
-	s.must(s.Cloud.Catalogue.RemoveTrait(s.ctx, own))
-	if slices.Contains(traits(), own) {
-		s.Errorf("%s is still there", own)
+	_, err = c.RemoveCapability(s.ctx, own)
+	if s.must(err); listed() {
+		s.Errorf("%s is still there", own.Name)
 	}
-	s.is(s.Cloud.Catalogue.RemoveTrait(s.ctx, own), croft.NotFound, "a trait that is gone")
-	for _, bad := range []croft.Trait{"", "CUSTOM_", "CUSTOM_a", "HW_CPU_X86_AVX2", "CUSTOM_A/B", "COLD"} {
-		s.is(s.Cloud.Catalogue.AddTrait(s.ctx, bad), croft.Invalid, "adding "+string(bad))
-		s.is(s.Cloud.Catalogue.RemoveTrait(s.ctx, bad), croft.Invalid, "removing "+string(bad))
+	_, err = c.RemoveCapability(s.ctx, own)
+	s.is(err, croft.NotFound, "a trait that is gone")
+	for _, bad := range []croft.Trait{"CUSTOM_", "CUSTOM_a", "HW_CPU_X86_AVX2", "CUSTOM_A/B", "COLD"} {
+		_, err := c.AddCapability(s.ctx, api.CapabilityNamed{Name: bad})
+		s.is(err, croft.Invalid, "adding "+string(bad))
+		_, err = c.RemoveCapability(s.ctx, api.CapabilityNamed{Name: bad})
+		s.is(err, croft.Invalid, "removing "+string(bad))
 	}
-	p, err := s.Cloud.Catalogue.Provider(s.ctx, s.Host)
-	if err != nil || p.Used[croft.VCPU] != 1 || p.Inventories[croft.VCPU].Total != Room ||
-		p.Inventories[croft.VCPU].StepSize != 1 || p.Name != s.Host {
-		s.Errorf("the provider is %+v, %v", p, err)
+	list, err := c.GetInventory(s.ctx, api.HostNamed{ID: s.Host})
+	i := slices.IndexFunc(list.Inventories, func(i api.Inventory) bool { return i.ResourceType == croft.VCPU })
+	if err != nil || list.Name != s.Host || i < 0 || list.Inventories[i].Used != 1 ||
+		list.Inventories[i].Total != Room || list.Inventories[i].StepSize != 1 {
+		s.Errorf("the inventory is %+v, %v", list, err)
 	}
-	_, err = s.Cloud.Catalogue.Provider(s.ctx, "nobody")
+	_, err = c.GetHostCapabilities(s.ctx, api.HostNamed{ID: s.Host})
+	s.must(err)
+	_, err = c.GetInventory(s.ctx, api.HostNamed{ID: "nobody"})
 	s.is(err, croft.NotFound, "an unknown host")
 }
 
 func usersAreListed(s *suite) {
-	_, err := s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "org",
+	org := s.project("org", "")
+	_, err := s.Client.SetMembers(s.ctx, api.Members{ProjectBase: api.ProjectBase{
+		ProjectNamed: api.ProjectNamed{Project: "org"}, Base: &org.Generation},
 		Members: map[string]access.Role{"ann": access.Member, "zoe": access.Reader}})
 	s.must(err)
-	all, err := s.Cloud.Users.List(s.ctx)
+	list, err := s.Client.ListUsers(s.ctx)
 	s.must(err)
+	all := list.Users
 	found := map[string][]tenant.UserRole{}
 	self := 0
 	for _, u := range all {

@@ -43,7 +43,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"hosts are drained, enabled and kept from being forgotten", (*suite).maintenance},
 		{"a silent host says so, and can be forgotten", (*suite).silence},
 		{"an audit of a cloud that is well finds nothing", (*suite).audit},
-		{"a mirror, claims and usages follow the cloud", (*suite).monitor},
+		{"claims and usages of a host are listed", (*suite).load},
 		{"tokens are made, listed without their secrets and revoked", (*suite).tokens},
 		{"classes, traits and inventories are listed, and traits are made and removed", catalogueIsListed},
 		{"users are listed with their roles", usersAreListed},
@@ -68,7 +68,8 @@ func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			c.test(&suite{t, noting(start(t)), ctx})
+			f := start(t)
+			c.test(&suite{t, f, f.Client.Cloud(), ctx})
 		})
 	}
 }
@@ -212,7 +213,7 @@ func (s *suite) explanations() {
 }
 
 func (s *suite) many() {
-	defer s.Cloud.Requests.Prepare(s.ctx)()
+	defer s.Client.Prepare(s.ctx)()
 	errs := make([]error, Room+1)
 	var work sync.WaitGroup
 	for i := range errs {

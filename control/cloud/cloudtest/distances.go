@@ -2,43 +2,49 @@ package cloudtest
 
 import (
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
 // distances states distances of the aggregates ssd, which contains the host, and all, which has no host.
 func (s *suite) distances(query schedule.Query) {
-	d := s.Cloud.Distances
-	if all, err := d.List(s.ctx); err != nil || len(all) != 0 {
-		s.Errorf("there are none yet: got %+v, %v", all, err)
+	d := s.Client
+	if list, err := d.ListDistances(s.ctx); err != nil || len(list.Types) != 0 {
+		s.Errorf("there are none yet: got %+v, %v", list, err)
 	}
-	_, err := d.Between(s.ctx, "network", "all", s.Host)
+	_, err := d.GetDistance(s.ctx, api.DistanceBetween{Type: "network", A: "all", B: s.Host})
 	s.is(err, croft.NotFound, "the distance of a type that there is not")
-	first, err := d.Set(s.ctx, "network", croft.Distance{A: "ssd", B: "all", Distance: 5}, nil)
+	set, err := d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "ssd", B: "all", Distance: 5})
 	s.must(err)
-	found, err := d.Between(s.ctx, "network", s.Host, "all")
+	first := set.Generation
+	found, err := d.GetDistance(s.ctx, api.DistanceBetween{Type: "network", A: s.Host, B: "all"})
 	if err != nil || found.Distance != 5 || !found.Stated || found.Type != "network" || found.B != "all" {
 		s.Errorf("between the host, which is in the one aggregate, and the other: got %+v, %v", found, err)
 	}
-	second, err := d.Set(s.ctx, "network", croft.Distance{A: "all", B: "ssd", Distance: 7}, &first)
+	set, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 7, Base: &first})
+	second := set.Generation
 	if err != nil || second <= first {
 		s.Errorf("stated again: got generation %d after %d, %v", second, first, err)
 	}
-	if all, err := d.List(s.ctx); err != nil || len(all) != 1 || all[0].Generation != second ||
+	list, err := d.ListDistances(s.ctx)
+	if all := list.Types; err != nil || len(all) != 1 || all[0].Generation != second ||
 		len(all[0].Distances) != 1 || all[0].Distances[0] != (croft.Distance{A: "all", B: "ssd", Distance: 7}) {
 		s.Errorf("listed %+v, %v", all, err)
 	}
-	found, err = d.Between(s.ctx, croft.FailureDistance, s.Host, "ssd")
+	found, err = d.GetDistance(s.ctx, api.DistanceBetween{Type: croft.FailureDistance, A: s.Host, B: "ssd"})
 	if err != nil || found.Distance != 0 || found.Stated {
 		s.Errorf("between the host and its aggregate: got %+v, %v", found, err)
 	}
-	_, err = d.Set(s.ctx, "network", croft.Distance{A: "all", B: "ssd", Distance: 9}, &first)
+	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 9, Base: &first})
 	s.is(err, croft.Conflict, "a distance of an older generation")
-	s.is(d.Remove(s.ctx, "network", "all", "ssd", &first), croft.Conflict, "a removal of an older generation")
-	_, err = d.Set(s.ctx, "network", croft.Distance{A: "all", B: "nothing"}, nil)
+	removal := api.DistanceRemoval{DistanceBetween: api.DistanceBetween{Type: "network", A: "all", B: "ssd"},
+		Base: &first}
+	s.is(d.RemoveDistance(s.ctx, removal), croft.Conflict, "a removal of an older generation")
+	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "nothing"})
 	s.is(err, croft.NotFound, "a distance to nothing")
-	_, err = d.Set(s.ctx, "network", croft.Distance{A: s.Host, B: "ssd"}, nil)
+	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: s.Host, B: "ssd"})
 	s.is(err, croft.Invalid, "a distance from a host to where it is")
-	_, err = d.Set(s.ctx, "a b", croft.Distance{A: "all", B: "ssd"}, nil)
+	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "a b", A: "all", B: "ssd"})
 	s.is(err, croft.Invalid, "a distance of what is no type")
 
 	near, err := croft.ParseNears([]string{"all:7"}, []string{"all:7"}, "network")
@@ -56,6 +62,8 @@ func (s *suite) distances(query schedule.Query) {
 			Image: "/images/tiny.qcow2", Near: near})
 		s.is(err, croft.NoCapacity, "near "+near[0].String())
 	}
-	s.must(d.Remove(s.ctx, "network", "ssd", "all", &second))
-	s.is(d.Remove(s.ctx, "network", "ssd", "all", nil), croft.NotFound, "a removal for the second time")
+	removal.A, removal.B, removal.Base = "ssd", "all", &second
+	s.must(d.RemoveDistance(s.ctx, removal))
+	removal.Base = nil
+	s.is(d.RemoveDistance(s.ctx, removal), croft.NotFound, "a removal for the second time")
 }

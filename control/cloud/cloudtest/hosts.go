@@ -3,13 +3,13 @@ package cloudtest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"croft"
+	"croft/compute"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/schedule"
@@ -17,78 +17,80 @@ import (
 
 func (s *suite) hosts() {
 	s.running("web")
-	all, err := s.Cloud.Hosts.List(s.ctx)
+	list, err := s.Client.ListHosts(s.ctx)
 	s.must(err)
+	all := list.Hosts
 	if len(all) != 1 || all[0].Name != s.Host || !all[0].Alive || all[0].Count != 1 || all[0].Claimed[croft.VCPU] != 1 {
 		s.Fatalf("got %+v", all)
 	}
 	for _, name := range []string{s.Host, string(all[0].ID)} {
-		h, err := s.Cloud.Hosts.Find(s.ctx, name)
-		if err != nil || h.ID != all[0].ID || len(h.Instances) != 1 {
+		h, err := s.host(name)
+		if err != nil || h.ID != all[0].ID || len(h.Statuses) != 1 {
 			s.Errorf("%s: got %+v, %v", name, h, err)
 		}
-		if h, err := cloud.HostCalled(s.ctx, s.Cloud.Hosts, name); err != nil || h.ID != all[0].ID {
-			s.Errorf("%s is called %s, %v", name, h.ID, err)
-		}
 	}
-	_, err = s.Cloud.Hosts.Find(s.ctx, "nobody")
+	_, err = s.host("nobody")
 	s.is(err, croft.NotFound, "an unknown host")
-	_, err = cloud.HostCalled(s.ctx, s.Cloud.Hosts, "nobody")
-	s.is(err, croft.NotFound, "an unknown name")
-	if found, err := s.Cloud.Hosts.Records(s.ctx, all[0].ID, croft.NewHostID()); err != nil || len(found) != 1 {
-		s.Errorf("one of two is there: got %v, %v", found, err)
+	if names, err := s.Client.HostNames(s.ctx); err != nil || len(names) != 1 || names[all[0].ID] != s.Host {
+		s.Errorf("the names are %v, %v", names, err)
 	}
-	if problems := s.Cloud.Hosts.Problems(s.ctx); len(problems) > 0 {
-		s.Errorf("a cloud that is well has problems: %q", problems)
+	if len(list.Problems) > 0 || list.Incomplete() != nil {
+		s.Errorf("a cloud that is well has problems: %q, %v", list.Problems, list.Incomplete())
 	}
+}
+
+// host reads a host.
+func (s *suite) host(name string) (api.Host, error) {
+	return s.Client.GetHost(s.ctx, api.HostNamed{ID: name})
 }
 
 func (s *suite) maintenance() {
 	s.running("web")
-	all, err := s.Cloud.Hosts.List(s.ctx)
-	s.must(err)
-	h, err := s.Cloud.Maintenance.Drain(s.ctx, s.Host)
+	c, named, nobody := s.Client, api.HostNamed{ID: s.Host}, api.HostNamed{ID: "nobody"}
+	h, err := c.DrainHost(s.ctx, named)
 	s.must(err)
 	_, err = s.request("db")
 	s.is(err, croft.NoCapacity, "a request while the only host is drained")
-	moved, err := s.Cloud.Maintenance.MoveAll(s.ctx, all[0])
-	if err != nil || len(moved) != 1 || moved[0].To.ID != "" || moved[0].Stays == "" {
-		s.Errorf("what is not ephemeral stays: got %+v, %v", moved, err)
+	list, err := c.EmptyHost(s.ctx, api.HostEmptying{HostNamed: named})
+	if err != nil || len(list.Moves) != 1 || list.Moves[0].To != "" || list.Moves[0].Stays == "" {
+		s.Errorf("what is not ephemeral stays: got %+v, %v", list, err)
 	}
-	_, err = s.Cloud.Maintenance.Enable(s.ctx, string(h.ID))
+	_, err = c.EnableHost(s.ctx, api.HostNamed{ID: string(h.ID)})
 	s.must(err)
 	_, err = s.request("db")
 	s.must(err)
-	_, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, false)
+	_, err = c.ForgetHost(s.ctx, api.HostRemoval{HostNamed: named})
 	s.is(err, croft.Conflict, "forgetting a host that is alive")
-	for what, do := range map[string]func() error{
-		"drain":  func() error { _, err := s.Cloud.Maintenance.Drain(s.ctx, "nobody"); return err },
-		"enable": func() error { _, err := s.Cloud.Maintenance.Enable(s.ctx, "nobody"); return err },
-		"accept": func() error { _, err := s.Cloud.Maintenance.Accept(s.ctx, "nobody"); return err },
-		"forget": func() error { _, err := s.Cloud.Maintenance.Forget(s.ctx, "nobody", true); return err },
+	for what, do := range map[string]func(context.Context, api.HostNamed) (api.Host, error){
+		"drain": c.DrainHost, "enable": c.EnableHost, "accept": c.AcceptHost,
 	} {
-		s.is(do(), croft.NotFound, what)
+		_, err := do(s.ctx, nobody)
+		s.is(err, croft.NotFound, what)
 	}
+	_, err = c.ForgetHost(s.ctx, api.HostRemoval{HostNamed: nobody, Force: true})
+	s.is(err, croft.NotFound, "forget")
 }
 
 func (s *suite) silence() {
 	web := s.running("web")
 	s.Silence()
-	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
+	h, err := s.host(s.Host)
 	s.must(err)
 	if h.Alive || h.State() != "silent" {
 		s.Errorf("it is %s", h.State())
 	}
-	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
+	_, err = s.pull("/images/tiny.qcow2")
 	s.is(err, croft.Unavailable, "an image for a silent host")
-	_, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, false)
+	removal := api.HostRemoval{HostNamed: api.HostNamed{ID: s.Host}}
+	_, err = s.Client.ForgetHost(s.ctx, removal)
 	s.is(err, croft.Conflict, "forgetting a host with an instance")
-	h, err = s.Cloud.Maintenance.Forget(s.ctx, s.Host, true)
+	removal.Force = true
+	h, err = s.Client.ForgetHost(s.ctx, removal)
 	if err != nil || len(h.Lost) != 1 || h.Lost[0].ID != web.Instance.ID || h.Lost[0].Name != "web" ||
 		h.Lost[0].Project != web.Instance.Project {
 		s.Errorf("forgetting it lost %+v, %v; want web", h.Lost, err)
 	}
-	_, err = s.Cloud.Hosts.Find(s.ctx, s.Host)
+	_, err = s.host(s.Host)
 	s.is(err, croft.NotFound, "a host that is forgotten")
 	s.lost(web)
 }
@@ -122,47 +124,55 @@ func (s *suite) lost(was croft.Status) {
 const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAION7DmGzIsytHqWf8A/mY9PxPo3j3f5QeRbpQCbSc0pw anna"
 
 func (s *suite) keys() {
-	k := schedule.Key{Project: croft.DefaultProject, Name: "laptop", Line: publicKey,
-		Added: time.Now().UTC()}
-	s.must(s.Cloud.Keys.AddKey(s.ctx, k))
-	s.is(s.Cloud.Keys.AddKey(s.ctx, k), croft.Conflict, "a name that is taken")
+	k := api.NewKey{Name: "laptop", Line: publicKey}
+	_, err := s.Client.AddKey(s.ctx, k)
+	s.must(err)
+	_, err = s.Client.AddKey(s.ctx, k)
+	s.is(err, croft.Conflict, "a name that is taken")
 	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "another": 0} {
-		if all, err := s.Cloud.Keys.ListKeys(s.ctx,
-			project); err != nil || len(all) != want || want == 1 && all[0].Line != k.Line {
+		list, err := s.Client.ListKeys(s.ctx, api.InProject{Project: project})
+		if all := list.Keys; err != nil || len(all) != want || want == 1 && all[0].Line != k.Line {
 			s.Errorf("project %q: got %v, %v", project, all, err)
 		}
 	}
-	s.must(s.Cloud.Keys.RemoveKey(s.ctx, croft.DefaultProject, "laptop"))
-	s.is(s.Cloud.Keys.RemoveKey(s.ctx, croft.DefaultProject, "laptop"), croft.NotFound, "a key that is gone")
+	s.must(s.Client.RemoveKey(s.ctx, api.KeyNamed{Name: "laptop"}))
+	s.is(s.Client.RemoveKey(s.ctx, api.KeyNamed{Name: "laptop"}), croft.NotFound, "a key that is gone")
+}
+
+// pull makes the host fetch an image.
+func (s *suite) pull(image string) (*compute.Pulled, error) {
+	return s.Client.PullImage(s.ctx, api.NewImage{HostNamed: api.HostNamed{ID: s.Host}, Image: image},
+		func(croft.Progress) {})
 }
 
 func (s *suite) images() {
-	catalog, err := s.Cloud.Images.Catalog(s.ctx)
+	catalog, err := s.Client.ListImages(s.ctx)
 	if err != nil || !slices.ContainsFunc(catalog.Images, func(i cloud.Image) bool { return i.Name == "debian-12" }) {
 		s.Errorf("the catalog is %+v, %v", catalog, err)
 	}
-	h, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
-	s.must(err)
-	got, err := s.Cloud.Images.Pull(s.ctx, h.Host, "tiny", "/images/tiny.qcow2", func(croft.Progress) {})
+	got, err := s.pull("/images/tiny.qcow2")
 	if err != nil || got.Format == "" {
 		s.Errorf("got %+v, %v", got, err)
 	}
 	const ref = "/images/tiny.qcow2"
-	held, err := s.Cloud.Images.Held(s.ctx, h.Host)
+	named := api.HostNamed{ID: s.Host}
+	list, err := s.Client.ListHostImages(s.ctx, named)
+	held := list.Images
 	if err != nil || len(held) != 1 || len(held[0].References) != 1 ||
 		strings.TrimPrefix(held[0].References[0], "file://") != ref || held[0].SHA256 == "" {
 		s.Errorf("held are %+v, %v", held, err)
 	}
-	removed, err := s.Cloud.Images.Remove(s.ctx, h.Host, ref)
-	if err != nil || len(removed) != 1 || removed[0].SHA256 != held[0].SHA256 {
+	removed, err := s.Client.RemoveHostImages(s.ctx, api.HostImage{HostNamed: named, Image: ref})
+	if err != nil || len(removed.Images) != 1 || removed.Images[0].SHA256 != held[0].SHA256 {
 		s.Errorf("removed are %+v, %v", removed, err)
 	}
-	_, err = s.Cloud.Images.Remove(s.ctx, h.Host, held[0].SHA256)
+	_, err = s.Client.RemoveHostImages(s.ctx, api.HostImage{HostNamed: named, Image: held[0].SHA256})
 	s.is(err, croft.NotFound, "an image that is removed")
-	if removed, err = s.Cloud.Images.Remove(s.ctx, h.Host, ""); err != nil || len(removed) > 0 {
+	removed, err = s.Client.RemoveHostImages(s.ctx, api.HostImage{HostNamed: named})
+	if err != nil || len(removed.Images) > 0 {
 		s.Errorf("of nothing, %+v is removed, %v", removed, err)
 	}
-	_, err = s.Cloud.Images.Pull(s.ctx, h.Host, "broken", "/images/broken.qcow2", func(croft.Progress) {})
+	_, err = s.pull("/images/broken.qcow2")
 	s.is(err, croft.Invalid, "an image that is broken")
 	if err != nil && !strings.Contains(err.Error(), s.Host) {
 		s.Errorf("%v does not name the host", err)
@@ -171,7 +181,7 @@ func (s *suite) images() {
 
 func (s *suite) audit() {
 	s.running("web")
-	for _, look := range []func(context.Context) (audit.Report, error){s.Cloud.Audits.Audit, s.Cloud.Audits.Repair} {
+	for _, look := range []func(context.Context) (audit.Report, error){s.Client.AuditCloud, s.Client.RepairCloud} {
 		report, err := look(s.ctx)
 		if err != nil || len(report.Differences) > 0 || len(report.Unchecked) > 0 {
 			s.Errorf("got %+v, %v", report, err)
@@ -181,92 +191,66 @@ func (s *suite) audit() {
 
 func countsAreCompared(s *suite) {
 	s.running("web")
-	if found, err := s.Cloud.Projects.Check(s.ctx); err != nil || len(found) > 0 {
+	if found, err := s.Client.CheckQuotas(s.ctx); err != nil || len(found.Discrepancies) > 0 {
 		s.Errorf("found %+v, %v", found, err)
 	}
-	s.must(s.Cloud.Projects.Recount(s.ctx, croft.DefaultProject))
-	accounts, err := s.Cloud.Projects.Accounts(s.ctx, croft.DefaultProject)
-	if err != nil || len(accounts) != 1 || accounts[0].Used["instances"] != 1 {
-		s.Errorf("counted are %+v, %v", accounts, err)
+	project := api.ProjectNamed{Project: croft.DefaultProject}
+	_, err := s.Client.RecountQuota(s.ctx, project)
+	s.must(err)
+	account, err := s.Client.GetQuota(s.ctx, project)
+	if err != nil || account.Used["instances"] != 1 {
+		s.Errorf("counted are %+v, %v", account, err)
 	}
 }
 
-func (s *suite) monitor() {
+func (s *suite) load() {
 	st := s.running("web")
-	s.must(s.Cloud.Monitor.Usable(s.ctx))
-	ctx, cancel := context.WithCancel(s.ctx)
-	mirror, changed := s.Cloud.Monitor.Mirror(), make(chan struct{}, 1)
-	var work sync.WaitGroup
-	work.Go(func() {
-		err := mirror.Run(ctx, func() {
-			select {
-			case changed <- struct{}{}:
-			default: // a change is already waiting
-			}
-		})
-		if !errors.Is(err, context.Canceled) {
-			s.Errorf("the mirror ended with %v", err)
-		}
-	})
-	for !mirror.Ready() {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			s.Fatal("the mirror is never ready")
-		}
+	list, err := s.Client.ListHosts(s.ctx)
+	if err != nil || len(list.Hosts) != 1 || list.Hosts[0].Claimed[croft.VCPU] != 1 ||
+		list.Hosts[0].Offered[croft.VCPU] != Room {
+		s.Errorf("the hosts are %+v, %v", list, err)
 	}
-	hosts, all, err := mirror.Look()
-	if err != nil || len(hosts) != 1 || len(all) != 1 || all[0].Instance.ID != st.Instance.ID {
-		s.Errorf("the mirror has %v and %v, %v", hosts, all, err)
-	}
-	cancel()
-	work.Wait()
-	offers, err := s.Cloud.Monitor.Providers(s.ctx)
-	if err != nil || len(offers) != 1 || offers[0].Used[croft.VCPU] != 1 {
-		s.Errorf("offers are %+v, %v", offers, err)
-	}
-	used, err := s.Cloud.Monitor.Usages(s.ctx, *st.Host)
-	if err != nil || len(used) != 1 || used[0].Instance != st.Instance.ID {
+	used, err := s.Client.ListUsages(s.ctx, api.HostNamed{ID: s.Host})
+	if err != nil || len(used.Usages) != 1 || used.Usages[0].Instance != st.Instance.ID {
 		s.Errorf("usages are %+v, %v", used, err)
 	}
 }
 
 func (s *suite) tokens() {
-	made, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Note: "rack 7", Life: time.Hour, SameEtcd: s.Here,
-		SamePlacement: s.Here})
+	made, err := s.invite(api.NewInvitation{Note: "rack 7"})
 	s.must(err)
-	if left := time.Until(made.Expires); made.Secret == "" || made.Name == "" || left < 50*time.Minute ||
+	if left := time.Until(made.Expires); made.Token == "" || made.Name == "" || left < 50*time.Minute ||
 		left > time.Hour {
 		s.Errorf("got %+v", made)
 	}
-	all, err := s.Cloud.Tokens.List(s.ctx)
-	if err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" || all[0].Secret != "" {
+	list, err := s.Client.ListInvitations(s.ctx)
+	if all := list.Invitations; err != nil || len(all) != 1 || all[0].Name != made.Name || all[0].Note != "rack 7" ||
+		all[0].Token != "" {
 		s.Errorf("the list is %+v, %v", all, err)
 	}
-	host, err := s.Cloud.Hosts.Find(s.ctx, s.Host)
+	host, err := s.host(s.Host)
 	s.must(err)
-	again, err := s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: s.Host, Life: time.Hour, SameEtcd: s.Here,
-		SamePlacement: s.Here})
+	again, err := s.invite(api.NewInvitation{Host: s.Host})
 	if err != nil || again.Host != host.ID {
 		s.Errorf("a token for a host is %+v, %v", again, err)
 	}
-	if ended, err := s.Cloud.Tokens.Revoke(s.ctx, again.Name); err != nil || ended.Host != host.ID {
+	if ended, err := s.Client.RevokeInvitation(s.ctx, api.InvitationNamed{Name: again.Name}); err != nil ||
+		ended.Host != host.ID {
 		s.Errorf("revoked, it is %+v, %v", ended, err)
 	}
-	_, err = s.Cloud.Tokens.Invite(s.ctx, cloud.Invitation{Host: "nobody", Life: time.Hour, SameEtcd: s.Here,
-		SamePlacement: s.Here})
+	_, err = s.invite(api.NewInvitation{Host: "nobody"})
 	s.is(err, croft.NotFound, "a token for an unknown host")
-	ended, err := s.Cloud.Tokens.Revoke(s.ctx, made.Name[:8])
+	ended, err := s.Client.RevokeInvitation(s.ctx, api.InvitationNamed{Name: made.Name[:8]})
 	if err != nil || ended.Name != made.Name {
 		s.Errorf("revoked %+v, %v", ended, err)
 	}
-	_, err = s.Cloud.Tokens.Revoke(s.ctx, made.Name)
+	_, err = s.Client.RevokeInvitation(s.ctx, api.InvitationNamed{Name: made.Name})
 	s.is(err, croft.NotFound, "a token that is revoked")
 }
 
 func (s *suite) snapshot() {
 	var text bytes.Buffer
-	size, err := s.Cloud.Backups.Snapshot(s.ctx, &text)
+	size, err := s.Client.Snapshot(s.ctx, &text)
 	if err != nil || size == 0 || size != int64(text.Len()) {
 		s.Errorf("%d bytes, said to be %d, %v", text.Len(), size, err)
 	}

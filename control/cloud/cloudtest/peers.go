@@ -2,8 +2,8 @@ package cloudtest
 
 import (
 	"croft"
+	"croft/control/api"
 	"croft/control/federation"
-	"croft/tenant"
 	"croft/tenant/access"
 )
 
@@ -28,8 +28,7 @@ func peersAreKept(s *suite) {
 		found.Imported != nil {
 		s.Errorf("added %+v, found %+v", added, found)
 	}
-	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "mapped"})
-	s.must(err)
+	s.project("mapped", "")
 	m := federation.Mapping{Project: "mapped", Peer: "south", Theirs: "web", Role: access.Member}
 	set, err := p.Map(s.ctx, m)
 	if err != nil || set.Peer != neighbour.Partition || set.Alias != "south" {
@@ -57,5 +56,5 @@ func peersAreKept(s *suite) {
 	s.is(err, croft.NotFound, "the removal of a peer that was removed")
 	_, err = s.Cloud.Partitions.Find(s.ctx, "south")
 	s.is(err, croft.NotFound, "a partition that was a peer alone")
-	s.must(s.Cloud.Projects.Remove(s.ctx, "mapped"))
+	s.must(s.Client.RemoveProject(s.ctx, api.ProjectNamed{Project: "mapped"}))
 }

@@ -4,35 +4,37 @@ import (
 	"strings"
 
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
 func policiesAreKept(s *suite) {
-	p := s.Cloud.Policies
-	if all, err := p.List(s.ctx); err != nil || len(all) != 0 {
-		s.Errorf("there are none yet: got %+v, %v", all, err)
+	p := s.Client
+	if list, err := p.ListPolicies(s.ctx); err != nil || len(list.Policies) != 0 {
+		s.Errorf("there are none yet: got %+v, %v", list, err)
 	}
-	_, err := p.Find(s.ctx, "any")
+	_, err := p.GetPolicy(s.ctx, api.PolicyNamed{Name: "any"})
 	s.is(err, croft.NotFound, "a policy that there is not")
-	_, err = p.Find(s.ctx, "a/b")
+	_, err = p.GetPolicy(s.ctx, api.PolicyNamed{Name: "a/b"})
 	s.is(err, croft.Invalid, "a name that is none")
-	hints, err := p.Check(s.ctx, croft.CrushPolicy{Name: "any", Text: "select 1 row; take 1"})
-	if err != nil || len(hints) != 1 {
-		s.Errorf("checked: %q, %v", hints, err)
+	checked, err := p.CheckPolicy(s.ctx, api.PolicyCheck{Name: "any", Text: "select 1 row; take 1"})
+	if err != nil || len(checked.Hints) != 1 {
+		s.Errorf("checked: %q, %v", checked.Hints, err)
 	}
 	for text, kind := range map[string]croft.Kind{"tke 1": croft.Invalid, "use nowhere; take 1": croft.NotFound,
 		"take -1": croft.Invalid} {
-		_, err = p.Check(s.ctx, croft.CrushPolicy{Name: "any", Text: text})
+		_, err = p.CheckPolicy(s.ctx, api.PolicyCheck{Name: "any", Text: text})
 		s.is(err, kind, "check "+text)
-		_, err = p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: text}, nil)
+		_, err = p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: text})
 		s.is(err, kind, "set "+text)
 	}
 	none := int64(0)
-	first, err := p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: "select 1 rack; take 1"}, &none)
+	first, err := p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "select 1 rack; take 1", Base: &none})
 	s.must(err)
-	_, err = p.Set(s.ctx, croft.CrushPolicy{Name: "any", Text: "take 1"}, &none)
+	_, err = p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "take 1", Base: &none})
 	s.is(err, croft.Conflict, "a policy that is there")
-	if found, err := p.Find(s.ctx, "any"); err != nil || found != first || first.Generation == 0 {
+	if found, err := p.GetPolicy(s.ctx, api.PolicyNamed{Name: "any"}); err != nil || found != first ||
+		first.Generation == 0 {
 		s.Errorf("found %+v, %v; want %+v", found, err, first)
 	}
 
@@ -53,20 +55,21 @@ func policiesAreKept(s *suite) {
 	request.Name, request.Policy = "other", &schedule.Policy{Crush: "none"}
 	_, err = s.Cloud.Requests.Request(s.ctx, request)
 	s.is(err, croft.NotFound, "a request by a policy that there is not")
-	standing, err := p.Standing(s.ctx, croft.DefaultProject, "drawn")
+	standing, err := p.GetStanding(s.ctx, api.InstanceNamed{ID: "drawn"})
 	if err != nil || !standing.Stands || standing.Host != s.Host || standing.Used != first {
 		s.Errorf("standing: %+v, %v", standing, err)
 	}
-	_, err = p.Standing(s.ctx, croft.DefaultProject, "nobody")
+	_, err = p.GetStanding(s.ctx, api.InstanceNamed{ID: "nobody"})
 	s.is(err, croft.NotFound, "the standing of nobody")
-	m, err := p.Map(s.ctx)
+	m, err := p.GetCrushMap(s.ctx)
 	if err != nil || !strings.Contains(m.Text, "rule any {") || m.Out == nil {
 		s.Errorf("the map: %+v, %v", m, err)
 	}
-	s.is(p.Remove(s.ctx, "any", &none), croft.Conflict, "a removal of another generation")
-	s.must(p.Remove(s.ctx, "any", &first.Generation))
-	s.is(p.Remove(s.ctx, "any", nil), croft.NotFound, "a removal for the second time")
-	standing, err = p.Standing(s.ctx, croft.DefaultProject, "drawn")
+	s.is(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: &none}), croft.Conflict,
+		"a removal of another generation")
+	s.must(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: &first.Generation}))
+	s.is(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any"}), croft.NotFound, "a removal for the second time")
+	standing, err = p.GetStanding(s.ctx, api.InstanceNamed{ID: "drawn"})
 	if err != nil || standing.Now != nil || !standing.Stands {
 		s.Errorf("standing without the policy: %+v, %v", standing, err)
 	}

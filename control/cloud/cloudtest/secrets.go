@@ -1,32 +1,21 @@
 package cloudtest
 
 import (
-	"context"
-
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/etcdstore/etcdtest"
 )
 
-// noting registers the secrets that a cloud gives to the suite, so that dumps of etcd are searched for them.
-func noting(f Fixture) Fixture {
-	f.Cloud.Access, f.Cloud.Tokens = notedAccess{f.Cloud.Access}, notedTokens{f.Cloud.Tokens}
-	return f
-}
-
-type notedAccess struct{ cloud.Access }
-
-// Create implements cloud.Access.
-func (a notedAccess) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
-	made, err := a.Access.Create(ctx, wanted)
+// createToken creates an access token, and registers its secret, so that dumps of etcd are searched for it.
+func (s *suite) createToken(in api.NewToken) (api.AccessToken, error) {
+	made, err := s.Client.CreateToken(s.ctx, in)
 	etcdtest.Issued(made.Secret)
 	return made, err
 }
 
-type notedTokens struct{ cloud.Tokens }
-
-// Invite implements cloud.Tokens.
-func (n notedTokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
-	made, err := n.Tokens.Invite(ctx, i)
-	etcdtest.Issued(made.Secret)
+// invite creates a join token that holds the addresses in use, and registers its secret.
+func (s *suite) invite(in api.NewInvitation) (api.Invitation, error) {
+	in.Life, in.SameEtcd, in.SamePlacement = "1h", true, true // only this machine reaches the cloud
+	made, err := s.Client.CreateInvitation(s.ctx, in)
+	etcdtest.Issued(made.Token)
 	return made, err
 }

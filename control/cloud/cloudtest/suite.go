@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"croft"
-	"croft/control/cloud"
+	"croft/client"
+	"croft/control/api"
 	"croft/schedule"
+	"croft/tenant"
 )
 
 // Fixture is a cloud with one live host, which has room for Room instances of small.
 type Fixture struct {
-	Cloud   *cloud.Cloud
+	Client  *client.Client
 	Host    string // the host's name
 	Silence func() // ends the host's agent, and returns when the cloud has noticed
 	User    string // the caller's user name
-	Here    bool   // joining hosts get the addresses of etcd and Placement that this machine uses
 }
 
 // Room is the number of instances that fit on the host of a Fixture.
@@ -45,7 +46,8 @@ const patience = 3 * time.Minute
 type suite struct {
 	*testing.T
 	Fixture
-	ctx context.Context
+	Cloud *client.Cloud
+	ctx   context.Context
 }
 
 // check is a test of the contract.
@@ -95,4 +97,12 @@ func (s *suite) running(name string) croft.Status {
 	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
 	s.must(err)
 	return st
+}
+
+// project creates a project; an empty parent means none.
+func (s *suite) project(name, parent croft.Project) tenant.Tenant {
+	s.Helper()
+	made, err := s.Client.CreateProject(s.ctx, api.NewProject{Name: name, Parent: parent})
+	s.must(err)
+	return made
 }

@@ -4,18 +4,26 @@ import (
 	"time"
 
 	"croft"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/internal/delay"
 	"croft/tenant"
 	"croft/tenant/access"
 	"croft/tenant/usage"
 )
 
+// usage reads the history of all projects, or of the project of the input.
+func (s *suite) usage(in api.ProjectDays) (usage.Report, error) {
+	if in.Project == "" {
+		return s.Client.ListUsage(s.ctx, in.Days)
+	}
+	return s.Client.GetUsage(s.ctx, in)
+}
+
 // used reads reports until wanted accepts one, and returns it.
-func (s *suite) used(f usage.Filter, what string, wanted func(map[croft.Project]usage.Day) bool) usage.Report {
+func (s *suite) used(f api.ProjectDays, what string, wanted func(map[croft.Project]usage.Day) bool) usage.Report {
 	s.Helper()
 	for {
-		r, err := s.Cloud.Usage.List(s.ctx, f)
+		r, err := s.usage(f)
 		s.must(err)
 		sums := map[croft.Project]usage.Day{}
 		for _, a := range r.Projects {
@@ -33,47 +41,48 @@ func (s *suite) used(f usage.Filter, what string, wanted func(map[croft.Project]
 }
 
 func usageIsRecorded(s *suite) {
-	_, err := s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "org", Created: time.Now().UTC()})
-	s.must(err)
-	_, err = s.Cloud.Projects.Create(s.ctx, tenant.Tenant{Name: "dev", Parent: "org"})
-	s.must(err)
-	token := cloud.NewAccess{User: "ann", Project: "dev", Role: access.Member, Life: time.Hour}
-	made, err := s.Cloud.Access.Create(s.ctx, token)
-	s.must(err)
-	_, err = s.Cloud.Access.Create(s.ctx, token)
-	s.must(err)
-	s.used(usage.Filter{}, "two tokens count for a project and above", func(d map[croft.Project]usage.Day) bool {
+	s.project("org", "")
+	s.project("dev", "org")
+	named := api.ProjectNamed{Project: "dev"}
+	var ids []string
+	for range 2 {
+		made, err := s.createToken(api.NewToken{InProject: api.InProject{Project: "dev"}, User: "ann",
+			Role: access.Member, Life: "1h"})
+		s.must(err)
+		ids = append(ids, string(made.ID))
+	}
+	s.used(api.ProjectDays{}, "two tokens count for a project and above", func(d map[croft.Project]usage.Day) bool {
 		return d["dev"].Peak[tenant.CountTokens] == 2 && d["org"].Peak[tenant.CountTokens] == 2
 	})
-	_, err = s.Cloud.Access.Revoke(s.ctx, made.ID)
+	_, err := s.Client.RevokeToken(s.ctx, api.TokenNamed{ID: ids[0]})
 	s.must(err)
 	// yesterday, as the test may run past midnight
 	today := time.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
-	r := s.used(usage.Filter{Since: today, Projects: []croft.Project{"dev"}}, "time passes",
+	r := s.used(api.ProjectDays{ProjectNamed: named, Days: api.Days{Since: today}}, "time passes",
 		func(d map[croft.Project]usage.Day) bool { return d["dev"].UnitSeconds[tenant.CountTokens] > 0 })
 	if len(r.Projects) != 1 || r.Until.IsZero() || time.Since(r.Until) > patience {
 		s.Errorf("the history is %+v", r)
 	}
-	for name, f := range map[string]usage.Filter{
-		"a day to come":    {Since: "2999-01-01"},
-		"a day long ago":   {Until: "1999-01-01"},
-		"nobody's project": {Projects: []croft.Project{"nobody"}},
+	for name, f := range map[string]api.ProjectDays{
+		"a day to come":    {Days: api.Days{Since: "2999-01-01"}},
+		"a day long ago":   {Days: api.Days{Until: "1999-01-01"}},
+		"nobody's project": {ProjectNamed: api.ProjectNamed{Project: "nobody"}},
 	} {
-		r, err := s.Cloud.Usage.List(s.ctx, f)
+		r, err := s.usage(f)
 		if s.must(err); len(r.Projects) > 0 || r.Projects == nil {
 			s.Errorf("%s has %+v", name, r)
 		}
 	}
-	for _, f := range []usage.Filter{{Since: "yesterday"}, {Until: "2026-02-30"},
+	for _, f := range []api.Days{{Since: "yesterday"}, {Until: "2026-02-30"},
 		{Since: "2026-02-02", Until: "2026-02-01"}} {
-		_, err := s.Cloud.Usage.List(s.ctx, f)
+		_, err := s.Client.ListUsage(s.ctx, f)
 		s.is(err, croft.Invalid, "a filter that cannot be")
 	}
 
-	_, err = s.Cloud.Access.Revoke(s.ctx, s.others(made.ID))
+	_, err = s.Client.RevokeToken(s.ctx, api.TokenNamed{ID: ids[1]})
 	s.must(err)
-	s.must(s.Cloud.Projects.Remove(s.ctx, "dev"))
-	r = s.used(usage.Filter{}, "a removed project is not there", func(d map[croft.Project]usage.Day) bool {
+	s.must(s.Client.RemoveProject(s.ctx, named))
+	r = s.used(api.ProjectDays{}, "a removed project is not there", func(d map[croft.Project]usage.Day) bool {
 		_, there := d["dev"]
 		return !there
 	})
@@ -82,23 +91,9 @@ func usageIsRecorded(s *suite) {
 			s.Errorf("nobody asked for %+v", a)
 		}
 	}
-	r, err = s.Cloud.Usage.List(s.ctx, usage.Filter{Former: true, Projects: []croft.Project{"dev"}})
+	r, err = s.usage(api.ProjectDays{ProjectNamed: named, Days: api.Days{Former: true}})
 	s.must(err)
 	if len(r.Projects) != 1 || !r.Projects[0].Former || r.Projects[0].Days[0].Peak[tenant.CountTokens] != 2 {
 		s.Errorf("of the removed project there is %+v", r)
 	}
-}
-
-// others returns the other token of the project dev, which must have exactly two.
-func (s *suite) others(id access.TokenID) access.TokenID {
-	s.Helper()
-	all, err := s.Cloud.Access.List(s.ctx, "dev")
-	s.must(err)
-	for _, one := range all {
-		if one.ID != id {
-			return one.ID
-		}
-	}
-	s.Fatal("there is no other token")
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/etcdstore/tenants"
 	"croft/tenant/access"
@@ -18,14 +19,14 @@ import (
 type accessTokens struct{ store *tenants.AccessTokens }
 
 // Create implements cloud.Access.
-func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud.AccessToken, error) {
+func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (api.AccessToken, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	t, secret, err := access.NewToken(access.Token{User: wanted.User, Project: wanted.Project,
 		Roles: []access.Role{wanted.Role}, Note: wanted.Note, Created: now, CreatedBy: cmp.Or(wanted.By, LocalUser()),
 		Delegated: wanted.Within && wanted.User != wanted.By, Parent: wanted.Parent,
 		Expires: now.Add(wanted.Life).Truncate(time.Second)})
 	if err != nil {
-		return cloud.AccessToken{}, err
+		return api.AccessToken{}, err
 	}
 	// a token for a name without a record would work in any later project of that name
 	create := a.store.CreateWithin
@@ -33,7 +34,7 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 		create = a.store.Create
 	}
 	if err := create(ctx, t); err != nil {
-		return cloud.AccessToken{}, err
+		return api.AccessToken{}, err
 	}
 	made := accessTokenOf(t)
 	made.Secret = secret.Text()
@@ -41,7 +42,7 @@ func (a accessTokens) Create(ctx context.Context, wanted cloud.NewAccess) (cloud
 }
 
 // List implements cloud.Access.
-func (a accessTokens) List(ctx context.Context, project croft.Project) ([]cloud.AccessToken, error) {
+func (a accessTokens) List(ctx context.Context, project croft.Project) ([]api.AccessToken, error) {
 	scope := access.Everything()
 	if project != "" {
 		scope = access.Within(project)
@@ -50,7 +51,7 @@ func (a accessTokens) List(ctx context.Context, project croft.Project) ([]cloud.
 	if err != nil {
 		return nil, err
 	}
-	var list []cloud.AccessToken
+	var list []api.AccessToken
 	for _, t := range all {
 		list = append(list, accessTokenOf(t))
 	}
@@ -58,13 +59,13 @@ func (a accessTokens) List(ctx context.Context, project croft.Project) ([]cloud.
 }
 
 // Revoke implements cloud.Access.
-func (a accessTokens) Revoke(ctx context.Context, id access.TokenID) (cloud.AccessToken, error) {
+func (a accessTokens) Revoke(ctx context.Context, id access.TokenID) (api.AccessToken, error) {
 	t, err := a.store.Revoke(ctx, access.Everything(), id)
 	return accessTokenOf(t), err
 }
 
-func accessTokenOf(t access.Token) cloud.AccessToken {
-	return cloud.AccessToken{ID: t.ID, User: t.User, Project: t.Project, Roles: t.Roles, Note: t.Note,
+func accessTokenOf(t access.Token) api.AccessToken {
+	return api.AccessToken{ID: t.ID, User: t.User, Project: t.Project, Roles: t.Roles, Note: t.Note,
 		Created: t.Created, CreatedBy: t.CreatedBy, Expires: t.Expires}
 }
 

@@ -15,12 +15,10 @@ import (
 
 	"croft"
 	"croft/compute"
-	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/hosts/audit"
 	"croft/internal/endpoint"
 	"croft/internal/plain"
-	"croft/placementclient"
 	"croft/trust/pki"
 )
 
@@ -142,27 +140,9 @@ func refused(attempt string, answer *http.Response) error {
 	return croft.Errorf(kind, "%s: %s", attempt, cmp.Or(said(text), said([]byte(answer.Status))))
 }
 
-// monitor implements cloud.Monitor.
-type monitor struct {
-	store  *etcdstore.Store
-	claims *placementclient.Client
-	agents agents
-}
-
-// Mirror implements cloud.Monitor.
-func (m monitor) Mirror() cloud.Mirror { return m.store.NewMirror() }
-
-// Usable implements cloud.Monitor.
-func (m monitor) Usable(ctx context.Context) error { return m.store.Usable(ctx) }
-
-// Providers implements cloud.Monitor.
-func (m monitor) Providers(ctx context.Context) ([]croft.Provider, error) {
-	return m.claims.Providers(ctx)
-}
-
 // Usages implements cloud.Monitor.
-func (m monitor) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, error) {
-	body, err := m.agents.call(ctx, http.MethodGet, h, "/v1/usages")
+func (a agents) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, error) {
+	body, err := a.call(ctx, http.MethodGet, h, "/v1/usages")
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ func TestAnAgentThatDies(t *testing.T) {
 		if _, err := (agents{}).Contents(t.Context(), h); croft.KindOf(err) != croft.Unavailable {
 			t.Errorf("%s: what it has: got %v of kind %q, want Unavailable", name, err, croft.KindOf(err))
 		}
-		if _, err := (monitor{}).Usages(t.Context(), h); croft.KindOf(err) != croft.Unavailable {
+		if _, err := (agents{}).Usages(t.Context(), h); croft.KindOf(err) != croft.Unavailable {
 			t.Errorf("%s: what its guests use: got %v of kind %q, want Unavailable", name, err, croft.KindOf(err))
 		}
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 
 	"croft"
-	"croft/control/cloud"
 	"croft/hosts"
-	"croft/tenant"
-	"croft/tenant/access"
 )
 
 // catalogue implements cloud.Catalogue.
@@ -26,7 +23,7 @@ func (c catalogue) Traits(ctx context.Context) ([]croft.Trait, error) { return c
 
 // AddTrait implements cloud.Catalogue.
 func (c catalogue) AddTrait(ctx context.Context, t croft.Trait) error {
-	if err := cloud.CheckCustom(t); err != nil {
+	if err := t.CheckCustom(); err != nil {
 		return err
 	}
 	return c.claims.PutTrait(ctx, t)
@@ -34,7 +31,7 @@ func (c catalogue) AddTrait(ctx context.Context, t croft.Trait) error {
 
 // RemoveTrait implements cloud.Catalogue.
 func (c catalogue) RemoveTrait(ctx context.Context, t croft.Trait) error {
-	if err := cloud.CheckCustom(t); err != nil {
+	if err := t.CheckCustom(); err != nil {
 		return err
 	}
 	return c.claims.RemoveTrait(ctx, t)
@@ -57,16 +54,4 @@ func (c catalogue) Provider(ctx context.Context, idOrName string) (croft.Provide
 	}
 	return croft.Provider{}, croft.Errorf(croft.NotFound,
 		"host %s has no resource provider yet: its agent makes one", h.Name)
-}
-
-// users implements cloud.Users for operators, who see all users.
-type users struct {
-	projects projects
-	caller   access.Caller
-}
-
-// List implements cloud.Users.
-func (u users) List(ctx context.Context) ([]tenant.User, error) {
-	all, err := u.projects.List(ctx)
-	return tenant.Users(u.caller, all), err
 }

@@ -34,26 +34,20 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
-	manager, err := s.Pool.Client() // no request is sent yet, and there may be no manager
-	if err != nil {
-		return nil, err
-	}
 	h := hostList{store, fleet}
 	known := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
 		Apart:   claims,
 		Foreign: s.Placement.Cloud != ""}
-	o := objectList{objects.New(store.Objects), store.Instances, h, operator(store, s)}
 	over := &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
 		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Distances: distances{store},
 		Policies: policies{store, scheduler},
 		Keys:     store.SSHKeys, Projects: projects{store.Projects},
-		Catalogue: catalogue{claims, fleet}, Users: users{projects{store.Projects}, operator(store, s)},
-		Pools: manager, Tickets: manager, Usage: usageHistory{store.Usage}, Images: images{a},
-		Objects: o, Definitions: definitions{o}, Audits: auditor,
-		Monitor: monitor{store, claims, a}, Tokens: tokens{store, h, s},
-		Access: accessTokens{store.AccessTokens}, Actions: actionLog{store.Actions}, Backups: store,
+		Catalogue: catalogue{claims, fleet}, Usage: usageHistory{store.Usage}, Images: images{a},
+		Audits:  auditor,
+		Monitor: a, Tokens: tokens{store, h, s},
+		Access:     accessTokens{store.AccessTokens},
 		Partitions: known, Peers: known,
 		Connection: io.NopCloser(nil),
 	}

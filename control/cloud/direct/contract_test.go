@@ -46,10 +46,9 @@ func TestContract(t *testing.T) {
 		recorder.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(recording) })
 		t.Cleanup(func() { cancel(); recorder.Wait() })
 		return cloudtest.Fixture{
-			Cloud: connected,
-			Host:  "host1",
-			User:  direct.LocalUser(),
-			Here:  true,
+			Client: connected,
+			Host:   "host1",
+			User:   direct.LocalUser(),
 			Silence: func() {
 				if err := c.StopHost(ctx, "host1"); err != nil {
 					t.Fatal(err)

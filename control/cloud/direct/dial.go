@@ -14,7 +14,6 @@ import (
 	"croft/cluster/seal"
 	"croft/control"
 	"croft/control/actions"
-	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/build"
 	"croft/internal/span"
@@ -25,7 +24,7 @@ import (
 // Dial connects to the cloud that the settings name, and serves its API in this process: a command uses the same
 // operations, authorization and action log as over the network. The caller is the operator who runs the process. It
 // sends nothing to Placement yet. NotFound: etcd has no cloud. Unavailable: etcd does not answer.
-func Dial(ctx context.Context, s Settings) (_ *cloud.Cloud, err error) {
+func Dial(ctx context.Context, s Settings) (_ *client.Client, err error) {
 	claims, err := s.Placement.Client()
 	if err != nil {
 		return nil, err
@@ -56,15 +55,9 @@ type inside struct {
 	logged   error // the error of the action log; read after work
 }
 
-// serveInside serves the API of a cloud in this process. Closing the returned cloud ends it, and then calls end.
-func serveInside(
-	ctx context.Context,
-	s Settings,
-	store *etcdstore.Store,
-	claims Claims,
-	end func() error,
-) (*cloud.Cloud,
-	error) {
+// serveInside serves the API of a cloud in this process. Closing the returned client ends it, and then calls end.
+func serveInside(ctx context.Context, s Settings, store *etcdstore.Store, claims Claims, end func() error) (
+	*client.Client, error) {
 	under, err := Over(store, claims, s, Scheduling{Clusters: &Clusters{Vault: seal.LoadLater(s.Etcd.SealKeys...)}})
 	if err != nil {
 		return nil, err
@@ -93,10 +86,8 @@ func serveInside(
 	in.work.Go(func() { in.logged = in.recorder.Run(in.ctx) })
 	transport := in.spans.Client(&http.Transport{MaxIdleConnsPerHost: 64,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return in.listener.dial(ctx) }})
-	c := client.Inside(transport, func() error { return errors.Join(in.close(), end()) }).Cloud()
-	c.Requests = prepared{c.Requests, under.Requests}
-	c.Backups = store
-	return c, nil
+	return client.Inside(client.Within{Transport: transport, Prepare: under.Requests.(requests).Prepare,
+		Snapshot: store.Snapshot, End: func() error { return errors.Join(in.close(), end()) }}), nil
 }
 
 // following makes the server follow the changes of the cloud from the first request for them, because few commands ask.
@@ -126,15 +117,6 @@ func (in *inside) close() error {
 	in.control.Close()
 	return errors.Join(err, in.listener.Close(), in.logged)
 }
-
-// prepared makes Prepare of a server in this process available to a command that makes many requests.
-type prepared struct {
-	cloud.Requests
-	under cloud.Requests
-}
-
-// Prepare implements cloud.Requests.
-func (p prepared) Prepare(ctx context.Context) (end func()) { return p.under.Prepare(ctx) }
 
 // here authenticates the operator who runs this process: etcd has accepted the operator's certificate.
 type here struct{ partition croft.PartitionID }

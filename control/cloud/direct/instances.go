@@ -15,7 +15,7 @@ type requests struct {
 	store *etcdstore.Store
 }
 
-// Prepare implements cloud.Requests. It must not overlap with other calls.
+// Prepare watches hosts until end is called, so that requests do not read them. It must not overlap with other calls.
 func (r requests) Prepare(ctx context.Context) (end func()) {
 	view := r.store.NewHostsView()
 	r.Registry = view

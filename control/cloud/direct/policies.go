@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"croft"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/etcdstore"
 	"croft/schedule"
 )
@@ -62,16 +62,16 @@ func (p policies) Standing(ctx context.Context, project croft.Project, idOrName 
 }
 
 // Map implements cloud.Policies.
-func (p policies) Map(ctx context.Context) (cloud.CrushMap, error) {
+func (p policies) Map(ctx context.Context) (api.CrushMap, error) {
 	all, err := p.List(ctx)
 	if err != nil {
-		return cloud.CrushMap{}, err
+		return api.CrushMap{}, err
 	}
 	m, err := p.scheduler.CrushMap(ctx, time.Now())
 	if err != nil {
-		return cloud.CrushMap{}, err
+		return api.CrushMap{}, err
 	}
 	var text strings.Builder
 	err = m.WriteText(&text, all...)
-	return cloud.CrushMap{Text: text.String(), Out: append([]int32{}, m.Out()...)}, err
+	return api.CrushMap{Text: text.String(), Out: append([]int32{}, m.Out()...)}, err
 }

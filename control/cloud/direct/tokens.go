@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/control/api"
 	"croft/control/cloud"
 	"croft/etcdstore"
 	"croft/internal/endpoint"
@@ -18,16 +19,16 @@ import (
 	"croft/trust/pki"
 )
 
-// tokens implements cloud.Tokens.
+// tokens implements api.Invitations.
 type tokens struct {
 	store    *etcdstore.Store
 	hosts    cloud.Hosts
 	settings Settings
 }
 
-// Invite implements cloud.Tokens.
-func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, error) {
-	var none cloud.Token
+// Invite implements api.Invitations.
+func (t tokens) Invite(ctx context.Context, i api.NewInvitation, life time.Duration) (api.Invitation, error) {
+	var none api.Invitation
 	servers, err := t.store.Trust.JoinServers(ctx)
 	if err != nil {
 		return none, err
@@ -53,43 +54,43 @@ func (t tokens) Invite(ctx context.Context, i cloud.Invitation) (cloud.Token, er
 	err = t.store.Trust.PutInvitation(ctx, trust.Invitation{
 		Name: token.Name(), Note: i.Note, Host: host, Member: i.Member, Sealed: token.Seal(grant),
 		Verifier: token.Verifier(),
-	}, i.Life)
+	}, life)
 	if err != nil {
 		return none, err
 	}
 	now := time.Now().UTC()
-	return cloud.Token{
-		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(i.Life).Truncate(time.Second),
-		Host: host, Member: i.Member, Secret: token.String(),
+	return api.Invitation{
+		Name: token.Name(), Note: i.Note, Created: now, Expires: now.Add(life).Truncate(time.Second),
+		Host: host, Member: i.Member, Token: token.String(),
 	}, nil
 }
 
-// List implements cloud.Tokens.
-func (t tokens) List(ctx context.Context) ([]cloud.Token, error) {
+// List implements api.Invitations.
+func (t tokens) List(ctx context.Context) ([]api.Invitation, error) {
 	all, err := t.store.Trust.Invitations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var valid []cloud.Token
+	var valid []api.Invitation
 	for _, i := range all {
 		valid = append(valid, tokenOf(i))
 	}
 	return valid, nil
 }
 
-// Revoke implements cloud.Tokens.
-func (t tokens) Revoke(ctx context.Context, name string) (cloud.Token, error) {
+// Revoke implements api.Invitations.
+func (t tokens) Revoke(ctx context.Context, name string) (api.Invitation, error) {
 	i, err := t.store.Trust.RevokeInvitation(ctx, name)
 	return tokenOf(i), err
 }
 
-func tokenOf(i trust.Invitation) cloud.Token {
-	return cloud.Token{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
+func tokenOf(i trust.Invitation) api.Invitation {
+	return api.Invitation{Name: i.Name, Note: i.Note, Created: i.Created, Expires: i.Expires, Host: i.Host,
 		Member: i.Member}
 }
 
 // grant returns the grant for a host that reaches etcd and Placement itself: the addresses of all their servers.
-func (t tokens) grant(ctx context.Context, i cloud.Invitation) (g invitation.Grant, err error) {
+func (t tokens) grant(ctx context.Context, i api.NewInvitation) (g invitation.Grant, err error) {
 	if g.Endpoints, err = t.etcdForOthers(ctx, i.SameEtcd); err != nil {
 		return g, err
 	}
