@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -196,63 +195,6 @@ func (c *Client) identify(h http.Header) {
 	if c.meant != "" {
 		h.Set(assertion.Header, c.meant)
 	}
-}
-
-// path builds a path from its segments, and its query from the project and pairs of names and values. Empty values are
-// left out of the query.
-func path(project croft.Project, segments []string, parameters ...string) string {
-	text := ""
-	for _, s := range segments {
-		text += "/" + url.PathEscape(s)
-	}
-	query := url.Values{}
-	for pair := range slices.Chunk(append([]string{"project", string(project)}, parameters...), 2) {
-		if pair[1] != "" {
-			query.Add(pair[0], pair[1])
-		}
-	}
-	if len(query) > 0 {
-		text += "?" + query.Encode()
-	}
-	return text
-}
-
-// generation returns the header of a change that requires a generation.
-func generation(n int64) http.Header {
-	return http.Header{"If-Match": {`"` + strconv.FormatInt(n, 10) + `"`}}
-}
-
-// match returns the header of a change that requires a generation; nil: no header.
-func match(n *int64) http.Header {
-	if n == nil {
-		return nil
-	}
-	return generation(*n)
-}
-
-// ask sends a request with a document and decodes the answer; both may be nil.
-func (c *Client) ask(ctx context.Context, method, path string, document, into any) error {
-	return c.askWith(ctx, method, path, nil, document, into)
-}
-
-// askWith does the same as ask, with additional headers.
-func (c *Client) askWith(ctx context.Context, method, path string, header http.Header, document, into any) error {
-	var body []byte
-	if document != nil {
-		var err error
-		if body, err = json.Marshal(document); err != nil {
-			return err
-		}
-	}
-	answer, err := c.send(ctx, method, path, body, header)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if into == nil {
-		return nil
-	}
-	return c.decode(ctx, answer, into)
 }
 
 // decode reads the document of an answer.

@@ -51,7 +51,7 @@ func (c *Client) PullImage(ctx context.Context, in api.NewImage, progress func(c
 		return nil, err
 	}
 	var pulled *compute.Pulled
-	at := path("", []string{"v1", "hosts", in.ID, "images"})
+	at := pathOf("/v1/hosts/{id}/images", in)
 	err = c.stream(ctx, http.MethodPost, at, body, http.Header{}, func(e event) (more bool, err error) {
 		switch e.kind {
 		case "progress":
