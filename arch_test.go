@@ -156,12 +156,12 @@ var rules = []rule{
 	{
 		packages: []string{"croft/control/cloud"},
 		mayNot:   append([]string{"croft/control/cloud/direct"}, adapters...),
-		reason:   "what commands ask of a cloud is the same whichever way they reach it",
+		reason:   "control decides with the services that cloud declares, whatever implements them",
 	},
 	{
 		packages: []string{"croft/cli/...", "croft/cmd/croft"},
 		mayNot:   []string{"croft/etcdstore/..."},
-		reason:   "commands ask cloud, whichever way that reaches the cloud",
+		reason:   "commands call the operations of the API, whichever way client reaches them",
 	},
 	{
 		packages: []string{"croft/pool/api/..."},

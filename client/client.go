@@ -1,5 +1,6 @@
-// Package client implements a cloud over its API, for users with a URL and a token: tenants, and operators from any
-// machine. Operations that only operators on a host of the cloud can do return Denied.
+// Package client calls the API of a cloud, for users with a URL and a token: tenants, and operators from any machine.
+// Operations are methods with the inputs and results of package control/api. Other methods read all pages of a list,
+// follow a stream, or do what only operators on a host of the cloud can do, and else return Denied.
 package client
 
 import (

@@ -1,6 +1,5 @@
-// Package cloud defines the requests that commands make to a cloud, as interfaces of a few methods each. A command
-// works the same way with every implementation: package cloudtest checks them all against one contract. The
-// implementations are cloud/direct, over etcd and Placement, and cloud/remote, over the API.
+// Package cloud declares the services behind the operations of the API, as interfaces of a few methods each. Package
+// cloud/direct implements them over etcd and Placement, and package cloudtest checks the API against one contract.
 package cloud
 
 import (
@@ -197,10 +196,8 @@ type Usage interface {
 	List(ctx context.Context, f usage.Filter) (usage.Report, error)
 }
 
-// Images reads the catalog of images, and manages the images cached on hosts.
+// Images manages the images cached on hosts.
 type Images interface {
-	// Catalog lists the images that requests may name.
-	Catalog(ctx context.Context) (Catalog, error)
 	// Pull makes a host download and verify an image, and calls progress meanwhile. name is the image's name for
 	// messages. Unavailable: the host does not answer.
 	Pull(ctx context.Context, host croft.Host, name, reference string, progress func(croft.Progress)) (*compute.Pulled,

@@ -1,5 +1,5 @@
-// Package cloudtest is the contract of cloud.Cloud: the behaviour that commands rely on, whichever way they reach a
-// cloud. Every implementation must pass it.
+// Package cloudtest is the contract of the API: the behaviour that commands rely on, over the network and with a server
+// in their own process.
 package cloudtest
 
 import (
@@ -17,13 +17,14 @@ import (
 	"croft/schedule"
 )
 
-// Run checks an implementation for operators on a host of the cloud. start creates a new cloud that ends with its test.
+// Run checks the client of an operator on a host of the cloud. start creates a new cloud that ends with its test.
 func Run(t *testing.T, start func(t *testing.T) Fixture) {
 	RunShared(t, start)
 	runAll(t, start, []check{{"a snapshot has as many bytes as it says", (*suite).snapshot}})
 }
 
-// RunShared checks the part of the contract that a cloud's API fulfils too, for a caller who may see everything.
+// RunShared checks the part of the contract that a client over the network fulfils too, for a caller who may see
+// everything.
 func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 	runAll(t, start, []check{
 		{"an instance is asked for, seen, waited for and destroyed", (*suite).life},

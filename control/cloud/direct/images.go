@@ -64,9 +64,6 @@ func (c Catalog) List() (cloud.Catalog, error) {
 	return list, nil
 }
 
-// Catalog implements cloud.Images.
-func (images) Catalog(context.Context) (cloud.Catalog, error) { return Catalog{}.List() }
-
 // Pull implements cloud.Images.
 func (i images) Pull(ctx context.Context, host croft.Host, name, reference string,
 	progress func(croft.Progress)) (*compute.Pulled, error) {
