@@ -271,6 +271,9 @@ func problemIn(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
 	p := &api.Problem{}
 	if err := json.Unmarshal(text, p); err == nil && p.Code != "" {
+		if p.Code == api.Internal && p.Request != "" {
+			p.Detail += " (request " + p.Request + ")"
+		}
 		return p
 	}
 	if answer.StatusCode == http.StatusBadRequest && endpoint.IsWrongScheme(text) {

@@ -225,10 +225,10 @@ func (c changes) Recreate(ctx context.Context, project croft.Project, idOrName s
 }
 
 // Keep implements cloud.Changes.
-func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string,
-	life time.Duration) (croft.Instance, error) {
-	changed, err := c.KeepInstance(ctx, api.Expiry{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project},
-		Expires: int64(life / time.Second)})
+func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration,
+	base *int64) (croft.Instance, error) {
+	changed, err := c.ChangeInstance(ctx, api.InstancePatch{Base: base, Expires: new(int64(life / time.Second)),
+		InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}})
 	return changed.Status().Instance, err
 }
 

@@ -79,6 +79,11 @@ func (c *Client) KeepInstance(ctx context.Context, in api.Expiry) (api.Instance,
 	return call[api.Instance](ctx, c, "PUT /v1/instances/{id}/expiry", in)
 }
 
+// ChangeInstance: Change labels of an instance, or when it expires.
+func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
+}
+
 // ExplainRequest: List what fits a request, and what each other host lacks.
 func (c *Client) ExplainRequest(ctx context.Context, in api.Candidates) (*schedule.Explanation, error) {
 	return call[*schedule.Explanation](ctx, c, "POST /v1/candidates", in)

@@ -40,6 +40,9 @@ type call struct {
 	peer      *federation.Partition // the peer to forward the request to; nil: this cloud answers it
 }
 
+// requestID returns the ID of the request, as its answer has it.
+func (c *call) requestID() string { return c.w.Header().Get(api.RequestIDHeader) }
+
 // answerTime bounds the work on a request that neither waits nor streams.
 const answerTime = 30 * time.Second
 

@@ -2,7 +2,10 @@ package control
 
 import (
 	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"regexp"
 
 	"croft/control/api"
 	"croft/internal/httpapi"
@@ -29,7 +32,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /docs/api", reference)
 	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerProblem(w, errNothing) })
 	mux.Handle("/", nothing)
-	return withoutForeignPages(httpapi.ExactPaths(mux, nothing))
+	return identified(withoutForeignPages(httpapi.ExactPaths(mux, nothing)))
 }
 
 // reference serves the description of the API as a page, to everyone.
@@ -42,6 +45,22 @@ func reference(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	_, _ = w.Write(page)
+}
+
+// requestIDForm is the form of the request IDs that clients may choose.
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// identified gives each request an ID, in the header X-Request-Id of its answer: the client's own if it has the right
+// form, else a random one.
+func identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(api.RequestIDHeader)
+		if !requestIDForm.MatchString(id) {
+			id = fmt.Sprintf("%016x", rand.Uint64())
+		}
+		w.Header().Set(api.RequestIDHeader, id)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // exactly marks a path that ends in a slash so that it does not match all paths below it.
@@ -77,7 +96,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, o *Operation) {
 	}
 	s.count(o.ID, noted.Status)
 	s.Log.Debug("request", "operation", o.ID, "user", c.caller.User, "project", c.project, "via", c.caller.Via,
-		"status", noted.Status)
+		"status", noted.Status, "request", c.requestID())
 }
 
 // perform does the operation, here or in another cloud. A returned error is the answer.

@@ -80,10 +80,14 @@ var instanceOperations = noun{Tag: "instances",
 			Summary: "Change when an instance expires, and is destroyed"},
 			func(ctx context.Context, c *call, in api.Expiry) (api.Instance, error) {
 				keep := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
-					return c.Cloud.Changes.Keep(ctx, p, id, time.Duration(in.Expires)*time.Second)
+					return c.Cloud.Changes.Keep(ctx, p, id, time.Duration(in.Expires)*time.Second, nil)
 				}
 				return c.change(ctx, api.Waiting{}, keep)
 			}),
+		do(Operation{ID: "changeInstance", At: "PATCH /v1/instances/{id}", May: access.Changes,
+			Summary: "Change labels of an instance, or when it expires",
+			Description: "Labels that the body does not name stay; null removes one. Labels are changed before the " +
+				"expiry. Repeating the request has the same effect."}, changeInstance),
 		stream(Operation{ID: "watchInstance", At: "GET /v1/instances/{id}/events", May: access.Reads, Stream: true,
 			Summary: "Follow an instance",
 			Description: "Server-sent events. The data of each is the schema Instance: first as it is now, then " +
@@ -307,6 +311,61 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 	}
 	shown.Labels, err = c.labels(ctx, st.Instance)
 	return shown, err
+}
+
+func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown api.Instance, err error) {
+	st, err := c.find(ctx)
+	if err != nil {
+		return shown, err
+	}
+	inst := st.Instance
+	if in.Base != nil && inst.Generation != *in.Base {
+		return shown, croft.Errorf(croft.Conflict, "change instance %s: it has generation %d, not %d: another request "+
+			"changed it; read it again", inst.Name, inst.Generation, *in.Base)
+	}
+	if shown.Labels, err = c.labels(ctx, inst); err != nil {
+		return shown, err
+	}
+	if change := labelChange(in.Labels, shown.Labels); len(change.Set)+len(change.Remove) > 0 {
+		ref := objects.Ref{Kind: objects.Instance, Project: inst.Project, ID: string(inst.ID)}
+		o, err := c.Objects.Change(ctx, c.caller, c.scope, ref, change)
+		if err != nil {
+			return shown, err
+		}
+		shown.Labels = o.Properties
+	}
+	if in.Expires != nil {
+		life := time.Duration(*in.Expires) * time.Second
+		kept, err := c.Cloud.Changes.Keep(ctx, inst.Project, string(inst.ID), life, in.Base)
+		if errors.Is(err, croft.Conflict) && (in.Base == nil || kept.Generation == *in.Base) {
+			return shown, api.NewProblem(api.BadState, err.Error())
+		}
+		if err != nil {
+			return shown, err
+		}
+	}
+	if st, err = c.Cloud.Instances.FindByID(ctx, inst.ID); err == nil && schedule.Replaced(inst, st.Instance) {
+		err = api.Hidden("instance", in.ID)
+	}
+	labels := shown.Labels
+	shown = c.instance(st)
+	shown.Labels = labels
+	return shown, err
+}
+
+// labelChange returns the change that makes labels as wanted; nil removes one.
+func labelChange(wanted map[string]*objects.Value, have map[string]objects.Value) objects.Change {
+	change := objects.Change{Set: map[string]objects.Value{}}
+	for key, value := range wanted {
+		_, set := have[key]
+		switch {
+		case value != nil:
+			change.Set[key] = *value
+		case set:
+			change.Remove = append(change.Remove, key)
+		}
+	}
+	return change
 }
 
 // labels returns the properties of an instance that the caller may read.

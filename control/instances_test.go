@@ -2,8 +2,10 @@ package control_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"croft/control/api"
 	"croft/control/controltest"
@@ -36,4 +38,46 @@ func TestAnInstanceIsShownAsItWasAskedFor(t *testing.T) {
 		strings.Contains(web.Internal.Order.Spec.HostKey, "PRIVATE") {
 		t.Errorf("internally it is %+v", web.Internal)
 	}
+}
+
+// TestAnInstanceIsChangedInPart: labels by name and the expiry, based on a generation.
+func TestAnInstanceIsChangedInPart(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	a.create(t, "anna", "web")
+	patch := func(match string, body map[string]any) answer {
+		t.Helper()
+		return a.askWith(t, "anna", http.MethodPatch, "/v1/instances/web", body, "If-Match", match)
+	}
+	labels := func(pairs ...any) map[string]any {
+		all := map[string]any{}
+		for pair := range slices.Chunk(pairs, 2) {
+			all[pair[0].(string)] = pair[1]
+		}
+		return map[string]any{"labels": all}
+	}
+	patch("", labels("owner", "jo", "tier", 3)).want(t, http.StatusOK, "")
+	got := patch(`"1"`, labels("tier", nil, "color", "red", "absent", nil))
+	got.want(t, http.StatusOK, "")
+	var web api.Instance
+	if got.into(t, &web); len(web.Labels) != 2 || web.Labels["owner"].String() != "jo" ||
+		web.Labels["color"].String() != "red" || !web.Expires.IsZero() {
+		t.Errorf("it is %+v until %s", web.Labels, web.Expires)
+	}
+	if patch(`"1"`, map[string]any{"expires": 3600}).into(t, &web); web.Expires.IsZero() || len(web.Labels) != 2 {
+		t.Errorf("it has %+v until %s", web.Labels, web.Expires)
+	}
+	web.Expires = time.Time{}
+	if patch("", map[string]any{"expires": 0}).into(t, &web); !web.Expires.IsZero() {
+		t.Errorf("it still expires at %s", web.Expires)
+	}
+	patch(`"7"`, labels("owner", "mo")).want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	patch("", map[string]any{}).want(t, http.StatusBadRequest, api.SchemaViolation)
+	patch("", labels("", "x")).want(t, http.StatusBadRequest, api.BadRequest)
+	a.askWith(t, "berta", http.MethodPatch, "/v1/instances/web?project=anna", labels("owner", "b")).
+		want(t, http.StatusNotFound, api.NotFound)
+	a.ask(t, "anna", http.MethodPost, "/v1/claims", wanted("name", "later", "hold", 600)).
+		want(t, http.StatusCreated, "")
+	a.ask(t, "anna", http.MethodPatch, "/v1/instances/later", map[string]any{"expires": 0}).
+		want(t, http.StatusBadRequest, api.BadRequest)
 }

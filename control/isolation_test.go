@@ -227,6 +227,8 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"value": "blue"}}
 	case "NewDefinition":
 		return []any{fields{}}
+	case "InstancePatch":
+		return []any{fields{"labels": fields{"color": "blue", "size": nil}, "expires": 60}}
 	case "Expiry":
 		return []any{fields{"expires": 60}}
 	case "NewAggregate":
@@ -338,6 +340,7 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 			t.Fatal(err)
 		}
 		r.Header = try.header.Clone()
+		r.Header.Set(api.RequestIDHeader, "test") // so that equal problems are equal documents
 		r.Header.Set("Authorization", "Bearer "+token)
 		if strings.HasSuffix(r.URL.Path, "/console") || strings.HasSuffix(r.URL.Path, "/forward") {
 			for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",

@@ -36,7 +36,7 @@ r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys li
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
 m recreateInstance
-m keepInstance addKey removeKey forwardPort addTag removeTag
+m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken
 b changeProject removeProject setQuota

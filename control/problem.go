@@ -59,8 +59,8 @@ func (c *call) problem(err error) *api.Problem {
 		return api.NewProblem(code, err.Error())
 	}
 	number := fmt.Sprintf("%08x", rand.Uint32())
-	c.Log.Warn("a request could not be answered", "number", number, "operation", c.operation.ID,
-		"project", c.project, "err", err)
+	c.Log.Warn("a request could not be answered", "number", number, "request", c.requestID(),
+		"operation", c.operation.ID, "project", c.project, "err", err)
 	return api.NewProblem(code, "the cloud cannot do this now: try again, or ask its operators about number "+number)
 }
 
@@ -79,8 +79,10 @@ func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 	return p
 }
 
-// answerProblem writes a problem document.
-func answerProblem(w http.ResponseWriter, p *api.Problem) {
+// answerProblem writes a problem document, with the ID of the request.
+func answerProblem(w http.ResponseWriter, problem *api.Problem) {
+	p := new(*problem) // several requests may share it
+	p.Request = w.Header().Get(api.RequestIDHeader)
 	text, err := json.Marshal(p)
 	if err != nil { // an explanation with a number that JSON cannot represent
 		p = api.NewProblem(api.Internal, "the answer cannot be said in JSON")

@@ -31,20 +31,20 @@ func TestAnInstanceExpiresAndIsKept(t *testing.T) {
 		expires(8 * time.Hour)
 		time.Sleep(3 * time.Hour)
 		for _, life := range []time.Duration{8 * time.Hour, time.Hour, 0, time.Second} {
-			got, err := c.Keep(t.Context(), croft.DefaultProject, string(d.Instance.ID), life)
+			got, err := c.Keep(t.Context(), croft.DefaultProject, string(d.Instance.ID), life, nil)
 			if err != nil || got.Revision == d.Instance.Revision {
 				t.Fatalf("got %+v, %v", got, err)
 			}
 			expires(life)
 		}
-		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", time.Millisecond)
+		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", time.Millisecond, nil)
 		wantKind(t, err, croft.Invalid)
-		_, err = c.Keep(t.Context(), croft.DefaultProject, "nobody", time.Hour)
+		_, err = c.Keep(t.Context(), croft.DefaultProject, "nobody", time.Hour, nil)
 		wantKind(t, err, croft.NotFound)
 		if _, err := c.Destroy(t.Context(), croft.DefaultProject, "web", false); err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", time.Hour)
+		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", time.Hour, nil)
 		wantKind(t, err, croft.Conflict)
 	})
 }

@@ -124,9 +124,9 @@ func TestAHoldHasItsLimits(t *testing.T) {
 		wantKind(t, err, croft.Invalid)
 		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i", Expires: -1})
 		wantKind(t, err, croft.Invalid)
-		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", 0)
+		_, err = c.Keep(t.Context(), croft.DefaultProject, "web", 0, nil)
 		wantKind(t, err, croft.Invalid)
-		if _, err := c.Keep(t.Context(), croft.DefaultProject, "web", 3*time.Hour); err != nil {
+		if _, err := c.Keep(t.Context(), croft.DefaultProject, "web", 3*time.Hour, nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)

@@ -66,7 +66,7 @@ func TestMembersOfClustersAreChangedByTheirClusterAlone(t *testing.T) {
 			return err
 		},
 		"keep": func(s *schedule.Scheduler, ctx context.Context, p croft.Project, n string) error {
-			_, err := s.Keep(ctx, p, n, 3600e9)
+			_, err := s.Keep(ctx, p, n, 3600e9, nil)
 			return err
 		},
 		"destroy": func(s *schedule.Scheduler, ctx context.Context, p croft.Project, n string) error {

@@ -52,7 +52,7 @@ have not expired may get an end in this way too.`,
 func (c *session) keep(ctx context.Context, idOrName string, life time.Duration) (croft.Instance, error) {
 	inst, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, project croft.Project,
 		idOrName string) (croft.Instance, string, error) {
-		inst, err := c.Changes.Keep(ctx, project, idOrName, life)
+		inst, err := c.Changes.Keep(ctx, project, idOrName, life, nil)
 		if inst.Expires.IsZero() {
 			return inst, "does not expire", err
 		}

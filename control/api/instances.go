@@ -2,6 +2,7 @@ package api
 
 import (
 	"croft"
+	"croft/tenant/objects"
 )
 
 // InstanceNamed names an instance.
@@ -139,6 +140,20 @@ type NewInstance struct {
 type Candidates struct {
 	InProject
 	InstanceRequest
+}
+
+// InstancePatch is the input of changeInstance.
+type InstancePatch struct {
+	_ struct{} `minProperties:"1"`
+
+	InstanceNamed
+	// Base is the generation that the change builds on; nil: any.
+	Base *int64 `header:"If-Match" json:"-"`
+
+	// Labels to set, by name; null removes one.
+	Labels map[string]*objects.Value `json:"labels,omitempty" maxProperties:"64"`
+	// Seconds from now on after which it is destroyed; 0: never.
+	Expires *int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"`
 }
 
 // Expiry is the input of keepInstance.

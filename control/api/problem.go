@@ -101,6 +101,9 @@ type Problem struct {
 	Detail string  `json:"detail"`
 	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
 
+	// ID of the request, as the header X-Request-Id of the answer has it.
+	Request string `json:"request_id,omitempty"`
+
 	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
 	Why         []cluster.Dropped     `json:"why,omitempty"`         // of NoCapacity for a cluster
 	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone: its last state
@@ -119,6 +122,9 @@ type Field struct {
 	Pointer string `json:"pointer"` // JSON pointer into the body
 	Detail  string `json:"detail"`  // what is wrong with it
 }
+
+// RequestIDHeader is the header with the ID of a request.
+const RequestIDHeader = "X-Request-Id"
 
 // NewProblem returns a problem document.
 func NewProblem(code Code, detail string) *Problem {

@@ -52,15 +52,16 @@ var special = map[reflect.Type]Schema{
 	reflect.TypeFor[pools.Seconds]():    {"type": "number"},
 	reflect.TypeFor[pools.Text]():       {},
 	reflect.TypeFor[objects.Value]():    {"type": []any{"string", "number", "boolean"}},
+	reflect.TypeFor[*objects.Value]():   {"type": []any{"string", "number", "boolean", "null"}},
 }
 
 // Of returns the schema of a type. tag is of the field that has the type, or is empty.
 func (s *Schemas) Of(t reflect.Type, tag reflect.StructTag) Schema {
-	if t.Kind() == reflect.Pointer {
-		return s.Of(t.Elem(), tag)
-	}
 	if schema, is := special[t]; is {
 		return tagged(maps.Clone(schema), tag)
+	}
+	if t.Kind() == reflect.Pointer {
+		return s.Of(t.Elem(), tag)
 	}
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return tagged(Schema{"type": "string"}, tag)

@@ -111,8 +111,10 @@ type Changes interface {
 	Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 	// Recreate schedules a lost instance again, with the same name, UUID and spec. NoCapacity: as for Requests.Request.
 	Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Keep makes an instance expire after life, from now on; 0: never.
-	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration) (croft.Instance, error)
+	// Keep makes an instance expire after life, from now on; 0: never. base is the generation that the change builds
+	// on; nil: any.
+	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration, base *int64) (
+		croft.Instance, error)
 	// Destroy removes an instance. force frees its claim and its name at once if the host does not answer.
 	Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error)
 }

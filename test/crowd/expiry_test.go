@@ -57,7 +57,7 @@ func TestWhoeverProlongsInTimeKeepsIt(t *testing.T) {
 		caretaker := c.caretaker()
 		swept := make(chan error)
 		go func() { swept <- caretaker.Sweep(c.Context()) }()
-		_, err := s.Keep(t.Context(), inst.Project, string(inst.ID), time.Hour)
+		_, err := s.Keep(t.Context(), inst.Project, string(inst.ID), time.Hour, nil)
 		c.check(<-swept)
 		c.check(caretaker.Sweep(t.Context()))
 		st, found := c.store.Instances.Find(t.Context(), inst.Project, string(inst.ID))

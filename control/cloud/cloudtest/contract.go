@@ -133,7 +133,7 @@ func (s *suite) life() {
 		}
 	}
 	for _, life := range []time.Duration{time.Hour, 0} {
-		kept, err := s.Cloud.Changes.Keep(s.ctx, croft.DefaultProject, "web", life)
+		kept, err := s.Cloud.Changes.Keep(s.ctx, croft.DefaultProject, "web", life, nil)
 		if err != nil || kept.ID != inst.ID || kept.Expires.IsZero() != (life == 0) {
 			s.Errorf("kept for %s: it expires at %s, %v", life, kept.Expires, err)
 		}
@@ -186,7 +186,7 @@ func (s *suite) refusals() {
 			return d.Instance, err
 		},
 		"keep": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
-			return s.Cloud.Changes.Keep(ctx, project, name, time.Hour)
+			return s.Cloud.Changes.Keep(ctx, project, name, time.Hour, nil)
 		},
 	} {
 		_, err := do(s.ctx, croft.DefaultProject, "nobody")
