@@ -8,6 +8,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 )
 
 // Accounts stores the accounts of users on clusters.
@@ -15,16 +16,21 @@ type Accounts struct{ conn *kv.Conn }
 
 func (s *Accounts) keys() Keys { return Keys(s.conn.Prefix) }
 
+// of returns the accounts on a cluster, by the escaped names of their users.
+func (s *Accounts) of(id croft.ClusterID, user string) shelf.Shelf[cluster.Account] {
+	return shelf.Shelf[cluster.Account]{Conn: s.conn, Noun: "account", Prefix: s.keys().accounts(id),
+		Missing: func(context.Context, string) error { return noAccount(id, user) },
+		Differs: func(string, int64, int64) error {
+			return croft.Errorf(croft.Conflict, "%s has an account on cluster %s already", user, id)
+		},
+		Most: maxAccounts, TooMany: func(n int64) error {
+			return croft.Errorf(croft.OverQuota, "cluster %s has %d accounts, which is the most: remove some", id, n)
+		}}
+}
+
 // Account implements cluster.Accounts.
 func (s *Accounts) Account(ctx context.Context, id croft.ClusterID, user string) (a cluster.Account, err error) {
-	got, err := s.conn.Etcd.Get(ctx, s.keys().account(id, user))
-	if err != nil {
-		return a, s.conn.Wrap(err, "read an account on cluster %s", id)
-	}
-	if len(got.Kvs) == 0 {
-		return a, noAccount(id, user)
-	}
-	return a, s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &a)
+	return s.of(id, user).Find(ctx, escaped(user))
 }
 
 func noAccount(id croft.ClusterID, user string) error {
@@ -36,63 +42,21 @@ const maxAccounts = 500
 
 // AddAccount implements cluster.Accounts.
 func (s *Accounts) AddAccount(ctx context.Context, a cluster.Account) error {
-	record, key := s.keys().record(a.Cluster), s.keys().account(a.Cluster, a.User)
-	for {
-		got, err := s.conn.Etcd.Get(ctx, record)
-		if err != nil {
-			return s.conn.Wrap(err, "read the record of cluster %s", a.Cluster)
+	accounts := s.of(a.Cluster, a.User)
+	accounts.Guard = func(ctx context.Context, _ cluster.Account, _ *cluster.Account) (shelf.Guard, error) {
+		c, err := recordsOf(s.conn).Find(ctx, string(a.Cluster))
+		if err == nil && (c.State == cluster.Deleting || c.State == cluster.Deleted) {
+			err = croft.Errorf(croft.Conflict, "cluster %s is being removed", a.Cluster)
 		}
-		if len(got.Kvs) == 0 {
-			return missing(a.Cluster)
-		}
-		c, err := decodeCluster(s.conn, got.Kvs[0])
-		if err != nil {
-			return err
-		}
-		if c.State == cluster.Deleting || c.State == cluster.Deleted {
-			return croft.Errorf(croft.Conflict, "cluster %s is being removed", a.Cluster)
-		}
-		there, err := s.conn.Etcd.Get(
-			ctx,
-			s.keys().accounts(a.Cluster),
-			clientv3.WithPrefix(),
-			clientv3.WithCountOnly(),
-		)
-		if err != nil {
-			return s.conn.Wrap(err, "count the accounts on cluster %s", a.Cluster)
-		}
-		if there.Count >= maxAccounts {
-			return croft.Errorf(
-				croft.OverQuota,
-				"cluster %s has %d accounts, which is the most: remove some",
-				a.Cluster,
-				there.Count,
-			)
-		}
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(record, c.Revised), kv.Absent(key),
-			kv.NoneSince(s.keys().accounts(a.Cluster), there.Header.Revision)).
-			Then(clientv3.OpPut(key, kv.Encode(a))).Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
-		switch {
-		case err != nil:
-			return s.conn.Wrap(err, "note an account on cluster %s", a.Cluster)
-		case done.Succeeded:
-			return nil
-		case done.Responses[0].GetResponseRange().Count > 0:
-			return croft.Errorf(croft.Conflict, "%s has an account on cluster %s already", a.User, a.Cluster)
-		} // otherwise the record changed, so the retries end
+		return shelf.Guard{If: []clientv3.Cmp{kv.Unchanged(s.keys().record(a.Cluster), c.Revised)}}, err
 	}
+	_, err := accounts.Set(ctx, escaped(a.User), 0, a)
+	return err
 }
 
 // RemoveAccount implements cluster.Accounts.
 func (s *Accounts) RemoveAccount(ctx context.Context, id croft.ClusterID, user string) error {
-	done, err := s.conn.Etcd.Delete(ctx, s.keys().account(id, user))
-	if err != nil {
-		return s.conn.Wrap(err, "remove an account on cluster %s", id)
-	}
-	if done.Deleted == 0 {
-		return noAccount(id, user)
-	}
-	return nil
+	return s.of(id, user).Remove(ctx, escaped(user), nil, nil)
 }
 
 // DropAccount implements cluster.Accounts.

@@ -10,13 +10,15 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/etcdstore/tenants"
 	"croft/tenant"
 )
 
-func (s *ApplianceStore) appliances() shelf[cluster.Appliance] {
-	return shelf[cluster.Appliance]{"appliance", s.keys().appliances(),
-		func(v *cluster.Appliance) *int64 { return &v.Generation }, nil}
+func (s *Catalogue) appliances() shelf.Shelf[cluster.Appliance] {
+	return shelf.Shelf[cluster.Appliance]{Conn: s.conn, Noun: "appliance", Prefix: s.keys().appliances(),
+		Stamp:  func(v *cluster.Appliance, generation, _ int64) { v.Generation = generation },
+		Charge: chargeOfRecords, Projects: s.projects}
 }
 
 // chargeOfAppliance returns the charge for one record of an appliance.
@@ -40,7 +42,7 @@ func (s *ApplianceStore) Appliances(ctx context.Context, project croft.Project) 
 	k, seen := s.keys(), map[string]bool{}
 	all = []cluster.Appliance{}
 	add := func(stored *mvccpb.KeyValue) error {
-		a, err := s.appliances().decode(s.conn, stored)
+		a, err := s.appliances().Read(stored)
 		if !seen[a.Name] {
 			all, seen[a.Name] = append(all, a), true
 		}
@@ -60,7 +62,7 @@ func (s *ApplianceStore) Appliances(ctx context.Context, project croft.Project) 
 func (s *ApplianceStore) Appliance(ctx context.Context, unique string) (cluster.Appliance, error) {
 	project, name := cluster.SplitAppliance(unique)
 	if project == "" {
-		return s.appliances().find(ctx, s.conn, name)
+		return s.appliances().Find(ctx, name)
 	}
 	k := s.keys()
 	got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.appliance(unique)), clientv3.OpGet(k.appliance(name))).
@@ -69,15 +71,15 @@ func (s *ApplianceStore) Appliance(ctx context.Context, unique string) (cluster.
 		return cluster.Appliance{}, s.conn.Wrap(err, "read appliance %s", name)
 	}
 	if own := kv.First(got.Responses[0]); own != nil {
-		return s.appliances().decode(s.conn, own)
+		return s.appliances().Read(own)
 	}
 	if shared := kv.First(got.Responses[1]); shared != nil {
-		a, err := s.appliances().decode(s.conn, shared)
+		a, err := s.appliances().Read(shared)
 		if err != nil || a.Public || a.Project == "" || a.Project == project {
 			return a, err
 		}
 	}
-	return cluster.Appliance{}, s.appliances().missing(name)
+	return cluster.Appliance{}, s.appliances().NotFound(ctx, name)
 }
 
 // PutAppliance implements cluster.ApplianceStore.
@@ -97,90 +99,77 @@ func (s *ApplianceStore) PutAppliance(ctx context.Context, a cluster.Appliance) 
 		return a, croft.Errorf(croft.Invalid, "appliance %s cannot belong to project %s: its name has another project",
 			a.Name, a.Project)
 	}
-	for {
-		pay := chargeOfRecords(a)
-		if before, err := s.appliances().find(ctx, s.conn, a.Name); err == nil && before.Generation == a.Generation {
-			if before.Project != a.Project {
-				return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
-			}
-			pay = instead(chargeOfRecords(before), pay)
-		}
-		var ifs []clientv3.Cmp
-		var ops []clientv3.Op
+	appliances := s.appliances()
+	appliances.Guard = func(ctx context.Context, _ cluster.Appliance, a *cluster.Appliance) (g shelf.Guard, err error) {
 		if project != "" {
-			var err error
-			if ifs, ops, err = s.share(ctx, a); err != nil {
-				return a, err
-			}
+			g, err = s.share(ctx, *a)
 		}
-		written, err := s.appliances().put(ctx, s.projects, a.Name, &a, pay, ifs, append(ops, own...)...)
-		if err != nil || written {
-			return a, err
-		} // otherwise the record of the same name without a project changed, so the retries end
+		g.Then = append(g.Then, own...)
+		return g, err
 	}
+	return appliances.Change(ctx, a.Name, &a.Generation, func(before cluster.Appliance, there bool) (cluster.Appliance,
+		error) {
+		if there && before.Project != a.Project {
+			return a, croft.Errorf(croft.Invalid, "the project of appliance %s cannot change", a.Name)
+		}
+		return a, nil
+	})
 }
 
 // share returns the operations that maintain the record of a project's appliance under the name that other projects
 // use; that record exists while the appliance is public. The conditions hold while the record is unchanged since it was
 // read. Conflict: the name is taken.
-func (s *ApplianceStore) share(ctx context.Context, a cluster.Appliance) (ifs []clientv3.Cmp, ops []clientv3.Op,
-	err error) {
+func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (g shelf.Guard, err error) {
 	_, name := cluster.SplitAppliance(a.Name)
 	key := s.keys().appliance(name)
-	shared, err := s.appliances().find(ctx, s.conn, name)
+	shared, err := s.appliances().Find(ctx, name)
 	there := err == nil
 	if err != nil && croft.KindOf(err) != croft.NotFound {
-		return nil, nil, err
+		return g, err
 	}
 	isNew, ours := a.Generation == 0, there && shared.Name == a.Name
 	switch {
 	case isNew && there && shared.Public && !ours:
-		return nil, nil, croft.Errorf(croft.Conflict, "there is an appliance %s already, which every project may use: "+
+		return g, croft.Errorf(croft.Conflict, "there is an appliance %s already, which every project may use: "+
 			"choose another name", name)
 	case isNew && there && shared.Project == a.Project && !ours:
-		return nil, nil, croft.Errorf(croft.Conflict, "there is an appliance %s already", name)
+		return g, croft.Errorf(croft.Conflict, "there is an appliance %s already", name)
 	case a.Public && there && !ours:
-		return nil, nil, croft.Errorf(croft.Conflict, "appliance %s of project %s cannot be made public: the operators or "+
+		return g, croft.Errorf(croft.Conflict, "appliance %s of project %s cannot be made public: the operators or "+
 			"an earlier version of croft have an appliance of that name", name, a.Project)
 	}
 	if isNew || a.Public || ours {
-		ifs = append(ifs, kv.Unchanged(key, shared.Generation))
+		g.If = append(g.If, kv.Unchanged(key, shared.Generation))
 	}
-	a.Generation = 0
 	switch {
 	case a.Public:
-		ops = append(ops, clientv3.OpPut(key, kv.Encode(a)))
+		g.Then = append(g.Then, clientv3.OpPut(key, s.appliances().Text(a)))
 	case ours:
-		ops = append(ops, clientv3.OpDelete(key))
+		g.Then = append(g.Then, clientv3.OpDelete(key))
 	}
-	return ifs, ops, nil
+	return g, nil
 }
 
 // RemoveAppliance implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveAppliance(ctx context.Context, unique string) error {
 	k := s.keys()
-	key := k.appliance(unique)
-	return s.remove(ctx, s.appliances().missing(unique), key, func(revision int64) (removal, error) {
-		a, err := s.appliances().find(ctx, s.conn, unique)
-		if err != nil {
-			return removal{}, err
-		}
+	return s.appliances().Remove(ctx, unique, nil, func(a cluster.Appliance, revision int64) (g shelf.Guard, err error) {
 		all, err := s.Implementations(ctx, unique)
 		if n := len(all); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first",
 				cluster.ApplianceName(unique), n)
 		}
 		if err != nil {
-			return removal{}, err
+			return g, err
 		}
-		ops, err := s.revisionsOf(ctx, unique, revision)
+		g.If = []clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}
+		g.Then, err = s.revisionsOf(ctx, unique, revision)
 		if a.Project != "" {
-			ops = append(ops, clientv3.OpDelete(k.ownAppliance(a)))
+			g.Then = append(g.Then, clientv3.OpDelete(k.ownAppliance(a)))
 		}
 		if project, name := cluster.SplitAppliance(unique); project != "" && a.Public {
-			ops = append(ops, clientv3.OpDelete(k.appliance(name)))
+			g.Then = append(g.Then, clientv3.OpDelete(k.appliance(name)))
 		}
-		return removal{[]clientv3.Cmp{kv.NoneSince(k.implementations(), revision),
-			kv.Unchanged(key, a.Generation)}, ops, chargeOfRecords(a)}, err
+		return g, err
 	})
 }

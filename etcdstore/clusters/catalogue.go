@@ -7,12 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/etcdstore/tenants"
 	"croft/tenant"
 )
@@ -32,24 +34,10 @@ type ApplianceStore struct {
 // Kept returns the sources of the charges for the records of the catalogue. Records without a project belong to
 // operators and are not charged.
 func Kept(c *kv.Conn) []tenants.Source {
-	k := Keys(c.Prefix)
-	return []tenants.Source{
-		{Prefix: k.credentials(), Charge: func(key, value []byte) (tenants.Charge, error) {
-			return decoded(c, key, value, chargeOfCredential)
-		}},
-		{Prefix: k.appliances(), Charge: func(key, value []byte) (tenants.Charge, error) {
-			return decoded(c, key, value, chargeOfAppliance)
-		}},
-		{Prefix: k.implementations(), Charge: func(key, value []byte) (tenants.Charge, error) {
-			return decoded(c, key, value, chargeOfImplementation)
-		}},
-	}
-}
-
-func decoded[T any](c *kv.Conn, key, value []byte, charge func(T) tenants.Charge) (tenants.Charge, error) {
-	var v T
-	err := c.Decode(key, value, &v)
-	return charge(v), err
+	s := &Catalogue{conn: c}
+	appliances := s.appliances()
+	appliances.Charge = chargeOfAppliance // a public one of a project has a second record
+	return []tenants.Source{s.credentials().Source(), appliances.Source(), s.implementations().Source()}
 }
 
 func chargeOfCredential(c cluster.Credential) tenants.Charge {
@@ -63,34 +51,27 @@ func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
 	return tenants.Charge{Project: i.Project, Amounts: tenants.SizeOf(tenant.CountImplementations, i)}
 }
 
-// instead returns the charge for replacing a record by another one of the same project.
-func instead(before, after tenants.Charge) tenants.Charge {
-	return tenants.Charge{Project: after.Project, Amounts: after.Amounts.Minus(before.Amounts)}
+func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
+
+func sitesOf(c *kv.Conn) shelf.Shelf[cluster.Site] {
+	return shelf.Shelf[cluster.Site]{Conn: c, Noun: "site", Prefix: Keys(c.Prefix).sites(),
+		Stamp: func(v *cluster.Site, generation, created int64) { v.Generation, v.CreateRevision = generation, created }}
 }
 
-func (s *ApplianceStore) keys() Keys { return Keys(s.conn.Prefix) }
-
-func (s *ApplianceStore) sites() shelf[cluster.Site] { return sitesOf(s.keys()) }
-
-func sitesOf(k Keys) shelf[cluster.Site] {
-	return shelf[cluster.Site]{"site", k.sites(), func(v *cluster.Site) *int64 { return &v.Generation },
-		func(v *cluster.Site) *int64 { return &v.CreateRevision }}
+func (s *Catalogue) credentials() shelf.Shelf[cluster.Credential] {
+	return shelf.Shelf[cluster.Credential]{Conn: s.conn, Noun: "credential", Prefix: s.keys().credentials(),
+		Stamp:  func(v *cluster.Credential, generation, _ int64) { v.Generation = generation },
+		Charge: chargeOfCredential, Projects: s.projects}
 }
 
-func (s *ApplianceStore) credentials() shelf[cluster.Credential] {
-	return shelf[cluster.Credential]{"credential", s.keys().credentials(),
-		func(v *cluster.Credential) *int64 { return &v.Generation }, nil}
+func (s *Catalogue) images() shelf.Shelf[cluster.Image] {
+	return shelf.Shelf[cluster.Image]{Conn: s.conn, Noun: "image", Prefix: s.keys().images(),
+		Stamp: func(v *cluster.Image, generation, _ int64) { v.Generation = generation }}
 }
 
-func (s *ApplianceStore) images() shelf[cluster.SiteImage] {
-	return shelf[cluster.SiteImage]{"image", s.keys().images(), func(v *cluster.SiteImage) *int64 {
-		return &v.Generation
-	}, nil}
-}
-
-// Sites implements cluster.ApplianceStore.
-func (s *ApplianceStore) Sites(ctx context.Context) ([]cluster.Site, error) {
-	return s.sites().list(ctx, s.conn, 0)
+// Sites implements cluster.Catalogue.
+func (s *Catalogue) Sites(ctx context.Context) ([]cluster.Site, error) {
+	return sitesOf(s.conn).List(ctx, 0)
 }
 
 // PutSite implements cluster.ApplianceStore.
@@ -99,22 +80,21 @@ func (s *ApplianceStore) PutSite(ctx context.Context, site cluster.Site) (cluste
 	if err := cmp.Or(s.may(), cluster.CheckName("a site", site.Name)); err != nil {
 		return site, err
 	}
-	_, err := s.sites().put(ctx, s.projects, site.Name, &site, tenants.Charge{}, nil)
-	return site, err
+	return sitesOf(s.conn).Set(ctx, site.Name, site.Generation, site)
 }
 
 // RemoveSite implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveSite(ctx context.Context, name string) error {
 	k := s.keys()
 	used := k.used("sites", name)
-	return s.remove(ctx, s.sites().missing(name), k.site(name), func(revision int64) (removal, error) {
-		r := removal{ifs: []clientv3.Cmp{kv.NoneSince(k.credentials(), revision),
+	return sitesOf(s.conn).Remove(ctx, name, nil, func(_ cluster.Site, revision int64) (shelf.Guard, error) {
+		r := shelf.Guard{If: []clientv3.Cmp{kv.NoneSince(k.credentials(), revision),
 			kv.NoneSince(k.implementations(), revision), kv.AbsentBelow(used)}}
-		credentials, err := s.credentials().list(ctx, s.conn, revision)
+		credentials, err := s.credentials().List(ctx, revision)
 		if err != nil {
 			return r, err
 		}
-		implementations, err := s.implementations().list(ctx, s.conn, revision)
+		implementations, err := s.implementations().List(ctx, revision)
 		if err != nil {
 			return r, err
 		}
@@ -128,13 +108,12 @@ func (s *ApplianceStore) RemoveSite(ctx context.Context, name string) error {
 			return r, croft.Errorf(croft.Conflict, "site %s is used by %d implementations, %d credentials and %d clusters: "+
 				"remove those first, or disable the site", name, built, logins, clusters)
 		}
-		r.ops = append(r.ops, clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix()))
-		images, err := s.images().list(ctx, s.conn, revision)
+		r.Then = append(r.Then, clientv3.OpDelete(k.revisions(name), clientv3.WithPrefix()))
+		images, err := s.images().List(ctx, revision)
 		for _, i := range images {
-			before := i.Generation
-			if i.Generation = 0; i.LeaveSite(name) {
-				r.ifs = append(r.ifs, kv.Unchanged(k.image(i.Name), before))
-				r.ops = append(r.ops, clientv3.OpPut(k.image(i.Name), kv.Encode(i)))
+			if i.LeaveSite(name) {
+				r.If = append(r.If, kv.Unchanged(k.image(i.Name), i.Generation))
+				r.Then = append(r.Then, clientv3.OpPut(k.image(i.Name), s.images().Text(i)))
 			}
 		}
 		return r, err
@@ -172,41 +151,8 @@ func (s *ApplianceStore) count(ctx context.Context, prefix string, revision int6
 	return got.Count, nil
 }
 
-// removal is the removal of a record that was unused at a revision.
-type removal struct {
-	ifs  []clientv3.Cmp
-	ops  []clientv3.Op
-	paid tenants.Charge // charge to give back
-}
-
-// remove removes a key by the removal that prepare returns; prepare is called again after each concurrent change.
-// absent is the error if the key does not exist.
-func (s *ApplianceStore) remove(ctx context.Context, absent error, key string,
-	prepare func(revision int64) (removal, error)) error {
-	for {
-		got, err := s.conn.Etcd.Get(ctx, key, clientv3.WithKeysOnly())
-		if err != nil {
-			return s.conn.Wrap(err, "read %s", key)
-		}
-		if len(got.Kvs) == 0 {
-			return absent
-		}
-		r, err := prepare(got.Header.Revision)
-		if err != nil {
-			return err
-		}
-		done, _, err := s.projects.Commit(ctx, tenants.Change{Project: r.paid.Project,
-			Charge: tenant.Amounts{}.Minus(r.paid.Amounts),
-			If:     append(r.ifs, kv.Unchanged(key, got.Kvs[0].ModRevision)),
-			Then:   append(r.ops, clientv3.OpDelete(key)), What: "remove " + key})
-		if err != nil || done != 0 {
-			return err
-		}
-	}
-}
-
-// Credentials implements cluster.ApplianceStore.
-func (s *ApplianceStore) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
+// Credentials implements cluster.Catalogue.
+func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
 	error) {
 	if project == "" && user != "" {
 		return []cluster.Credential{}, nil
@@ -214,13 +160,13 @@ func (s *ApplianceStore) Credentials(ctx context.Context, project croft.Project,
 	var all []cluster.Credential
 	var err error
 	if project == "" {
-		all, err = s.credentials().list(ctx, s.conn, 0)
+		all, err = s.credentials().List(ctx, 0)
 	} else {
 		prefix := s.keys().credentialNames(project)
 		if user != cluster.AnyUser {
 			prefix += escaped(user) + "/"
 		}
-		all, err = s.credentials().indexed(ctx, s.conn, prefix, func(name *mvccpb.KeyValue) string {
+		all, err = s.credentials().Indexed(ctx, prefix, func(name *mvccpb.KeyValue) string {
 			return string(name.Value)
 		})
 	}
@@ -230,9 +176,9 @@ func (s *ApplianceStore) Credentials(ctx context.Context, project croft.Project,
 	return all, err
 }
 
-// Credential implements cluster.ApplianceStore.
-func (s *ApplianceStore) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
-	return s.credentials().find(ctx, s.conn, string(id))
+// Credential implements cluster.Catalogue.
+func (s *Catalogue) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
+	return s.credentials().Find(ctx, string(id))
 }
 
 // checkCredential refuses fields that cannot become part of keys. Invalid.
@@ -248,68 +194,69 @@ func (s *ApplianceStore) PutCredential(ctx context.Context, c cluster.Credential
 	if err := cmp.Or(s.may(), checkCredential(c)); err != nil {
 		return c, err
 	}
-	k := s.keys()
-	name := k.credentialName(c)
-	// existence is enough, even for a change: a site cannot be removed while it has credentials
-	there := kv.Exists(k.site(c.Site))
-	if c.SiteCreated != 0 {
-		there = kv.Created(k.site(c.Site), c.SiteCreated)
-	}
-	ifs, ops := []clientv3.Cmp{there}, []clientv3.Op{clientv3.OpPut(name, string(c.ID))}
-	before, err := s.Credential(ctx, c.ID)
-	pay := chargeOfCredential(c)
-	if err == nil {
-		pay = instead(chargeOfCredential(before), pay)
-	}
-	switch had := k.credentialName(before); {
-	case croft.KindOf(err) == croft.NotFound:
-		ifs = append(ifs, kv.Absent(name))
-	case err != nil:
-		return c, err
-	case before.Project != c.Project || before.User != c.User || before.Site != c.Site:
-		return c, croft.Errorf(croft.Invalid, "project, user and site of credential %s cannot change: create another one",
-			before.Name)
-	case had != name:
-		ifs, ops = append(ifs, kv.Absent(name)), append(ops, clientv3.OpDelete(had))
-	}
-	written, err := s.credentials().put(ctx, s.projects, string(c.ID), &c, pay, ifs, ops...)
-	if err == nil && !written {
-		at, missing := s.sites().find(ctx, s.conn, c.Site)
-		if missing != nil {
-			return c, missing
+	credentials, k := s.credentials(), s.keys()
+	credentials.Guard = func(_ context.Context, before cluster.Credential, c *cluster.Credential) (shelf.Guard, error) {
+		name := k.credentialName(*c)
+		// existence is enough, even for a change: a site cannot be removed while it has credentials
+		there := kv.Exists(k.site(c.Site))
+		if c.SiteCreated != 0 {
+			there = kv.Created(k.site(c.Site), c.SiteCreated)
 		}
-		if c.SiteCreated != 0 && c.SiteCreated != at.CreateRevision {
-			return c, croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and a new "+
-				"site has its name: check that site, then create the credential again", c.Site)
+		g := shelf.Guard{If: []clientv3.Cmp{there}, Then: []clientv3.Op{clientv3.OpPut(name, string(c.ID))},
+			Else:    []clientv3.Op{clientv3.OpGet(k.site(c.Site), clientv3.WithKeysOnly()), clientv3.OpGet(name)},
+			Refused: func(answers []*etcdserverpb.ResponseOp) error { return s.refusedCredential(ctx, *c, answers) }}
+		if had := k.credentialName(before); before.ID == "" {
+			g.If = append(g.If, kv.Absent(name))
+		} else if had != name {
+			g.If, g.Then = append(g.If, kv.Absent(name)), append(g.Then, clientv3.OpDelete(had))
 		}
-		err = croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
+		return g, nil
+	}
+	return credentials.Change(ctx, string(c.ID), &c.Generation, func(before cluster.Credential, there bool) (
+		cluster.Credential, error) {
+		if there && (before.Project != c.Project || before.User != c.User || before.Site != c.Site) {
+			return c, croft.Errorf(croft.Invalid, "project, user and site of credential %s cannot change: create another one",
+				before.Name)
+		}
+		return c, nil
+	})
+}
+
+// refusedCredential returns the error about a credential that was not written, given its site and the holder of its
+// name; nil: neither is the reason.
+func (s *Catalogue) refusedCredential(ctx context.Context, c cluster.Credential,
+	answers []*etcdserverpb.ResponseOp) error {
+	site, holder := kv.First(answers[0]), kv.First(answers[1])
+	switch {
+	case site == nil:
+		return sitesOf(s.conn).NotFound(ctx, c.Site)
+	case c.SiteCreated != 0 && c.SiteCreated != site.CreateRevision:
+		return croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and another one has "+
+			"its name now: look at it, then create the credential again", c.Site)
+	case holder != nil && string(holder.Value) != string(c.ID):
+		return croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
 			c.Name, c.Project)
 	}
-	return c, err
+	return nil
 }
 
 // RemoveCredential implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
 	k := s.keys()
 	used := k.used("credentials", string(id))
-	return s.remove(ctx, s.credentials().missing(string(id)), k.credential(id), func(revision int64) (removal, error) {
-		c, err := s.Credential(ctx, id)
-		if err != nil {
-			return removal{}, err
-		}
+	return s.credentials().Remove(ctx, string(id), nil, func(c cluster.Credential, revision int64) (shelf.Guard, error) {
 		n, err := s.count(ctx, used, revision)
 		if err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "credential %s is needed by %d clusters: delete those first", c.Name, n)
 		}
-		// the name belongs to exactly this version, which the transaction compares
-		return removal{[]clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.credential(id), c.Generation)},
-			[]clientv3.Op{clientv3.OpDelete(k.credentialName(c))}, chargeOfCredential(c)}, err
+		return shelf.Guard{If: []clientv3.Cmp{kv.AbsentBelow(used)},
+			Then: []clientv3.Op{clientv3.OpDelete(k.credentialName(c))}}, err
 	})
 }
 
-// Images implements cluster.ApplianceStore.
-func (s *ApplianceStore) Images(ctx context.Context) ([]cluster.SiteImage, error) {
-	return s.images().list(ctx, s.conn, 0)
+// Images implements cluster.Catalogue.
+func (s *Catalogue) Images(ctx context.Context) ([]cluster.Image, error) {
+	return s.images().List(ctx, 0)
 }
 
 // PutImage implements cluster.ApplianceStore.
@@ -317,18 +264,17 @@ func (s *ApplianceStore) PutImage(ctx context.Context, i cluster.SiteImage) (clu
 	if err := cmp.Or(s.may(), cluster.CheckName("an image", i.Name)); err != nil {
 		return i, err
 	}
-	_, err := s.images().put(ctx, s.projects, i.Name, &i, tenants.Charge{}, nil)
-	return i, err
+	return s.images().Set(ctx, i.Name, i.Generation, i)
 }
 
 // RemoveImage implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveImage(ctx context.Context, name string) error {
 	k := s.keys()
-	return s.remove(ctx, s.images().missing(name), k.image(name), func(revision int64) (removal, error) {
-		all, err := s.implementations().list(ctx, s.conn, revision)
+	return s.images().Remove(ctx, name, nil, func(_ cluster.Image, revision int64) (shelf.Guard, error) {
+		all, err := s.implementations().List(ctx, revision)
 		if n := count(all, func(i cluster.Implementation) bool { return i.Image == name }); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "image %s is used by %d implementations: remove those first", name, n)
 		}
-		return removal{ifs: []clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}}, err
+		return shelf.Guard{If: []clientv3.Cmp{kv.NoneSince(k.implementations(), revision)}}, err
 	})
 }

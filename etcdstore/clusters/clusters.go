@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/etcdstore/tenants"
 	"croft/tenant"
 )
@@ -71,19 +72,12 @@ func chargeOf(c cluster.Cluster) tenants.Charge {
 }
 
 // Charged returns the source of the charges for stored clusters.
-func Charged(c *kv.Conn) tenants.Source {
-	return tenants.Source{Prefix: Keys(c.Prefix).Records(),
-		Charge: func(key, value []byte) (tenants.Charge, error) {
-			var stored cluster.Cluster
-			err := c.Decode(key, value, &stored)
-			return chargeOf(stored), err
-		}}
-}
+func Charged(c *kv.Conn) tenants.Source { return recordsOf(c).Source() }
 
-func decodeCluster(c *kv.Conn, stored *mvccpb.KeyValue) (one cluster.Cluster, err error) {
-	err = c.Decode(stored.Key, stored.Value, &one)
-	one.Revised = stored.ModRevision
-	return one, err
+func recordsOf(c *kv.Conn) shelf.Shelf[cluster.Cluster] {
+	return shelf.Shelf[cluster.Cluster]{Conn: c, Noun: "cluster", Prefix: Keys(c.Prefix).Records(), Charge: chargeOf,
+		Stamp:   func(v *cluster.Cluster, generation, _ int64) { v.Revised = generation },
+		Missing: func(_ context.Context, name string) error { return missing(croft.ClusterID(name)) }}
 }
 
 func missing(id croft.ClusterID) error {
@@ -92,18 +86,18 @@ func missing(id croft.ClusterID) error {
 
 // Get implements cluster.Records.
 func (s *Records) Get(ctx context.Context, id croft.ClusterID) (cluster.Cluster, error) {
-	got, err := s.conn.Etcd.Get(ctx, s.keys().record(id))
+	stored, err := s.conn.Get(ctx, s.keys().record(id), "read the record of cluster %s", id)
 	if err != nil {
-		return cluster.Cluster{}, s.conn.Wrap(err, "read the record of cluster %s", id)
+		return cluster.Cluster{}, err
 	}
-	if len(got.Kvs) == 0 {
+	if stored == nil {
 		return cluster.Cluster{}, missing(id)
 	}
-	c, err := decodeCluster(s.conn, got.Kvs[0])
+	c, err := recordsOf(s.conn).Read(stored)
 	if err != nil || c.State != cluster.Deleted {
 		return c, err
 	}
-	return c, s.isOfPresent(ctx, c, got.Kvs[0].CreateRevision)
+	return c, s.isOfPresent(ctx, c, stored.CreateRevision)
 }
 
 // isOfPresent hides the record of a deleted cluster from a later project of the same name, which was created after the
@@ -235,31 +229,24 @@ func nameTaken(c cluster.Cluster, answer *etcdserverpb.ResponseOp) error {
 // List implements cluster.Records.
 func (s *Records) List(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
 	all := []cluster.Cluster{}
-	err := s.conn.ReadRange(ctx, "read the records of clusters", s.keys().Records(), 0,
-		func(stored *mvccpb.KeyValue) error {
-			c, err := decodeCluster(s.conn, stored)
-			if project == "" || c.Project == project {
-				all = append(all, c)
-			}
-			return err
-		})
+	err := recordsOf(s.conn).Each(ctx, 0, func(c cluster.Cluster) error {
+		if project == "" || c.Project == project {
+			all = append(all, c)
+		}
+		return nil
+	})
 	sortClusters(all)
 	return all, err
 }
 
 // Living implements cluster.Records. The names of a project belong to its living clusters.
 func (s *Records) Living(ctx context.Context, project croft.Project) ([]cluster.Cluster, error) {
-	all, err := s.records().indexed(ctx, s.conn, s.keys().names(project), func(name *mvccpb.KeyValue) string {
+	all, err := recordsOf(s.conn).Indexed(ctx, s.keys().names(project), func(name *mvccpb.KeyValue) string {
 		return string(name.Value)
 	})
 	all = slices.DeleteFunc(all, func(c cluster.Cluster) bool { return c.State == cluster.Deleted })
 	sortClusters(all)
 	return all, err
-}
-
-func (s *Records) records() shelf[cluster.Cluster] {
-	return shelf[cluster.Cluster]{"cluster", s.keys().Records(),
-		func(v *cluster.Cluster) *int64 { return &v.Revised }, nil}
 }
 
 // Follow implements cluster.Records.

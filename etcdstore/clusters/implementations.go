@@ -13,11 +13,14 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 )
 
-func (s *ApplianceStore) implementations() shelf[cluster.Implementation] {
-	return shelf[cluster.Implementation]{"implementation", s.keys().implementations(),
-		func(v *cluster.Implementation) *int64 { return &v.Generation }, nil}
+func (s *Catalogue) implementations() shelf.Shelf[cluster.Implementation] {
+	return shelf.Shelf[cluster.Implementation]{Conn: s.conn, Noun: "implementation",
+		Prefix: s.keys().implementations(),
+		Stamp:  func(v *cluster.Implementation, generation, _ int64) { v.Generation = generation },
+		Charge: chargeOfImplementation, Projects: s.projects}
 }
 
 // Implementations implements cluster.ApplianceStore.
@@ -28,9 +31,9 @@ func (s *ApplianceStore) Implementations(ctx context.Context, appliance string) 
 	case err != nil:
 		return nil, err
 	case appliance == "":
-		all, err = s.implementations().list(ctx, s.conn, 0)
+		all, err = s.implementations().List(ctx, 0)
 	default:
-		all, err = s.implementations().indexed(ctx, s.conn, s.keys().implemented(appliance),
+		all, err = s.implementations().Indexed(ctx, s.keys().implemented(appliance),
 			func(key *mvccpb.KeyValue) string { return kv.Last(key.Key) })
 	}
 	slices.SortFunc(all, func(a, b cluster.Implementation) int {
@@ -118,10 +121,9 @@ func (s *ApplianceStore) index(ctx context.Context) error {
 // compareEvery is how often all keys of the index are compared with the implementations.
 const compareEvery = time.Minute
 
-// Implementation implements cluster.ApplianceStore.
-func (s *ApplianceStore) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation,
-	error) {
-	return s.implementations().find(ctx, s.conn, string(id))
+// Implementation implements cluster.Catalogue.
+func (s *Catalogue) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
+	return s.implementations().Find(ctx, string(id))
 }
 
 // maxImplementation is the maximum size of a stored implementation in bytes: the size of its template may double in
@@ -145,89 +147,76 @@ func (s *ApplianceStore) AddImplementation(ctx context.Context, i cluster.Implem
 			maxImplementation,
 		)
 	}
-	k := s.keys()
-	i.Project = ""
-	key, i0 := k.revision(i.Appliance, i.Site), i
-	for {
-		got, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(key), clientv3.OpGet(k.appliance(i.Appliance)),
-			clientv3.OpGet(k.site(i.Site)), clientv3.OpGet(k.image(i.Image))).Commit()
-		if err != nil {
-			return i, s.conn.Wrap(err, "read the revision of an implementation")
-		}
-		i, revision := i0, int64(0)
-		if latest := kv.First(got.Responses[0]); latest != nil {
-			if i.Revision, err = strconv.Atoi(string(latest.Value)); err != nil {
-				return i, croft.Errorf(croft.Invalid, "%s holds no number: %w", latest.Key, err)
-			}
-			revision = latest.ModRevision
-		} else {
-			i.Revision = 0
-		}
-		i.Revision++
-		ifs := []clientv3.Cmp{kv.Unchanged(key, revision)}
-		for n, missing := range []error{s.appliances().missing(cluster.ApplianceName(i.Appliance)),
-			s.sites().missing(i.Site), nil} {
-			switch named := kv.First(got.Responses[1+n]); {
-			case named != nil:
-				ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(string(named.Key)), "=",
-					named.CreateRevision))
-			case missing != nil: // an image may also be one of the cloud
-				return i, missing
-			}
-		}
-		of, err := s.appliances().decode(s.conn, kv.First(got.Responses[1]))
-		if err != nil {
-			return i, err
-		}
-		i.Project, i.Generation = of.Project, 0
-		written, err := s.implementations().put(ctx, s.projects, string(i.ID), &i, chargeOfImplementation(i), ifs,
-			clientv3.OpPut(key, strconv.Itoa(i.Revision)), clientv3.OpPut(k.implementedBy(i), ""))
-		if err != nil || written {
-			return i, err
-		} // otherwise something changed, so the retries end
+	i.Project, i.Generation = "", 0
+	implementations := s.implementations()
+	implementations.Guard = func(ctx context.Context, _ cluster.Implementation, next *cluster.Implementation) (shelf.Guard,
+		error) {
+		return s.revise(ctx, next)
 	}
+	return implementations.Set(ctx, string(i.ID), 0, i)
+}
+
+// revise sets the revision and the project of a new implementation. It returns the transaction that counts the
+// revision and compares the appliance, the site and the image that the implementation names.
+func (s *Catalogue) revise(ctx context.Context, i *cluster.Implementation) (g shelf.Guard, err error) {
+	k := s.keys()
+	key := k.revision(i.Appliance, i.Site)
+	_, answers, err := s.conn.Commit(ctx, kv.Txn{Then: []clientv3.Op{clientv3.OpGet(key),
+		clientv3.OpGet(k.appliance(i.Appliance)), clientv3.OpGet(k.site(i.Site)), clientv3.OpGet(k.image(i.Image))}},
+		"read the revision of an implementation")
+	if err != nil {
+		return g, err
+	}
+	latest := int64(0)
+	if i.Revision = 0; kv.First(answers[0]) != nil {
+		last := kv.First(answers[0])
+		if i.Revision, err = strconv.Atoi(string(last.Value)); err != nil {
+			return g, croft.Errorf(croft.Invalid, "%s holds no number: %w", last.Key, err)
+		}
+		latest = last.ModRevision
+	}
+	i.Revision++
+	g.If = []clientv3.Cmp{kv.Unchanged(key, latest)}
+	for n, missing := range []error{s.appliances().NotFound(ctx, cluster.ApplianceName(i.Appliance)),
+		sitesOf(s.conn).NotFound(ctx, i.Site), nil} {
+		switch named := kv.First(answers[1+n]); {
+		case named != nil:
+			g.If = append(g.If, kv.Created(string(named.Key), named.CreateRevision))
+		case missing != nil: // an image may also be one of the cloud
+			return g, missing
+		}
+	}
+	of, err := s.appliances().Read(kv.First(answers[1]))
+	i.Project = of.Project
+	g.Then = []clientv3.Op{clientv3.OpPut(key, strconv.Itoa(i.Revision)), clientv3.OpPut(k.implementedBy(*i), "")}
+	return g, err
 }
 
 // EnableImplementation implements cluster.ApplianceStore.
 func (s *ApplianceStore) EnableImplementation(ctx context.Context, id cluster.ImplementationID, enabled bool) (
 	cluster.Implementation, error) {
-	for {
-		i, err := s.Implementation(ctx, id)
-		if err != nil {
-			return i, err
+	return s.implementations().Change(ctx, string(id), nil, func(i cluster.Implementation, there bool) (
+		cluster.Implementation, error) {
+		if !there {
+			return i, s.implementations().NotFound(ctx, string(id))
 		}
-		before := chargeOfImplementation(i)
 		i.Enabled = enabled
-		_, err = s.implementations().put(ctx, s.projects, string(id), &i,
-			instead(before, chargeOfImplementation(i)), nil)
-		if croft.KindOf(err) != croft.Conflict { // otherwise another process changed it, so the retries end
-			return i, err
-		}
-	}
+		return i, nil
+	})
 }
 
 // RemoveImplementation implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveImplementation(ctx context.Context, id cluster.ImplementationID) error {
 	k := s.keys()
 	used := k.used("implementations", string(id))
-	return s.remove(ctx, s.implementations().missing(string(id)), k.implementation(id),
-		func(revision int64) (removal, error) {
-			n, err := s.count(ctx, used, revision)
-			if err == nil && n > 0 {
-				err = croft.Errorf(
-					croft.Conflict,
-					"%d clusters were built by implementation %s: delete those first, or "+
-						"disable it",
-					n,
-					id,
-				)
-			}
-			if err != nil {
-				return removal{}, err
-			}
-			i, err := s.Implementation(ctx, id)
-			return removal{ifs: []clientv3.Cmp{kv.AbsentBelow(used), kv.Unchanged(k.implementation(id), i.Generation)},
-				ops:  []clientv3.Op{clientv3.OpDelete(k.implementedBy(i))},
-				paid: chargeOfImplementation(i)}, err
-		})
+	return s.implementations().Remove(ctx, string(id), nil, func(i cluster.Implementation, revision int64) (shelf.Guard,
+		error) {
+		n, err := s.count(ctx, used, revision)
+		if err == nil && n > 0 {
+			err = croft.Errorf(croft.Conflict, "%d clusters were built by implementation %s: delete those first, or "+
+				"disable it", n, id)
+		}
+		return shelf.Guard{If: []clientv3.Cmp{kv.AbsentBelow(used)},
+			Then: []clientv3.Op{clientv3.OpDelete(k.implementedBy(i))}}, err
+	})
 }

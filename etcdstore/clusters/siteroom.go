@@ -30,7 +30,7 @@ func (s *Records) siteRoom(ctx context.Context, before, c cluster.Cluster) (site
 		return siteRoom{}, nil
 	}
 	k := s.keys()
-	site, err := sitesOf(k).find(ctx, s.conn, c.Site)
+	site, err := sitesOf(s.conn).Find(ctx, c.Site)
 	if errors.Is(err, croft.NotFound) || err == nil && site.MaxClusters == 0 {
 		return siteRoom{}, nil // if the site does not exist, the write fails
 	}

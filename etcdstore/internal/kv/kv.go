@@ -186,6 +186,38 @@ func (c *Conn) ReadBetween(ctx context.Context, what, from, end string, revision
 	}
 }
 
+// Txn is a transaction.
+type Txn struct {
+	If         []clientv3.Cmp
+	Then, Else []clientv3.Op
+}
+
+// Commit commits a transaction, and returns its revision and the answers to Then. 0: a condition in If is not met, and
+// the answers are to Else. The attempted action is for errors.
+func (c *Conn) Commit(ctx context.Context, t Txn, what string, args ...any) (revision int64,
+	answers []*etcdserverpb.ResponseOp, err error) {
+	done, err := c.Etcd.Txn(ctx).If(t.If...).Then(t.Then...).Else(t.Else...).Commit()
+	if err != nil {
+		return 0, nil, c.Wrap(err, what, args...)
+	}
+	if !done.Succeeded {
+		return 0, done.Responses, nil
+	}
+	return done.Header.Revision, done.Responses, nil
+}
+
+// Get reads a key; nil: it does not exist. The attempted action is for errors.
+func (c *Conn) Get(ctx context.Context, key, what string, args ...any) (*mvccpb.KeyValue, error) {
+	got, err := c.Etcd.Get(ctx, key)
+	if err != nil {
+		return nil, c.Wrap(err, what, args...)
+	}
+	for _, stored := range got.Kvs {
+		return stored, nil
+	}
+	return nil, nil
+}
+
 // maxGets is how many operations etcd permits in one transaction by default.
 const maxGets = 128
 
