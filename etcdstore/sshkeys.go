@@ -3,10 +3,8 @@ package etcdstore
 import (
 	"context"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"croft"
-	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/etcdstore/tenants"
 	"croft/schedule"
 	"croft/tenant"
@@ -20,11 +18,19 @@ type SSHKeys struct {
 
 // chargedKeys returns the source of the charges for stored keys.
 func chargedKeys(c *conn) tenants.Source {
-	return tenants.Source{Prefix: c.keys.allSSHKeys(), Charge: func(key, value []byte) (tenants.Charge, error) {
-		var k schedule.Key
-		err := c.decode(key, value, &k)
-		return chargeOfKey(k), err
-	}}
+	return shelf.Shelf[schedule.Key]{Conn: c.shared(), Prefix: c.keys.allSSHKeys(), Charge: chargeOfKey}.Source()
+}
+
+// of returns the keys of a project, by name.
+func (s *SSHKeys) of(p croft.Project) shelf.Shelf[schedule.Key] {
+	return shelf.Shelf[schedule.Key]{Conn: s.conn.shared(), Noun: "key", Prefix: s.conn.keys.sshKeys(p),
+		Charge: chargeOfKey, Projects: s.projects,
+		Missing: func(_ context.Context, name string) error {
+			return croft.Errorf(croft.NotFound, "there is no key %s; `croft key list` shows all", name)
+		},
+		Differs: func(name string, _, _ int64) error {
+			return croft.Errorf(croft.Conflict, "there is a key %s already; choose another name or remove that one", name)
+		}}
 }
 
 func chargeOfKey(k schedule.Key) tenants.Charge {
@@ -38,47 +44,16 @@ func (s *SSHKeys) AddKey(ctx context.Context, k schedule.Key) error {
 	if err := k.Project.Check(); err != nil { // the project becomes part of the key
 		return err
 	}
-	key := s.conn.keys.sshKey(k.Project, k.Name)
-	revision, _, err := s.projects.Commit(ctx, tenants.Change{Project: k.Project, Charge: chargeOfKey(k).Amounts,
-		If: []clientv3.Cmp{absent(key)}, Then: []clientv3.Op{clientv3.OpPut(key, encode(k))},
-		What: "write the key " + k.Name})
-	if err != nil {
-		return err
-	}
-	if revision == 0 {
-		return croft.Errorf(croft.Conflict, "there is a key %s already; choose another name or remove that one", k.Name)
-	}
-	return nil
+	_, err := s.of(k.Project).Set(ctx, k.Name, 0, k)
+	return err
 }
 
 // ListKeys implements schedule.Keys.
 func (s *SSHKeys) ListKeys(ctx context.Context, project croft.Project) ([]schedule.Key, error) {
-	return readAll[schedule.Key](ctx, s.conn, "list the keys of the project "+string(project),
-		s.conn.keys.sshKeys(project), 0) // sorted by etcd by key, and so by name
+	return s.of(project).List(ctx, 0)
 }
 
 // RemoveKey implements schedule.Keys.
 func (s *SSHKeys) RemoveKey(ctx context.Context, project croft.Project, name string) error {
-	key := s.conn.keys.sshKey(project, name)
-	for {
-		got, err := s.conn.etcd.Get(ctx, key)
-		if err != nil {
-			return s.conn.wrap(err, "read the key %s", name)
-		}
-		if len(got.Kvs) == 0 {
-			break
-		}
-		var k schedule.Key
-		if err := s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &k); err != nil {
-			return err
-		}
-		revision, _, err := s.projects.Commit(ctx, tenants.Change{Project: project,
-			Charge: tenant.Amounts{}.Minus(chargeOfKey(k).Amounts),
-			If:     []clientv3.Cmp{kv.Unchanged(key, got.Kvs[0].ModRevision)},
-			Then:   []clientv3.Op{clientv3.OpDelete(key)}, What: "remove the key " + name})
-		if err != nil || revision != 0 {
-			return err
-		} // otherwise another program changed it, so the retries end
-	}
-	return croft.Errorf(croft.NotFound, "there is no key %s; `croft key list` shows all", name)
+	return s.of(project).Remove(ctx, name, nil, nil)
 }

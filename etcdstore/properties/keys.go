@@ -26,9 +26,9 @@ func (k Keys) Object(r objects.Ref) string {
 
 func (k Keys) definitions() string { return string(k) + "definitions/" }
 
-func (k Keys) definition(at objects.Place) string {
-	return k.definitions() + string(at.Level) + "/" + string(at.Kind)
-}
+func (k Keys) nameOf(at objects.Place) string { return string(at.Level) + "/" + string(at.Kind) }
+
+func (k Keys) definition(at objects.Place) string { return k.definitions() + k.nameOf(at) }
 
 // placeOf returns the place of a definition's key.
 func (k Keys) placeOf(key []byte) objects.Place {

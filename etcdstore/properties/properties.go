@@ -4,6 +4,7 @@ package properties
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -11,6 +12,7 @@ import (
 
 	"croft"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/etcdstore/tenants"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -302,11 +304,11 @@ func (s *Objects) getDefinitions(kind objects.Kind) []clientv3.Op {
 // definitions decodes the answers to getDefinitions.
 func (s *Objects) definitions(kind objects.Kind, answers [][]*mvccpb.KeyValue) (objects.Definitions, error) {
 	var all objects.Definitions
-	for i, place := range objects.Places(kind) {
+	for i := range objects.Places(kind) {
 		if len(answers[i]) == 0 {
 			continue
 		}
-		d, err := s.decodeDefinition(place, answers[i][0])
+		d, err := s.definitionShelf().Read(answers[i][0])
 		if err != nil {
 			return nil, err
 		}
@@ -315,28 +317,30 @@ func (s *Objects) definitions(kind objects.Kind, answers [][]*mvccpb.KeyValue) (
 	return all, nil
 }
 
-func (s *Objects) decodeDefinition(at objects.Place, entry *mvccpb.KeyValue) (objects.Definition, error) {
-	var d objects.Definition
-	err := s.conn.Decode(entry.Key, entry.Value, &d)
-	d.Place, d.Generation = at, entry.ModRevision
-	return d, err
-}
-
 // Definition implements objects.Store.
 func (s *Objects) Definition(ctx context.Context, at objects.Place) (objects.Definition, error) {
 	if err := at.Check(); err != nil {
 		return objects.Definition{}, err
 	}
-	got, err := s.conn.Etcd.Get(ctx, s.keys().definition(at))
-	if err != nil {
-		return objects.Definition{}, s.conn.Wrap(err, "read the definition of %s", at.Kind)
-	}
-	if len(got.Kvs) == 0 {
-		return objects.Definition{}, croft.Errorf(croft.NotFound,
-			"no definition is set for %s at the level %s; `croft property definition get %s` shows what applies", at.Kind, at.Level,
-			at.Kind)
-	}
-	return s.decodeDefinition(at, got.Kvs[0])
+	return s.definitionShelf().Find(ctx, s.keys().nameOf(at))
+}
+
+// definitionShelf stores the definitions by the names of their places.
+func (s *Objects) definitionShelf() shelf.Shelf[objects.Definition] {
+	return shelf.Shelf[objects.Definition]{Conn: s.conn, Noun: "definition", Prefix: s.keys().definitions(),
+		Decode: func(entry *mvccpb.KeyValue) (d objects.Definition, err error) {
+			err = s.conn.Decode(entry.Key, entry.Value, &d)
+			d.Place, d.Generation = s.keys().placeOf(entry.Key), entry.ModRevision
+			return d, err
+		},
+		Stamp: func(d *objects.Definition, generation, _ int64) { d.Generation = generation },
+		Missing: func(_ context.Context, name string) error {
+			at := s.keys().placeOf([]byte(s.keys().definitions() + name))
+			return croft.Errorf(croft.NotFound,
+				"no definition is set for %s at the level %s; `croft definition get %s` shows what applies", at.Kind, at.Level,
+				at.Kind)
+		},
+		Differs: func(string, int64, int64) error { return errChanged }}
 }
 
 // PutDefinition implements objects.Store.
@@ -344,11 +348,7 @@ func (s *Objects) PutDefinition(ctx context.Context, d objects.Definition) (obje
 	if err := d.Place.Check(); err != nil {
 		return d, err
 	}
-	key, base := s.keys().definition(d.Place), d.Generation
-	d.Generation = 0
-	revision, err := s.compareAndSet(ctx, key, base, clientv3.OpPut(key, kv.Encode(d)))
-	d.Generation = revision
-	return d, err
+	return s.definitionShelf().Set(ctx, s.keys().nameOf(d.Place), d.Generation, d)
 }
 
 // RemoveDefinition implements objects.Store.
@@ -356,24 +356,11 @@ func (s *Objects) RemoveDefinition(ctx context.Context, d objects.Definition) er
 	if err := d.Place.Check(); err != nil {
 		return err
 	}
-	key := s.keys().definition(d.Place)
-	if d.Generation == 0 {
+	err := s.definitionShelf().Remove(ctx, s.keys().nameOf(d.Place), &d.Generation, nil)
+	if errors.Is(err, croft.NotFound) {
 		return errChanged
 	}
-	_, err := s.compareAndSet(ctx, key, d.Generation, clientv3.OpDelete(key))
 	return err
 }
 
-var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by another request; read it again")
-
-// compareAndSet changes a definition that is unchanged since a revision, and returns its new revision.
-func (s *Objects) compareAndSet(ctx context.Context, key string, revision int64, op clientv3.Op) (int64, error) {
-	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, revision)).Then(op).Commit()
-	if err != nil {
-		return revision, s.conn.Wrap(err, "write a definition")
-	}
-	if !done.Succeeded {
-		return revision, errChanged
-	}
-	return done.Header.Revision, nil
-}
+var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by somebody else; read it again")

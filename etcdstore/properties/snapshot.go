@@ -34,12 +34,6 @@ func (s *Objects) ReadAt(ctx context.Context, revision int64, each func(objects.
 }
 
 // DefinitionsAt returns all definitions that are set, at a revision.
-func (s *Objects) DefinitionsAt(ctx context.Context, revision int64) (all []objects.Definition, err error) {
-	err = s.conn.ReadRange(ctx, "read definitions", s.keys().definitions(), revision,
-		func(entry *mvccpb.KeyValue) error {
-			d, err := s.decodeDefinition(s.keys().placeOf(entry.Key), entry)
-			all = append(all, d)
-			return err
-		})
-	return all, err
+func (s *Objects) DefinitionsAt(ctx context.Context, revision int64) ([]objects.Definition, error) {
+	return s.definitionShelf().List(ctx, revision)
 }

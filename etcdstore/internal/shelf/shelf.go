@@ -148,24 +148,27 @@ func (s Shelf[T]) Find(ctx context.Context, name string) (v T, err error) {
 	return s.Read(stored)
 }
 
-// Named returns the named records that exist. Records may be large, so it reads few of them at once.
+// Named returns the named records that exist, as of one moment. Records may be large, so it reads few of them at once.
 func (s Shelf[T]) Named(ctx context.Context, names ...string) ([]T, error) {
-	all := []T{}
+	all, revision := []T{}, int64(0)
 	for some := range slices.Chunk(names, 8) {
 		var ops []clientv3.Op
 		for _, name := range some {
-			ops = append(ops, clientv3.OpGet(s.Prefix+name))
+			ops = append(ops, clientv3.OpGet(s.Prefix+name, clientv3.WithRev(revision)))
 		}
-		found, err := s.Conn.GetMany(ctx, "read the "+s.plural(), ops)
+		read, answers, err := s.Conn.Commit(ctx, kv.Txn{Then: ops}, "read the %s", s.plural())
 		if err != nil {
 			return all, err
 		}
-		for _, stored := range slices.Concat(found...) {
-			v, err := s.Read(stored)
-			if err != nil {
-				return all, err
+		revision = cmp.Or(revision, read)
+		for _, answer := range answers {
+			if stored := kv.First(answer); stored != nil {
+				v, err := s.Read(stored)
+				if err != nil {
+					return all, err
+				}
+				all = append(all, v)
 			}
-			all = append(all, v)
 		}
 	}
 	return all, nil
