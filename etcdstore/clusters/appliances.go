@@ -153,7 +153,8 @@ func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (g shelf.Gua
 // RemoveAppliance implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveAppliance(ctx context.Context, unique string) error {
 	k := s.keys()
-	return s.appliances().Remove(ctx, unique, nil, func(a cluster.Appliance, revision int64) (g shelf.Guard, err error) {
+	return s.appliances().Remove(ctx, unique, nil, func(a cluster.Appliance, revision int64) (g shelf.Guard,
+		err error) {
 		all, err := s.Implementations(ctx, unique)
 		if n := len(all); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "appliance %s has %d implementations: remove those first",

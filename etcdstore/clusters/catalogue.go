@@ -55,7 +55,9 @@ func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
 
 func sitesOf(c *kv.Conn) shelf.Shelf[cluster.Site] {
 	return shelf.Shelf[cluster.Site]{Conn: c, Noun: "site", Prefix: Keys(c.Prefix).sites(),
-		Stamp: func(v *cluster.Site, generation, created int64) { v.Generation, v.CreateRevision = generation, created }}
+		Stamp: func(v *cluster.Site, generation, created int64) {
+			v.Generation, v.CreateRevision = generation, created
+		}}
 }
 
 func (s *Catalogue) credentials() shelf.Shelf[cluster.Credential] {
@@ -244,7 +246,8 @@ func (s *Catalogue) refusedCredential(ctx context.Context, c cluster.Credential,
 func (s *ApplianceStore) RemoveCredential(ctx context.Context, id cluster.CredentialID) error {
 	k := s.keys()
 	used := k.used("credentials", string(id))
-	return s.credentials().Remove(ctx, string(id), nil, func(c cluster.Credential, revision int64) (shelf.Guard, error) {
+	return s.credentials().Remove(ctx, string(id), nil, func(c cluster.Credential, revision int64) (shelf.Guard,
+		error) {
 		n, err := s.count(ctx, used, revision)
 		if err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "credential %s is needed by %d clusters: delete those first", c.Name, n)

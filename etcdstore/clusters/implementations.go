@@ -209,8 +209,8 @@ func (s *ApplianceStore) EnableImplementation(ctx context.Context, id cluster.Im
 func (s *ApplianceStore) RemoveImplementation(ctx context.Context, id cluster.ImplementationID) error {
 	k := s.keys()
 	used := k.used("implementations", string(id))
-	return s.implementations().Remove(ctx, string(id), nil, func(i cluster.Implementation, revision int64) (shelf.Guard,
-		error) {
+	return s.implementations().Remove(ctx, string(id), nil, func(i cluster.Implementation, revision int64) (
+		shelf.Guard, error) {
 		n, err := s.count(ctx, used, revision)
 		if err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "%d clusters were built by implementation %s: delete those first, or "+

@@ -83,7 +83,8 @@ func (s *Policies) Set(ctx context.Context, p croft.CrushPolicy, generation *int
 	if err := s.may(); err != nil {
 		return p, err
 	}
-	return s.policies.Change(ctx, p.Name, generation, func(now croft.CrushPolicy, there bool) (croft.CrushPolicy, error) {
+	return s.policies.Change(ctx, p.Name, generation, func(now croft.CrushPolicy, there bool) (croft.CrushPolicy,
+		error) {
 		if there && now.Text == p.Text {
 			return now, shelf.ErrSame
 		}
