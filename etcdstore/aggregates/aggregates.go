@@ -54,7 +54,7 @@ func differs(name string, _, wanted int64) error {
 	if wanted == 0 {
 		return croft.Errorf(croft.Conflict, "there is an aggregate %s already; `croft aggregate show %[1]s` shows it", name)
 	}
-	return croft.Errorf(croft.Conflict, "aggregate %s was changed by somebody else; read it again", name)
+	return croft.Errorf(croft.Conflict, "aggregate %s was changed by another request; read it again", name)
 }
 
 // missing returns the error about an aggregate that does not exist.
@@ -81,7 +81,7 @@ func (s *Aggregates) guard(_ context.Context, now croft.Aggregate, next *croft.A
 	g.Refused = func(read []*etcdserverpb.ResponseOp) error {
 		for i, host := range added {
 			if kv.First(read[i]) == nil {
-				return croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` lists those that there are", host)
+				return croft.Errorf(croft.NotFound, "there is no host %s; `croft host list` lists all hosts", host)
 			}
 		}
 		return nil

@@ -30,8 +30,8 @@ func NewDistances(c *kv.Conn, may func() error) *Distances {
 		Empty:  func(d croft.Distances) bool { return len(d.Distances) == 0 },
 		Stamp:  func(d *croft.Distances, generation, _ int64) { d.Generation = generation },
 		Differs: func(kind string, now, wanted int64) error {
-			return croft.Errorf(croft.Conflict, "the distances of type %s have generation %d, not %d: somebody else "+
-				"changed them; read them again", kind, now, wanted)
+			return croft.Errorf(croft.Conflict, "the distances of type %s have generation %d, not %d: another "+
+				"request changed them; read them again", kind, now, wanted)
 		},
 		Most: croft.MaxDistanceTypes, TooMany: func(n int64) error {
 			return croft.Errorf(croft.Invalid, "there are %d types of distances, and may not be more: remove "+

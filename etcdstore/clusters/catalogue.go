@@ -233,8 +233,8 @@ func (s *Catalogue) refusedCredential(ctx context.Context, c cluster.Credential,
 	case site == nil:
 		return sitesOf(s.conn).NotFound(ctx, c.Site)
 	case c.SiteCreated != 0 && c.SiteCreated != site.CreateRevision:
-		return croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and another one has "+
-			"its name now: look at it, then create the credential again", c.Site)
+		return croft.Errorf(croft.Conflict, "site %s was removed while it checked the credential, and a new "+
+			"site has its name: check that site, then create the credential again", c.Site)
 	case holder != nil && string(holder.Value) != string(c.ID):
 		return croft.Errorf(croft.Conflict, "%s has a credential %s in project %s already: choose another name", c.User,
 			c.Name, c.Project)

@@ -149,8 +149,8 @@ func (s *ApplianceStore) AddImplementation(ctx context.Context, i cluster.Implem
 	}
 	i.Project, i.Generation = "", 0
 	implementations := s.implementations()
-	implementations.Guard = func(ctx context.Context, _ cluster.Implementation, next *cluster.Implementation) (shelf.Guard,
-		error) {
+	implementations.Guard = func(ctx context.Context, _ cluster.Implementation, next *cluster.Implementation) (
+		shelf.Guard, error) {
 		return s.revise(ctx, next)
 	}
 	return implementations.Set(ctx, string(i.ID), 0, i)

@@ -39,8 +39,8 @@ func New(c *kv.Conn, hosts string, may func() error) *Policies {
 		Stamp:   func(p *croft.CrushPolicy, generation, _ int64) { p.Generation = generation },
 		Missing: s.missing,
 		Differs: func(name string, now, wanted int64) error {
-			return croft.Errorf(croft.Conflict, "policy %s has generation %d, not %d: somebody else changed it; read it again",
-				name, now, wanted)
+			return croft.Errorf(croft.Conflict, "policy %s has generation %d, not %d: another request changed it; read it "+
+				"again", name, now, wanted)
 		},
 		Most: croft.MaxPolicies, TooMany: func(n int64) error {
 			return croft.Errorf(croft.Invalid, "there are %d policies, and may not be more: remove one", n)

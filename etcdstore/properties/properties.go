@@ -363,4 +363,4 @@ func (s *Objects) RemoveDefinition(ctx context.Context, d objects.Definition) er
 	return err
 }
 
-var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by somebody else; read it again")
+var errChanged = croft.Errorf(croft.Conflict, "the definition was changed by another request; read it again")

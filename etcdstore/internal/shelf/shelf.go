@@ -111,8 +111,8 @@ func (s Shelf[T]) differs(ctx context.Context, name string, now, wanted int64) e
 	case wanted == 0:
 		return croft.Errorf(croft.Conflict, "there is a %s %s already", s.Noun, name)
 	}
-	return croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d: somebody else changed it; read it again", s.Noun,
-		name, now, wanted)
+	return croft.Errorf(croft.Conflict, "%s %s has generation %d, not %d: another request changed it; read it again",
+		s.Noun, name, now, wanted)
 }
 
 // Each calls each with every record at a revision, in the order of names; 0: the current revision.
