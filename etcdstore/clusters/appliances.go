@@ -15,7 +15,7 @@ import (
 	"croft/tenant"
 )
 
-func (s *Catalogue) appliances() shelf.Shelf[cluster.Appliance] {
+func (s *ApplianceStore) appliances() shelf.Shelf[cluster.Appliance] {
 	return shelf.Shelf[cluster.Appliance]{Conn: s.conn, Noun: "appliance", Prefix: s.keys().appliances(),
 		Stamp:  func(v *cluster.Appliance, generation, _ int64) { v.Generation = generation },
 		Charge: chargeOfRecords, Projects: s.projects}
@@ -119,7 +119,7 @@ func (s *ApplianceStore) PutAppliance(ctx context.Context, a cluster.Appliance) 
 // share returns the operations that maintain the record of a project's appliance under the name that other projects
 // use; that record exists while the appliance is public. The conditions hold while the record is unchanged since it was
 // read. Conflict: the name is taken.
-func (s *Catalogue) share(ctx context.Context, a cluster.Appliance) (g shelf.Guard, err error) {
+func (s *ApplianceStore) share(ctx context.Context, a cluster.Appliance) (g shelf.Guard, err error) {
 	_, name := cluster.SplitAppliance(a.Name)
 	key := s.keys().appliance(name)
 	shared, err := s.appliances().Find(ctx, name)

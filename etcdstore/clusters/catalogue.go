@@ -34,7 +34,7 @@ type ApplianceStore struct {
 // Kept returns the sources of the charges for the records of the catalogue. Records without a project belong to
 // operators and are not charged.
 func Kept(c *kv.Conn) []tenants.Source {
-	s := &Catalogue{conn: c}
+	s := &ApplianceStore{conn: c}
 	appliances := s.appliances()
 	appliances.Charge = chargeOfAppliance // a public one of a project has a second record
 	return []tenants.Source{s.credentials().Source(), appliances.Source(), s.implementations().Source()}
@@ -51,7 +51,7 @@ func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
 	return tenants.Charge{Project: i.Project, Amounts: tenants.SizeOf(tenant.CountImplementations, i)}
 }
 
-func (s *Catalogue) keys() Keys { return Keys(s.conn.Prefix) }
+func (s *ApplianceStore) keys() Keys { return Keys(s.conn.Prefix) }
 
 func sitesOf(c *kv.Conn) shelf.Shelf[cluster.Site] {
 	return shelf.Shelf[cluster.Site]{Conn: c, Noun: "site", Prefix: Keys(c.Prefix).sites(),
@@ -60,19 +60,19 @@ func sitesOf(c *kv.Conn) shelf.Shelf[cluster.Site] {
 		}}
 }
 
-func (s *Catalogue) credentials() shelf.Shelf[cluster.Credential] {
+func (s *ApplianceStore) credentials() shelf.Shelf[cluster.Credential] {
 	return shelf.Shelf[cluster.Credential]{Conn: s.conn, Noun: "credential", Prefix: s.keys().credentials(),
 		Stamp:  func(v *cluster.Credential, generation, _ int64) { v.Generation = generation },
 		Charge: chargeOfCredential, Projects: s.projects}
 }
 
-func (s *Catalogue) images() shelf.Shelf[cluster.Image] {
-	return shelf.Shelf[cluster.Image]{Conn: s.conn, Noun: "image", Prefix: s.keys().images(),
-		Stamp: func(v *cluster.Image, generation, _ int64) { v.Generation = generation }}
+func (s *ApplianceStore) images() shelf.Shelf[cluster.SiteImage] {
+	return shelf.Shelf[cluster.SiteImage]{Conn: s.conn, Noun: "image", Prefix: s.keys().images(),
+		Stamp: func(v *cluster.SiteImage, generation, _ int64) { v.Generation = generation }}
 }
 
-// Sites implements cluster.Catalogue.
-func (s *Catalogue) Sites(ctx context.Context) ([]cluster.Site, error) {
+// Sites implements cluster.ApplianceStore.
+func (s *ApplianceStore) Sites(ctx context.Context) ([]cluster.Site, error) {
 	return sitesOf(s.conn).List(ctx, 0)
 }
 
@@ -153,8 +153,8 @@ func (s *ApplianceStore) count(ctx context.Context, prefix string, revision int6
 	return got.Count, nil
 }
 
-// Credentials implements cluster.Catalogue.
-func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
+// Credentials implements cluster.ApplianceStore.
+func (s *ApplianceStore) Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential,
 	error) {
 	if project == "" && user != "" {
 		return []cluster.Credential{}, nil
@@ -178,8 +178,8 @@ func (s *Catalogue) Credentials(ctx context.Context, project croft.Project, user
 	return all, err
 }
 
-// Credential implements cluster.Catalogue.
-func (s *Catalogue) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
+// Credential implements cluster.ApplianceStore.
+func (s *ApplianceStore) Credential(ctx context.Context, id cluster.CredentialID) (cluster.Credential, error) {
 	return s.credentials().Find(ctx, string(id))
 }
 
@@ -226,7 +226,7 @@ func (s *ApplianceStore) PutCredential(ctx context.Context, c cluster.Credential
 
 // refusedCredential returns the error about a credential that was not written, given its site and the holder of its
 // name; nil: neither is the reason.
-func (s *Catalogue) refusedCredential(ctx context.Context, c cluster.Credential,
+func (s *ApplianceStore) refusedCredential(ctx context.Context, c cluster.Credential,
 	answers []*etcdserverpb.ResponseOp) error {
 	site, holder := kv.First(answers[0]), kv.First(answers[1])
 	switch {
@@ -257,8 +257,8 @@ func (s *ApplianceStore) RemoveCredential(ctx context.Context, id cluster.Creden
 	})
 }
 
-// Images implements cluster.Catalogue.
-func (s *Catalogue) Images(ctx context.Context) ([]cluster.Image, error) {
+// Images implements cluster.ApplianceStore.
+func (s *ApplianceStore) Images(ctx context.Context) ([]cluster.SiteImage, error) {
 	return s.images().List(ctx, 0)
 }
 
@@ -273,7 +273,7 @@ func (s *ApplianceStore) PutImage(ctx context.Context, i cluster.SiteImage) (clu
 // RemoveImage implements cluster.ApplianceStore.
 func (s *ApplianceStore) RemoveImage(ctx context.Context, name string) error {
 	k := s.keys()
-	return s.images().Remove(ctx, name, nil, func(_ cluster.Image, revision int64) (shelf.Guard, error) {
+	return s.images().Remove(ctx, name, nil, func(_ cluster.SiteImage, revision int64) (shelf.Guard, error) {
 		all, err := s.implementations().List(ctx, revision)
 		if n := count(all, func(i cluster.Implementation) bool { return i.Image == name }); err == nil && n > 0 {
 			err = croft.Errorf(croft.Conflict, "image %s is used by %d implementations: remove those first", name, n)

@@ -16,7 +16,7 @@ import (
 	"croft/etcdstore/internal/shelf"
 )
 
-func (s *Catalogue) implementations() shelf.Shelf[cluster.Implementation] {
+func (s *ApplianceStore) implementations() shelf.Shelf[cluster.Implementation] {
 	return shelf.Shelf[cluster.Implementation]{Conn: s.conn, Noun: "implementation",
 		Prefix: s.keys().implementations(),
 		Stamp:  func(v *cluster.Implementation, generation, _ int64) { v.Generation = generation },
@@ -121,8 +121,8 @@ func (s *ApplianceStore) index(ctx context.Context) error {
 // compareEvery is how often all keys of the index are compared with the implementations.
 const compareEvery = time.Minute
 
-// Implementation implements cluster.Catalogue.
-func (s *Catalogue) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
+// Implementation implements cluster.ApplianceStore.
+func (s *ApplianceStore) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
 	return s.implementations().Find(ctx, string(id))
 }
 
@@ -158,7 +158,7 @@ func (s *ApplianceStore) AddImplementation(ctx context.Context, i cluster.Implem
 
 // revise sets the revision and the project of a new implementation. It returns the transaction that counts the
 // revision and compares the appliance, the site and the image that the implementation names.
-func (s *Catalogue) revise(ctx context.Context, i *cluster.Implementation) (g shelf.Guard, err error) {
+func (s *ApplianceStore) revise(ctx context.Context, i *cluster.Implementation) (g shelf.Guard, err error) {
 	k := s.keys()
 	key := k.revision(i.Appliance, i.Site)
 	_, answers, err := s.conn.Commit(ctx, kv.Txn{Then: []clientv3.Op{clientv3.OpGet(key),
