@@ -54,11 +54,11 @@ func body(r schedule.Request) api.InstanceRequest {
 		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
 		Networks: r.Networks, Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
 		Expires: int64(r.Expires / time.Second)}
-	for _, bound := range slices.Concat(r.Query.In, r.In) { // the encoded query has only what Placement understands
+	for _, bound := range r.Query.In { // the encoded query has only what Placement understands
 		b.In = append(b.In, string(bound))
 	}
-	b.Where, b.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
-	for _, n := range slices.Concat(r.Query.Near, r.Near) {
+	b.Where, b.WhereNot = r.Query.Where, r.Query.WhereNot
+	for _, n := range r.Query.Near {
 		if b.Distance = n.Type; n.Far {
 			b.Far = append(b.Far, n.Text())
 		} else {

@@ -172,8 +172,7 @@ func checkBounds(c *call, all []croft.Bound) error {
 func checkFilters(c *call, r *schedule.Request) (err error) {
 	ctx, cancel := c.brief()
 	defer cancel()
-	r.Where, r.WhereNot = slices.Concat(r.Query.Where, r.Where), slices.Concat(r.Query.WhereNot, r.WhereNot)
-	r.Query.Where, r.Query.WhereNot = nil, nil
-	r.Where, r.WhereNot, r.Hidden, err = c.Objects.ForHosts(ctx, c.caller, r.Where, r.WhereNot)
+	q := &r.Query
+	q.Where, q.WhereNot, r.Hidden, err = c.Objects.ForHosts(ctx, c.caller, q.Where, q.WhereNot)
 	return err
 }

@@ -73,7 +73,7 @@ func setDistance(ctx context.Context, c *call, in api.NewDistance) (croft.Distan
 // checkNear refuses affinities to names that the caller does not see. Tenants see only instances of their projects and
 // public aggregates.
 func checkNear(c *call, r schedule.Request) error {
-	near := slices.Concat(r.Query.Near, r.Near)
+	near := r.Query.Near
 	if len(near) == 0 || c.caller.Operator() {
 		return nil
 	}

@@ -270,9 +270,11 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		}
 	}
 	r.Expires = time.Duration(given.Expires) * time.Second
-	if r.Near, err = croft.ParseNears(given.Near, given.Far, given.Distance); err != nil {
+	near, err := croft.ParseNears(given.Near, given.Far, given.Distance)
+	if err != nil {
 		return r, err
 	}
+	r.Query.Near = append(r.Query.Near, near...)
 	if err := checkNear(c, r); err != nil {
 		return r, err
 	}
@@ -281,13 +283,14 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 		if err != nil {
 			return r, err
 		}
-		r.In = append(r.In, b)
+		r.Query.In = append(r.Query.In, b)
 	}
-	r.Where, r.WhereNot = given.Where, given.WhereNot
+	r.Query.Where = append(r.Query.Where, given.Where...)
+	r.Query.WhereNot = append(r.Query.WhereNot, given.WhereNot...)
 	if err := checkFilters(c, &r); err != nil {
 		return r, err
 	}
-	if err := checkBounds(c, slices.Concat(r.Query.In, r.In)); err != nil {
+	if err := checkBounds(c, r.Query.In); err != nil {
 		return r, err
 	}
 	if given.Image != "" { // the document says where an image is required

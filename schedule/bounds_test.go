@@ -21,7 +21,7 @@ func within(t *testing.T, name string, texts ...string) schedule.Request {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.In = append(r.In, b)
+		r.Query.In = append(r.Query.In, b)
 	}
 	return r
 }
@@ -258,7 +258,7 @@ func TestPropertiesOfHostsChoose(t *testing.T) {
 				}
 				for i, want := range strings.Fields(c.want) {
 					r := within(t, fmt.Sprint("web", i), c.bounds...)
-					r.Where, r.WhereNot, r.Hidden = c.where, c.whereNot, c.hidden
+					r.Query.Where, r.Query.WhereNot, r.Hidden = c.where, c.whereNot, c.hidden
 					d, err := cloud.Request(t.Context(), r)
 					if want == "-" {
 						wantKind(t, err, croft.NoCapacity)
@@ -294,7 +294,7 @@ func TestPropertiesChangeBeforeTheOrder(t *testing.T) {
 					return notes.SetTags(t.Context(), cloud.hosts[0], c.words...)
 				})
 				r := request(t, "web")
-				r.Where, r.WhereNot = []string{"gold"}, []string{"bad"}
+				r.Query.Where, r.Query.WhereNot = []string{"gold"}, []string{"bad"}
 				d, err := cloud.Request(t.Context(), r)
 				if err != nil || d.Host.Name != c.want {
 					t.Fatalf("went to %q, %v, want %s", d.Host.Name, err, c.want)
@@ -323,7 +323,7 @@ func TestFiltersInTheQueryAndInExplanations(t *testing.T) {
 		why.Requirements[0].Requirement != "where tier=gold, not where old" || why.Requirements[0].Dropped != 3 {
 		t.Errorf("got %+v", why)
 	}
-	r.Where = []string{""}
+	r.Query.Where = []string{""}
 	_, err = cloud.Request(t.Context(), r)
 	wantKind(t, err, croft.Invalid)
 	cloud.nothingLeft(t)

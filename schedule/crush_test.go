@@ -161,7 +161,7 @@ func TestWhatBarsAHostBarsItForCrush(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.store.SetAlive(line[1], -1)
-	r.In = []croft.Bound{croft.Bound("!" + hosts[line[2]].Location)}
+	r.Query.In = []croft.Bound{croft.Bound("!" + hosts[line[2]].Location)}
 	var want croft.HostID
 	for _, id := range line[2:] {
 		if hosts[id].Location != hosts[line[2]].Location {

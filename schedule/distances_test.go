@@ -34,7 +34,7 @@ func apart(t *testing.T, name, near, far, kind string) schedule.Request {
 	t.Helper()
 	r := request(t, name)
 	var err error
-	if r.Near, err = croft.ParseNears(strings.Fields(near), strings.Fields(far), kind); err != nil {
+	if r.Query.Near, err = croft.ParseNears(strings.Fields(near), strings.Fields(far), kind); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -166,7 +166,7 @@ func TestDistancesInTheQueryAndInExplanations(t *testing.T) {
 	if !strings.Contains(err.Error(), "the types are: failure, network") {
 		t.Errorf("got %v", err)
 	}
-	r.Near = []croft.Near{{To: "gpu", Soft: true}}
+	r.Query.Near = []croft.Near{{To: "gpu", Soft: true}}
 	_, err = cloud.Request(t.Context(), r)
 	wantKind(t, err, croft.Invalid)
 }

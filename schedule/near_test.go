@@ -17,7 +17,7 @@ func near(t *testing.T, name string, texts ...string) schedule.Request {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Near = append(r.Near, n)
+		r.Query.Near = append(r.Query.Near, n)
 	}
 	return r
 }

@@ -14,11 +14,14 @@ type Query struct {
 	Groups       []RequestGroup // sorted by suffix, so the group without one is first
 	GroupPolicy  string         // none or isolate; empty: not given
 	RootRequired []string       // traits of the root provider; a leading ! forbids the trait
-	In           []croft.Bound  // aggregates and locations, which Placement does not know
-	Where        []string       // filters of properties of hosts: at least one must hold
-	WhereNot     []string       // filters of properties of hosts: none may hold
-	Near         []croft.Near   // as in Request
-	SameSubtree  [][]string     // suffixes, with leading underscore
+	// the following terms are croft's: Placement does not know them
+	In       []croft.Bound // aggregates and locations to be in or not
+	Where    []string      // filters of properties of hosts: at least one must hold
+	WhereNot []string      // filters of properties of hosts: none may hold
+	// instances of the project, aggregates, hosts or locations to be near to or far from, by distances of one type;
+	// Location and Aggregate are ignored
+	Near        []croft.Near
+	SameSubtree [][]string // suffixes, with leading underscore
 }
 
 // RequestGroup is what one provider must offer; the group without a suffix may be offered by one tree of providers.

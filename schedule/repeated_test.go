@@ -22,7 +22,7 @@ func TestARequestKnowsItsInstance(t *testing.T) {
 	c := newCloud(t, 1)
 	first := request(t, "web")
 	first.ID, first.Tags, first.Keys = croft.NewInstanceID(), map[string]string{}, []string{}
-	first.Near = []croft.Near{{To: "host1", Soft: true}}
+	first.Query.Near = []croft.Near{{To: "host1", Soft: true}}
 	d, err := c.Request(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +46,9 @@ func TestARequestKnowsItsInstance(t *testing.T) {
 			r.Query = parsed(t, r.Query.Encode()+"&required=HW_CPU_X86_AVX2")
 		}, false},
 		{"near to something else", func(r *schedule.Request) {
-			r.Near = []croft.Near{{To: "host2", Soft: true}}
+			r.Query.Near = []croft.Near{{To: "host2", Soft: true}}
 		}, false},
-		{"near to nothing", func(r *schedule.Request) { r.Near = nil }, false},
+		{"near to nothing", func(r *schedule.Request) { r.Query.Near = nil }, false},
 		{"a request that is wrong", func(r *schedule.Request) { r.Image = "" }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

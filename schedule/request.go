@@ -41,15 +41,8 @@ type Request struct {
 	Ephemeral bool
 
 	Affinities []croft.Affinity // the groups to join
-	In         []croft.Bound    // aggregates and locations to be in or not, in addition to those of the query
-	// filters of properties of hosts, in addition to those of the query: at least one must hold
-	Where    []string
-	WhereNot []string // filters of properties of hosts, in addition to those of the query: none may hold
-	Hidden   []string // keys of properties that the caller may not read; tag: stands for tags
-	// instances of the project, aggregates, hosts or locations to be near to or far from, in addition to those of the
-	// query, by distances of one type; Location and Aggregate are ignored
-	Near   []croft.Near
-	Policy *Policy // nil: the scheduler's policy
+	Hidden     []string         // keys of properties that the caller may not read; tag: stands for tags
+	Policy     *Policy          // nil: the scheduler's policy
 	// the cluster that it becomes part of: then only Of(Cluster) may stop, use or destroy it without force
 	Cluster croft.ClusterID
 	MadeFor string // see croft.Instance
@@ -90,11 +83,8 @@ func (r Request) record() (croft.Instance, error) {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	inst.Spec.Affinities = r.Affinities
-	inst.Spec.In = slices.Concat(r.Query.In, r.In)
-	slices.Sort(inst.Spec.In)
-	inst.Spec.In = slices.Compact(inst.Spec.In)
-	inst.Spec.Where = slices.Concat(r.Query.Where, r.Where)
-	inst.Spec.WhereNot = slices.Concat(r.Query.WhereNot, r.WhereNot)
+	inst.Spec.In = slices.Compact(slices.Sorted(slices.Values(r.Query.In)))
+	inst.Spec.Where, inst.Spec.WhereNot = r.Query.Where, r.Query.WhereNot
 	if err := croft.CheckBounds(inst.Spec.In); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
@@ -129,7 +119,7 @@ func (r Request) Wants(inst croft.Instance) bool {
 		return false
 	}
 	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
-	want.Spec.Near, inst.Spec.Near = named(slices.Concat(r.Query.Near, r.Near)), named(inst.Spec.Near)
+	want.Spec.Near, inst.Spec.Near = named(r.Query.Near), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
 	// older versions do not record these, and settings decide the first
 	inst.Spec.ImagePublic, inst.Spec.ImageName = want.Spec.ImagePublic, want.Spec.ImageName
@@ -160,7 +150,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	}
 	ctx, end := span.Start(ctx, "schedule", attribute.String("croft.instance", string(inst.ID)))
 	defer func() { end(err) }()
-	if inst.Spec.Near, err = s.locate(ctx, inst.Project, slices.Concat(r.Query.Near, r.Near)); err != nil {
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Query.Near); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {
@@ -216,7 +206,7 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err != nil {
 		return nil, err
 	}
-	if inst.Spec.Near, err = s.locate(ctx, inst.Project, slices.Concat(r.Query.Near, r.Near)); err != nil {
+	if inst.Spec.Near, err = s.locate(ctx, inst.Project, r.Query.Near); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	if err := s.checkBounds(ctx, inst.Spec, r.Hidden); err != nil {

@@ -208,16 +208,21 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r sc
 	if r.Affinities, err = a.affinities(); err != nil {
 		return r, err
 	}
-	if r.In, err = a.bounds.all(); err != nil {
+	bounds, err := a.bounds.all()
+	if err != nil {
 		return r, err
 	}
-	r.Where, r.WhereNot = a.bounds.where, a.bounds.whereNot
+	r.Query.In = append(r.Query.In, bounds...)
+	r.Query.Where = append(r.Query.Where, a.bounds.where...)
+	r.Query.WhereNot = append(r.Query.WhereNot, a.bounds.whereNot...)
 	if err := a.bounds.checkFilters(); err != nil {
 		return r, err
 	}
-	if r.Near, err = croft.ParseNears(a.near, a.far, a.distance); err != nil {
+	near, err := croft.ParseNears(a.near, a.far, a.distance)
+	if err != nil {
 		return r, err
 	}
+	r.Query.Near = append(r.Query.Near, near...)
 	r.Expires, r.Hold = a.expires, a.hold
 	if a.name != "" {
 		if err := schedule.CheckName(a.name); err != nil {

@@ -48,7 +48,7 @@ func TestAggregatesHoldAtTheMomentOfTheOrder(t *testing.T) {
 		work.Go(func() {
 			for n, j := 0, 0; n < each && !t.Failed(); j++ {
 				r := c.request(name(i, j))
-				r.In = []croft.Bound{"!out", "in"}
+				r.Query.In = []croft.Bound{"!out", "in"}
 				d, err := s.Request(t.Context(), r)
 				if err == nil {
 					placed <- d.Instance

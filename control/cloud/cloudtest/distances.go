@@ -49,8 +49,9 @@ func (s *suite) distances(query schedule.Query) {
 
 	near, err := croft.ParseNears([]string{"all:7"}, []string{"all:7"}, "network")
 	s.must(err)
+	query.Near = near
 	made, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "near", Query: query,
-		Image: "/images/tiny.qcow2", Near: near})
+		Image: "/images/tiny.qcow2"})
 	if err != nil || len(made.Instance.Spec.Near) != 2 || !made.Instance.Spec.Near[1].Far ||
 		made.Instance.Spec.Near[0].Type != "network" {
 		s.Errorf("near and far: got %+v, %v", made.Instance.Spec.Near, err)
@@ -58,8 +59,9 @@ func (s *suite) distances(query schedule.Query) {
 	for _, texts := range [][2][]string{{{"all:6"}, nil}, {nil, {"all:8"}}} {
 		near, err := croft.ParseNears(texts[0], texts[1], "network")
 		s.must(err)
+		query.Near = near
 		_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "far", Query: query,
-			Image: "/images/tiny.qcow2", Near: near})
+			Image: "/images/tiny.qcow2"})
 		s.is(err, croft.NoCapacity, "near "+near[0].String())
 	}
 	removal.A, removal.B, removal.Base = "ssd", "all", &second
