@@ -52,45 +52,64 @@ func (j *joiner) addAll(kvs []*mvccpb.KeyValue) {
 	}
 }
 
-// add stores a value according to the prefix of its key.
 func (j *joiner) add(kv *mvccpb.KeyValue) error {
-	key, k := string(kv.Key), j.conn.keys
+	v, err := j.conn.decodeAny(kv)
+	j.put(string(kv.Key), v)
+	return err
+}
+
+// decodeAny decodes a value that a joiner joins, according to the prefix of its key.
+func (s *conn) decodeAny(kv *mvccpb.KeyValue) (v any, err error) {
+	key, k := string(kv.Key), s.keys
 	switch {
 	case strings.HasPrefix(key, k.instances()):
-		inst, err := j.conn.decodeInstance(kv)
-		j.instances = append(j.instances, inst)
-		return err
+		v, err = s.decodeInstance(kv)
 	case strings.HasPrefix(key, k.allOrders()):
-		o, err := j.conn.decodeOrder(kv)
-		j.orders[place(o.Host, o.Instance)] = o
-		return err
+		v, err = s.decodeOrder(kv)
 	case strings.HasPrefix(key, k.allObserved()):
 		var o croft.Observation
-		err := j.conn.decode(kv.Key, kv.Value, &o)
-		j.observed[place(o.Host, o.Instance)] = o
-		return err
+		err = s.decode(kv.Key, kv.Value, &o)
+		v = o
 	case strings.HasPrefix(key, k.hosts()):
 		var h storedHost
-		err := j.conn.decode(kv.Key, kv.Value, &h)
+		err = s.decode(kv.Key, kv.Value, &h)
 		h.Host.Token = h.Token
-		j.hosts[h.ID] = h.Host
-		return err
-	case strings.HasPrefix(key, k.allAlive()):
-		id := croft.HostID(last(kv.Key))
-		j.alive[id], j.lives[id] = true, kv.Value
-	case strings.HasPrefix(key, k.allDrained()):
-		j.drained[croft.HostID(last(kv.Key))] = true
+		v = h.Host
 	case strings.HasPrefix(key, k.allSeen()):
-		at, err := time.Parse(time.RFC3339, string(kv.Value))
-		j.seen[croft.HostID(last(kv.Key))] = at
-		return err
+		v, err = time.Parse(time.RFC3339, string(kv.Value))
 	case strings.HasPrefix(key, k.allTwins()):
 		var twin croft.Agent
-		err := j.conn.decode(kv.Key, kv.Value, &twin)
-		j.twins[twin.Host] = append(j.twins[twin.Host], twin)
-		return err
+		err = s.decode(kv.Key, kv.Value, &twin)
+		v = twin
+	default:
+		v = string(kv.Value) // mostly only the presence of the key matters
 	}
-	return nil
+	return v, err
+}
+
+// put stores a decoded value.
+func (j *joiner) put(key string, v any) {
+	host := croft.HostID(last([]byte(key)))
+	switch v := v.(type) {
+	case croft.Instance:
+		j.instances = append(j.instances, v)
+	case croft.Order:
+		j.orders[place(v.Host, v.Instance)] = v
+	case croft.Observation:
+		j.observed[place(v.Host, v.Instance)] = v
+	case croft.Host:
+		j.hosts[v.ID] = v
+	case croft.Agent:
+		j.twins[v.Host] = append(j.twins[v.Host], v)
+	case time.Time:
+		j.seen[host] = v
+	case string:
+		if strings.HasPrefix(key, j.conn.keys.allAlive()) {
+			j.alive[host], j.lives[host] = true, []byte(v)
+		} else if strings.HasPrefix(key, j.conn.keys.allDrained()) {
+			j.drained[host] = true
+		}
+	}
 }
 
 // join returns the instances by time of creation, each with its order, observation and host.

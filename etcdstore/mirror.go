@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -77,37 +76,24 @@ func (m *Mirror) note(prefix string, kv *mvccpb.KeyValue, present bool) {
 	if !present {
 		return
 	}
-	if value, err := m.conn.slim(prefix, kv); err != nil {
+	if value, err := m.conn.decodeAny(kv); err != nil {
 		m.broken[key] = err
 	} else {
-		m.values[prefix][key] = value
+		m.values[prefix][key] = slim(value)
 	}
 }
 
-// slim decodes a value without the data that the mirror omits.
-func (s *conn) slim(prefix string, kv *mvccpb.KeyValue) (any, error) {
-	switch prefix {
-	case s.keys.instances():
-		inst, err := s.decodeInstance(kv)
-		inst.Spec.UserData, inst.Spec.Keys, inst.Spec.HostKey = nil, nil, ""
-		inst.Spec.ClusterKey, inst.Spec.Peers = "", nil
-		return inst, err
-	case s.keys.allOrders():
-		o, err := s.decodeOrder(kv)
-		o.Spec = croft.Spec{}
-		return o, err
-	case s.keys.allObserved():
-		var o croft.Observation
-		return o, s.decode(kv.Key, kv.Value, &o)
-	case s.keys.hosts():
-		var h storedHost
-		err := s.decode(kv.Key, kv.Value, &h)
-		h.Host.Token = h.Token
-		return h.Host, err
-	case s.keys.allSeen():
-		return time.Parse(time.RFC3339, string(kv.Value))
+// slim returns a decoded value without the data that the mirror omits.
+func slim(v any) any {
+	switch v := v.(type) {
+	case croft.Instance:
+		v.Spec.UserData, v.Spec.Keys, v.Spec.HostKey, v.Spec.ClusterKey, v.Spec.Peers = nil, nil, "", "", nil
+		return v
+	case croft.Order:
+		v.Spec = croft.Spec{}
+		return v
 	}
-	return string(kv.Value), nil // mostly only the presence of the key matters
+	return v
 }
 
 // Ready reports whether every prefix has been read once.
@@ -128,33 +114,14 @@ func (m *Mirror) Look() ([]croft.Host, []croft.Status, error) {
 func (m *Mirror) joined() *joiner {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, j := m.conn.keys, m.conn.newJoiner()
+	j := m.conn.newJoiner()
 	for _, err := range m.broken {
 		j.err = err // any of them
 	}
-	for _, v := range m.values[k.instances()] {
-		j.instances = append(j.instances, v.(croft.Instance))
-	}
-	for _, v := range m.values[k.allOrders()] {
-		o := v.(croft.Order)
-		j.orders[place(o.Host, o.Instance)] = o
-	}
-	for _, v := range m.values[k.allObserved()] {
-		o := v.(croft.Observation)
-		j.observed[place(o.Host, o.Instance)] = o
-	}
-	for _, v := range m.values[k.hosts()] {
-		j.hosts[v.(croft.Host).ID] = v.(croft.Host)
-	}
-	for key, v := range m.values[k.allSeen()] {
-		j.seen[croft.HostID(last([]byte(key)))] = v.(time.Time)
-	}
-	for key, v := range m.values[k.allAlive()] {
-		id := croft.HostID(last([]byte(key)))
-		j.alive[id], j.lives[id] = true, []byte(v.(string))
-	}
-	for key := range m.values[k.allDrained()] {
-		j.drained[croft.HostID(last([]byte(key)))] = true
+	for _, values := range m.values {
+		for key, v := range values {
+			j.put(key, v)
+		}
 	}
 	return j
 }
