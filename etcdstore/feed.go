@@ -3,10 +3,8 @@ package etcdstore
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -26,24 +24,11 @@ type feed struct {
 
 // Follow implements cloud.Feed. After a broken watch it starts again.
 func (s *Instances) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
-	for {
-		s.followFeed(ctx, begun, changed)
-		if ctx.Err() == nil {
-			s.conn.metrics.broken.Inc()
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(watchRetry + rand.N(watchRetry)):
-		}
-	}
+	return s.conn.keepWatching(ctx, func(ctx context.Context) { s.followFeed(ctx, begun, changed) })
 }
 
 // followFeed lists the instances once and then watches, until the watch breaks for any reason.
 func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed func([]croft.Change)) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // also ends the watch at the server
-	defer s.conn.watching()()
 	k := s.conn.keys
 	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(k.hosts(), clientv3.WithPrefix()),
 		clientv3.OpGet(k.allAlive(), clientv3.WithPrefix()), clientv3.OpGet(k.instances(), clientv3.WithPrefix()),

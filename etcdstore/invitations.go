@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 	"croft/trust"
 )
 
@@ -27,16 +28,9 @@ func (s *Trust) PutInvitation(ctx context.Context, i trust.Invitation, life time
 
 // Invitation implements trust.Registry.
 func (s *Trust) Invitation(ctx context.Context, name string) (i trust.Invitation, err error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().invitation(name))
-	if err != nil {
-		return i, s.conn.wrap(err, "read an invitation")
-	}
-	if len(got.Kvs) == 0 {
-		return i,
-			croft.Errorf(croft.NotFound,
-				"this token has run out or was revoked: make another with `croft token create`")
-	}
-	return i, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &i)
+	return kv.Find[trust.Invitation](ctx, s.conn.shared(), s.conn.keys.trust().invitation(name),
+		croft.Errorf(croft.NotFound, "this token has run out or was revoked: make another with `croft token create`"),
+		"read an invitation")
 }
 
 // Invitations lists the valid invitations, soonest expiry first.

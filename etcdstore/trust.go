@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/trust"
 )
 
@@ -30,15 +31,14 @@ func (s *Trust) PutAuthority(ctx context.Context, trusted []byte) error {
 
 // Authority returns the authority of hosts to trust, in PEM. NotFound: the cloud has none.
 func (s *Trust) Authority(ctx context.Context) ([]byte, error) {
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().authority())
-	if err != nil {
-		return nil, s.conn.wrap(err, "read whom to trust")
+	stored, err := s.conn.shared().Get(ctx, s.conn.keys.trust().authority(), "read whom to trust")
+	switch {
+	case err != nil:
+		return nil, err
+	case stored == nil:
+		return nil, croft.Errorf(croft.NotFound, "this cloud does not have its own authority for host certificates")
 	}
-	if len(got.Kvs) == 0 {
-		return nil,
-			croft.Errorf(croft.NotFound, "this cloud does not have its own authority for host certificates")
-	}
-	return got.Kvs[0].Value, nil
+	return stored.Value, nil
 }
 
 // storedJoinServer is the record of a JoinServer. It is stored under two keys, since the previous version knows only
@@ -75,30 +75,30 @@ func (s *Trust) JoinServers(ctx context.Context) ([]trust.JoinServer, error) {
 		return nil, s.conn.wrap(err, "read where hosts join")
 	}
 	former := map[string]*mvccpb.KeyValue{} // by host
-	for _, kv := range got.Responses[1].GetResponseRange().Kvs {
-		former[last(kv.Key)] = kv
+	for _, stored := range got.Responses[1].GetResponseRange().Kvs {
+		former[last(stored.Key)] = stored
 	}
 	var newest []*mvccpb.KeyValue
-	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
-		other, has := former[last(kv.Key)]
-		delete(former, last(kv.Key))
-		if has && other.ModRevision > kv.ModRevision {
-			kv = other
+	for _, stored := range got.Responses[0].GetResponseRange().Kvs {
+		other, has := former[last(stored.Key)]
+		delete(former, last(stored.Key))
+		if has && other.ModRevision > stored.ModRevision {
+			stored = other
 		}
 		var j storedJoinServer
-		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(stored.Key, stored.Value, &j); err != nil {
 			return nil, err
 		}
 		if has || !j.Former {
-			newest = append(newest, kv)
+			newest = append(newest, stored)
 		}
 	}
 	newest = append(newest, slices.Collect(maps.Values(former))...)
 	slices.SortFunc(newest, func(a, b *mvccpb.KeyValue) int { return cmp.Compare(last(a.Key), last(b.Key)) })
 	var all []trust.JoinServer
-	for _, kv := range newest {
+	for _, stored := range newest {
 		var j storedJoinServer
-		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(stored.Key, stored.Value, &j); err != nil {
 			return nil, err
 		}
 		all = append(all, j.JoinServer)
@@ -122,40 +122,21 @@ func (s *Trust) RecordJoin(ctx context.Context, host croft.HostID, known bool,
 	return s.conn.wrapped(err, "admit a host")
 }
 
-// Renewed implements trust.Registry.
+// Renewed implements trust.Registry. A host may renew its certificates of both authorities concurrently.
 func (s *Trust) Renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
-	for {
-		// A host may renew its certificates of both authorities concurrently.
-		if err := s.renewed(ctx, host, authority, stamp); !errors.Is(err, croft.Conflict) {
-			return err
+	joined := shelf.Shelf[trust.Joined]{Conn: s.conn.shared(), Noun: "the certificates of host",
+		Prefix: s.conn.keys.trust().allJoined()}
+	_, err := joined.Change(ctx, string(host), nil, func(j trust.Joined, there bool) (trust.Joined, error) {
+		if !there {
+			return j, errForgotten(host)
 		}
-	}
-}
-
-// renewed is one attempt. Conflict: the record changed in the meantime.
-func (s *Trust) renewed(ctx context.Context, host croft.HostID, authority string, stamp trust.Stamp) error {
-	key := s.conn.keys.trust().joined(host)
-	got, err := s.conn.etcd.Get(ctx, key)
-	if err != nil {
-		return s.conn.wrap(err, "read when a host joined")
-	}
-	if len(got.Kvs) == 0 {
-		return errForgotten(host)
-	}
-	var j trust.Joined
-	if err := s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j); err != nil {
-		return err
-	}
-	if j.Certificates == nil {
-		j.Certificates = map[string]trust.Stamp{}
-	}
-	j.Certificates[authority] = stamp
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(key, got.Kvs[0].ModRevision)).Then(clientv3.OpPut(key,
-		encode(j))).Commit()
-	if err == nil && !done.Succeeded {
-		return croft.Errorf(croft.Conflict, "host %s renews another certificate at the same time", host)
-	}
-	return s.conn.wrapped(err, "note a renewal")
+		if j.Certificates == nil {
+			j.Certificates = map[string]trust.Stamp{}
+		}
+		j.Certificates[authority] = stamp
+		return j, nil
+	})
+	return err
 }
 
 func errForgotten(host croft.HostID) error {
@@ -165,15 +146,8 @@ func errForgotten(host croft.HostID) error {
 
 // Joined implements trust.Hosts.
 func (s *Trust) Joined(ctx context.Context, host croft.HostID) (trust.Joined, error) {
-	var j trust.Joined
-	got, err := s.conn.etcd.Get(ctx, s.conn.keys.trust().joined(host))
-	if err != nil {
-		return j, s.conn.wrap(err, "read when a host joined")
-	}
-	if len(got.Kvs) == 0 {
-		return j, errForgotten(host)
-	}
-	return j, s.conn.decode(got.Kvs[0].Key, got.Kvs[0].Value, &j)
+	return kv.Find[trust.Joined](ctx, s.conn.shared(), s.conn.keys.trust().joined(host), errForgotten(host),
+		"read when a host joined")
 }
 
 // AllJoined implements trust.RotationStore.
@@ -183,12 +157,12 @@ func (s *Trust) AllJoined(ctx context.Context) (map[croft.HostID]trust.Joined, e
 		return nil, s.conn.wrap(err, "read when hosts joined")
 	}
 	all := map[croft.HostID]trust.Joined{}
-	for _, kv := range got.Kvs {
+	for _, stored := range got.Kvs {
 		var j trust.Joined
-		if err := s.conn.decode(kv.Key, kv.Value, &j); err != nil {
+		if err := s.conn.decode(stored.Key, stored.Value, &j); err != nil {
 			return nil, err
 		}
-		all[croft.HostID(last(kv.Key))] = j
+		all[croft.HostID(last(stored.Key))] = j
 	}
 	return all, nil
 }

@@ -3,6 +3,7 @@ package etcdstore
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -30,8 +31,28 @@ func (s *conn) follow(ctx context.Context, prefix string, listed func(), seen fu
 // and seen only later changes.
 func (s *conn) followWhole(ctx context.Context, prefix string, listed func([]*mvccpb.KeyValue),
 	seen func(*mvccpb.KeyValue, bool)) error {
+	return s.keepWatching(ctx, func(ctx context.Context) {
+		got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			return
+		}
+		listed(got.Kvs)
+		for answer := range s.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
+			if answer.Err() != nil {
+				return
+			}
+			for _, event := range answer.Events {
+				seen(event.Kv, event.Type == clientv3.EventTypePut)
+			}
+		}
+	})
+}
+
+// keepWatching calls once until ctx ends. once lists and watches until its watch breaks for any reason; the next call
+// is the retry.
+func (s *conn) keepWatching(ctx context.Context, once func(context.Context)) error {
 	for {
-		followOnce(ctx, s, prefix, listed, seen)
+		s.watchOnce(ctx, once)
 		if ctx.Err() == nil {
 			s.metrics.broken.Inc()
 		}
@@ -43,25 +64,11 @@ func (s *conn) followWhole(ctx context.Context, prefix string, listed func([]*mv
 	}
 }
 
-// followOnce lists and watches until the watch breaks for any reason; the next round is the retry.
-func followOnce(ctx context.Context, s *conn, prefix string, listed func([]*mvccpb.KeyValue),
-	seen func(*mvccpb.KeyValue, bool)) {
+func (s *conn) watchOnce(ctx context.Context, once func(context.Context)) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel() // also ends the watch at the server
 	defer s.watching()()
-	got, err := s.etcd.Get(ctx, prefix, clientv3.WithPrefix())
-	if err != nil {
-		return
-	}
-	listed(got.Kvs)
-	for answer := range s.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(got.Header.Revision+1)) {
-		if answer.Err() != nil {
-			return
-		}
-		for _, event := range answer.Events {
-			seen(event.Kv, event.Type == clientv3.EventTypePut)
-		}
-	}
+	once(ctx)
 }
 
 // disconnected returns as soon as no server can be reached, or when ctx ends. A client that waits for answers would
@@ -83,17 +90,13 @@ func (s *conn) disconnected(ctx context.Context) error {
 
 // awaitFree returns when a key has been deleted since the revision, or the watch broke.
 func (s *conn) awaitFree(ctx context.Context, key string, from int64) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	defer s.watching()()
-	for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
-		if answer.Err() != nil {
-			return
-		}
-		for _, event := range answer.Events {
-			if event.Type == clientv3.EventTypeDelete {
+	s.watchOnce(ctx, func(ctx context.Context) {
+		for answer := range s.etcd.Watch(ctx, key, clientv3.WithRev(from)) {
+			if answer.Err() != nil || slices.ContainsFunc(answer.Events, func(e *clientv3.Event) bool {
+				return e.Type == clientv3.EventTypeDelete
+			}) {
 				return
 			}
 		}
-	}
+	})
 }

@@ -37,7 +37,12 @@ func (k PeerKeys) signers() string                 { return k.all() + "signers/"
 func (k PeerKeys) signer(id string) string         { return k.signers() + id }
 func (k PeerKeys) mappings() string                { return k.all() + "mappings/" }
 func (k PeerKeys) mapping(m federation.Mapping) string {
-	return k.MappingsOf(m.Project) + string(m.Peer) + "/" + string(m.Theirs)
+	return k.mappings() + k.nameOf(m)
+}
+
+// nameOf returns the rest of the key of a mapping below mappings.
+func (k PeerKeys) nameOf(m federation.Mapping) string {
+	return string(m.Project) + "/" + string(m.Peer) + "/" + string(m.Theirs)
 }
 
 // MappingsOf returns the prefix of the mappings of a project, which are removed with it.

@@ -14,6 +14,7 @@ import (
 	"croft/control/federation"
 	"croft/control/federation/assertion"
 	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/internal/shelf"
 	"croft/tenant/access"
 )
 
@@ -167,38 +168,34 @@ const mostOfProject = 10
 func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error {
 	k := s.peerKeys()
 	project := s.home.Project(m.Project)
-	for {
-		now, err := s.conn.Etcd.Txn(ctx).Then(clientv3.OpGet(k.peer(m.Peer), clientv3.WithKeysOnly()),
-			clientv3.OpGet(project, clientv3.WithKeysOnly())).Commit()
+	mappings := s.mappingsOf(m)
+	mappings.Guard = func(ctx context.Context, _ federation.Mapping, next *federation.Mapping) (g shelf.Guard, err error) {
+		_, now, err := s.conn.Commit(ctx, kv.Txn{Then: []clientv3.Op{clientv3.OpGet(k.peer(m.Peer),
+			clientv3.WithKeysOnly()), clientv3.OpGet(project, clientv3.WithKeysOnly())}},
+			"read the mapping of project %s", m.Project)
 		if err != nil {
-			return s.conn.Wrap(err, "read the mapping of project %s", m.Project)
+			return g, err
 		}
-		peer, here := kv.First(now.Responses[0]), kv.First(now.Responses[1])
+		peer, here := kv.First(now[0]), kv.First(now[1])
 		switch {
 		case peer == nil:
-			return croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", m.Peer)
+			return g, croft.Errorf(croft.NotFound, "peer %s was removed meanwhile", m.Peer)
 		case here == nil:
-			return croft.Errorf(croft.NotFound, "there is no project %s: create it first", m.Project)
+			return g, croft.Errorf(croft.NotFound, "there is no project %s: create it first", m.Project)
 		}
 		all, revision, err := s.mappings(ctx)
 		if err != nil {
-			return err
+			return g, err
 		}
-		next, err := settleMapping(all, m)
-		if err != nil {
-			return err
-		}
-		done, err := s.conn.Etcd.Txn(ctx).
-			If(kv.Created(k.peer(m.Peer), peer.CreateRevision), kv.Created(project, here.CreateRevision),
-				unchangedBelow(k.mappings(), revision)).
-			Then(clientv3.OpPut(k.mapping(m), kv.Encode(next))).Commit()
-		if err != nil {
-			return s.conn.Wrap(err, "write the mapping of project %s", m.Project)
-		}
-		if done.Succeeded {
-			return nil
-		}
+		g.If = []clientv3.Cmp{kv.Created(k.peer(m.Peer), peer.CreateRevision), kv.Created(project, here.CreateRevision),
+			unchangedBelow(k.mappings(), revision)}
+		*next, err = settleMapping(all, m)
+		return g, err
 	}
+	_, err := mappings.Change(ctx, k.nameOf(m), nil, func(federation.Mapping, bool) (federation.Mapping, error) {
+		return m, nil
+	})
+	return err
 }
 
 // settleMapping returns the form in which a mapping is stored, given all others. Conflict.
@@ -229,111 +226,83 @@ func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.M
 	return m, nil
 }
 
+// mappingsOf returns the mappings of projects, as one noun. Its errors are about m.
+func (s *Partitions) mappingsOf(m federation.Mapping) shelf.Shelf[federation.Mapping] {
+	return shelf.Shelf[federation.Mapping]{Conn: s.conn, Noun: "mapping", Prefix: s.peerKeys().mappings(),
+		Missing: func(context.Context, string) error {
+			return croft.Errorf(croft.NotFound, "their project %s has no members in project %s", m.Theirs, m.Project)
+		}}
+}
+
 // PinMapping implements assertion.Pins.
 func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id croft.ProjectID) error {
-	key := s.peerKeys().mapping(m)
-	for {
-		got, err := s.conn.Etcd.Get(ctx, key)
-		if err != nil {
-			return s.conn.Wrap(err, "read the mapping of project %s", m.Project)
-		}
-		if len(got.Kvs) == 0 {
-			return croft.Errorf(croft.Conflict, "their project %s has no members in project %s any more", m.Theirs,
+	_, err := s.mappingsOf(m).Change(ctx, s.peerKeys().nameOf(m), nil, func(now federation.Mapping, there bool) (
+		federation.Mapping, error) {
+		switch {
+		case !there:
+			return now, croft.Errorf(croft.Conflict, "their project %s has no members in project %s any more", m.Theirs,
 				m.Project)
-		}
-		var now federation.Mapping
-		if err := s.conn.Decode(got.Kvs[0].Key, got.Kvs[0].Value, &now); err != nil {
-			return err
-		}
-		switch now.TheirsID {
-		case id:
-			return nil
-		case "":
-		default:
-			return croft.Errorf(croft.Conflict, "the mapping of their project %s is of another project of that name",
+		case now.TheirsID == id:
+			return now, shelf.ErrSame
+		case now.TheirsID != "":
+			return now, croft.Errorf(croft.Conflict, "the mapping of their project %s is of another project of that name",
 				m.Theirs)
 		}
 		now.TheirsID = id
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(key, got.Kvs[0].ModRevision)).
-			Then(clientv3.OpPut(key, kv.Encode(now))).Commit()
-		if err != nil {
-			return s.conn.Wrap(err, "write the mapping of project %s", m.Project)
-		}
-		if done.Succeeded {
-			return nil
-		}
-	}
+		return now, nil
+	})
+	return err
 }
 
 // RemoveMapping implements federation.PeerStore.
 func (s *Partitions) RemoveMapping(ctx context.Context, m federation.Mapping) error {
-	done, err := s.conn.Etcd.Delete(ctx, s.peerKeys().mapping(m))
-	if err != nil {
-		return s.conn.Wrap(err, "remove the mapping of project %s", m.Project)
-	}
-	if done.Deleted == 0 {
-		return croft.Errorf(croft.NotFound, "their project %s has no members in project %s", m.Theirs, m.Project)
-	}
-	return nil
+	return s.mappingsOf(m).Remove(ctx, s.peerKeys().nameOf(m), nil, nil)
 }
 
 // FollowedPeers is a feed of peers for one follower, which can wait until it has everything stored so far.
 type FollowedPeers struct {
+	*kv.Tail
 	partitions *Partitions
-	tail       *kv.Tail
 }
 
 var (
-	_ assertion.Feed = (*FollowedPeers)(nil)
-	_ access.Behind  = (*FollowedPeers)(nil)
+	_ assertion.Feed = FollowedPeers{}
+	_ access.Behind  = FollowedPeers{}
 )
 
 // NewFeed returns a feed for one follower.
-func (s *Partitions) NewFeed() *FollowedPeers {
-	return &FollowedPeers{s, s.conn.NewTail("the peers of this cloud", s.peerKeys().all())}
+func (s *Partitions) NewFeed() FollowedPeers {
+	return FollowedPeers{s.conn.NewTail("the peers of this cloud", s.peerKeys().all()), s}
 }
 
 // WatchPeers implements assertion.Feed. Records that cannot be read are treated as missing, so they grant no access.
-func (f *FollowedPeers) WatchPeers(ctx context.Context,
+func (f FollowedPeers) WatchPeers(ctx context.Context,
 	changed func([]federation.Partition, []federation.Mapping)) error {
-	return f.partitions.watchPeers(ctx, f.tail, changed)
-}
-
-// CatchUp implements access.Behind.
-func (f *FollowedPeers) CatchUp(ctx context.Context) error { return f.tail.CatchUp(ctx) }
-
-func (s *Partitions) watchPeers(ctx context.Context, tail *kv.Tail,
-	changed func([]federation.Partition, []federation.Mapping)) error {
-	k, values := s.peerKeys(), map[string]*mvccpb.KeyValue{}
-	tell := func() {
+	k, c := f.partitions.peerKeys(), f.partitions.conn
+	return kv.FollowDecoded(ctx, f.Tail, func(stored *mvccpb.KeyValue) (v any, err error) {
+		switch key := string(stored.Key); {
+		case strings.HasPrefix(key, k.peers()):
+			var p peer
+			err = c.Decode(stored.Key, stored.Value, &p)
+			v = federation.Partition{ID: croft.PartitionID(kv.Last(stored.Key)), Alias: p.Alias, Peer: &p.Peer}
+		case strings.HasPrefix(key, k.mappings()):
+			var m federation.Mapping
+			err = c.Decode(stored.Key, stored.Value, &m)
+			v = m
+		}
+		return v, err
+	}, func(all map[string]any) {
 		var peers []federation.Partition
 		var mappings []federation.Mapping
-		for key, stored := range values {
-			var p peer
-			var m federation.Mapping
-			switch {
-			case strings.HasPrefix(key, k.peers()) && s.conn.Decode(stored.Key, stored.Value, &p) == nil:
-				peers = append(peers, federation.Partition{ID: croft.PartitionID(kv.Last(stored.Key)), Alias: p.Alias,
-					Peer: &p.Peer})
-			case strings.HasPrefix(key, k.mappings()) && s.conn.Decode(stored.Key, stored.Value, &m) == nil:
-				mappings = append(mappings, m)
+		for _, v := range all {
+			switch v := v.(type) {
+			case federation.Partition:
+				peers = append(peers, v)
+			case federation.Mapping:
+				mappings = append(mappings, v)
 			}
 		}
 		changed(peers, mappings)
-	}
-	return s.conn.FollowWhole(ctx, k.all(), func(all []*mvccpb.KeyValue) {
-		clear(values)
-		for _, stored := range all {
-			values[string(stored.Key)] = stored
-		}
-		tell()
-		tail.Listed(all)
-	}, func(stored *mvccpb.KeyValue, present bool) {
-		if delete(values, string(stored.Key)); present {
-			values[string(stored.Key)] = stored
-		}
-		tell()
-		tail.Seen(stored)
 	})
 }
 
@@ -359,14 +328,10 @@ func (s *Partitions) Signers(ctx context.Context) ([]federation.Signer, error) {
 
 // RemoveSigner implements federation.PeerStore.
 func (s *Partitions) RemoveSigner(ctx context.Context, id string) error {
-	done, err := s.conn.Etcd.Delete(ctx, s.peerKeys().signer(id))
-	if err != nil {
-		return s.conn.Wrap(err, "remove the key %s", id)
-	}
-	if done.Deleted == 0 {
-		return croft.Errorf(croft.NotFound, "this cloud has no key %.40q; `croft partition key list` shows all", id)
-	}
-	return nil
+	return shelf.Shelf[federation.Signer]{Conn: s.conn, Noun: "key", Prefix: s.peerKeys().signers(),
+		Missing: func(context.Context, string) error {
+			return croft.Errorf(croft.NotFound, "this cloud has no key %.40q; `croft partition key list` shows all", id)
+		}}.Remove(ctx, id, nil, nil)
 }
 
 // Authority implements federation.PeerStore.

@@ -231,49 +231,42 @@ func (s *AccessTokens) removeExpired(ctx context.Context) error {
 
 // FollowedTokens is a feed of tokens for one follower, which can wait until it has everything stored so far.
 type FollowedTokens struct {
-	tokens *AccessTokens
-	tail   *kv.Tail
+	*kv.Tail
 }
 
 var (
-	_ access.TokenFeed = (*FollowedTokens)(nil)
-	_ access.Behind    = (*FollowedTokens)(nil)
+	_ access.TokenFeed = FollowedTokens{}
+	_ access.Behind    = FollowedTokens{}
 )
 
 // NewFeed returns a feed for one follower.
-func (s *AccessTokens) NewFeed() *FollowedTokens {
-	return &FollowedTokens{s, s.conn.NewTail("the tokens of this cloud", s.keys().tokens())}
+func (s *AccessTokens) NewFeed() FollowedTokens {
+	return FollowedTokens{s.conn.NewTail("the tokens of this cloud", s.keys().tokens())}
 }
 
 // Watch implements access.TokenFeed. A record that cannot be read is treated as missing, so it grants no access.
-func (f *FollowedTokens) Watch(ctx context.Context, all func([]access.Token),
+func (f FollowedTokens) Watch(ctx context.Context, all func([]access.Token),
 	changed func(access.TokenID, *access.Token)) error {
-	return f.tokens.watch(ctx, f.tail, all, changed)
-}
-
-// CatchUp implements access.Behind.
-func (f *FollowedTokens) CatchUp(ctx context.Context) error { return f.tail.CatchUp(ctx) }
-
-func (s *AccessTokens) watch(ctx context.Context, tail *kv.Tail, all func([]access.Token),
-	changed func(access.TokenID, *access.Token)) error {
-	return s.conn.FollowWhole(ctx, s.keys().tokens(), func(kvs []*mvccpb.KeyValue) {
+	read := func(stored *mvccpb.KeyValue) *access.Token {
+		var t access.Token
+		if f.Conn.Decode(stored.Key, stored.Value, &t) != nil {
+			return nil
+		}
+		return &t
+	}
+	return f.Follow(ctx, func(listed []*mvccpb.KeyValue) {
 		var tokens []access.Token
-		for _, stored := range kvs {
-			var t access.Token
-			if s.conn.Decode(stored.Key, stored.Value, &t) == nil {
-				tokens = append(tokens, t)
+		for _, stored := range listed {
+			if t := read(stored); t != nil {
+				tokens = append(tokens, *t)
 			}
 		}
 		all(tokens)
-		tail.Listed(kvs)
 	}, func(stored *mvccpb.KeyValue, present bool) {
-		defer tail.Seen(stored)
-		id := access.TokenID(kv.Last(stored.Key))
-		var t access.Token
-		if !present || s.conn.Decode(stored.Key, stored.Value, &t) != nil {
-			changed(id, nil)
-			return
+		var t *access.Token
+		if present {
+			t = read(stored)
 		}
-		changed(id, &t)
+		changed(access.TokenID(kv.Last(stored.Key)), t)
 	})
 }

@@ -4,7 +4,6 @@ package tenants
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -123,27 +122,14 @@ func (s *Projects) newTail() *kv.Tail {
 	return s.conn.NewTail("the projects of this cloud", s.keys().projects())
 }
 
+// follow leaves out projects that cannot be decoded; readers of their records get the error.
 func (s *Projects) follow(ctx context.Context, tail *kv.Tail, changed func(tenant.Tree)) error {
-	all := map[string]tenant.Tenant{}
-	tell := func() { changed(tenant.NewTree(slices.Collect(maps.Values(all)))) }
-	note := func(stored *mvccpb.KeyValue) {
-		if p, err := s.decodeProject(stored); err == nil { // readers of the key itself get the error
-			all[string(stored.Key)] = p.Tenant
+	return kv.FollowDecoded(ctx, tail, s.decodeProject, func(stored map[string]storedProject) {
+		all := make([]tenant.Tenant, 0, len(stored))
+		for _, p := range stored {
+			all = append(all, p.Tenant)
 		}
-	}
-	return s.conn.FollowWhole(ctx, s.keys().projects(), func(listed []*mvccpb.KeyValue) {
-		clear(all)
-		for _, stored := range listed {
-			note(stored)
-		}
-		tell()
-		tail.Listed(listed)
-	}, func(stored *mvccpb.KeyValue, present bool) {
-		if delete(all, string(stored.Key)); present {
-			note(stored)
-		}
-		tell()
-		tail.Seen(stored)
+		changed(tenant.NewTree(all))
 	})
 }
 
@@ -311,14 +297,14 @@ func changedMeanwhile(name croft.Project) error {
 }
 
 func (s *Projects) find(ctx context.Context, name croft.Project) (storedProject, error) {
-	got, err := s.conn.Etcd.Get(ctx, s.keys().project(name))
-	if err != nil {
-		return storedProject{}, s.conn.Wrap(err, "read project %s", name)
-	}
-	if len(got.Kvs) == 0 {
+	stored, err := s.conn.Get(ctx, s.keys().project(name), "read project %s", name)
+	switch {
+	case err != nil:
+		return storedProject{}, err
+	case stored == nil:
 		return storedProject{}, croft.Errorf(croft.NotFound, "there is no project %s", name)
 	}
-	return s.decodeProject(got.Kvs[0])
+	return s.decodeProject(stored)
 }
 
 // Remove implements tenant.Projects. It removes the project's tokens too, which reduces the usage of its ancestors.

@@ -218,6 +218,18 @@ func (c *Conn) Get(ctx context.Context, key, what string, args ...any) (*mvccpb.
 	return nil, nil
 }
 
+// Find reads a value; absent is the error if the key does not exist. The attempted action is for errors.
+func Find[T any](ctx context.Context, c *Conn, key string, absent error, what string, args ...any) (v T, err error) {
+	stored, err := c.Get(ctx, key, what, args...)
+	switch {
+	case err != nil:
+		return v, err
+	case stored == nil:
+		return v, absent
+	}
+	return v, c.Decode(stored.Key, stored.Value, &v)
+}
+
 // maxGets is how many operations etcd permits in one transaction by default.
 const maxGets = 128
 

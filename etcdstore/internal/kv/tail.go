@@ -24,6 +24,8 @@ const (
 type Tail struct {
 	what   string // the followed records, for error messages
 	newest func(ctx context.Context) (int64, error)
+	Conn   *Conn // that reads the copy
+	prefix string
 
 	mu      sync.Mutex
 	reached int64         // the greatest revision of a key in the copy; -1: nothing has been read yet
@@ -41,7 +43,7 @@ type look struct {
 
 // NewTail returns the tail of a copy of all keys below a prefix.
 func (c *Conn) NewTail(what, prefix string) *Tail {
-	return newTail(what, func(ctx context.Context) (int64, error) {
+	t := newTail(what, func(ctx context.Context) (int64, error) {
 		got, err := c.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
 			clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 		if err != nil {
@@ -49,6 +51,8 @@ func (c *Conn) NewTail(what, prefix string) *Tail {
 		}
 		return newestOf(got.Kvs), nil
 	})
+	t.Conn, t.prefix = c, prefix
+	return t
 }
 
 func newTail(what string, newest func(ctx context.Context) (int64, error)) *Tail {
@@ -67,6 +71,42 @@ func (t *Tail) Listed(all []*mvccpb.KeyValue) { t.reach(newestOf(all)) }
 
 // Seen records that the copy has a change.
 func (t *Tail) Seen(stored *mvccpb.KeyValue) { t.reach(stored.ModRevision) }
+
+// Follow is like Conn.FollowWhole, and records that the copy has what listed and seen got.
+func (t *Tail) Follow(ctx context.Context, listed func([]*mvccpb.KeyValue),
+	seen func(stored *mvccpb.KeyValue, present bool)) error {
+	return t.Conn.FollowWhole(ctx, t.prefix, func(all []*mvccpb.KeyValue) {
+		listed(all)
+		t.Listed(all)
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		seen(stored, present)
+		t.Seen(stored)
+	})
+}
+
+// FollowDecoded calls changed with all values, by key, and again after each change, until ctx ends. The values are
+// always complete, even while they are read again. A value that cannot be decoded is treated as missing.
+func FollowDecoded[T any](ctx context.Context, t *Tail, decode func(*mvccpb.KeyValue) (T, error),
+	changed func(map[string]T)) error {
+	all := map[string]T{}
+	note := func(stored *mvccpb.KeyValue) {
+		if v, err := decode(stored); err == nil {
+			all[string(stored.Key)] = v
+		}
+	}
+	return t.Follow(ctx, func(listed []*mvccpb.KeyValue) {
+		clear(all)
+		for _, stored := range listed {
+			note(stored)
+		}
+		changed(all)
+	}, func(stored *mvccpb.KeyValue, present bool) {
+		if delete(all, string(stored.Key)); present {
+			note(stored)
+		}
+		changed(all)
+	})
+}
 
 func (t *Tail) reach(revision int64) {
 	t.mu.Lock()
