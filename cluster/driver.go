@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -132,4 +133,18 @@ func (b Build) Keys() (keys []string) {
 		keys = append(keys, fmt.Sprint(key))
 	}
 	return keys
+}
+
+// Backends are the stores, drivers and keys that the survey, the registry, the requests and the manager of a cloud work
+// with.
+type Backends struct {
+	Partition croft.PartitionID
+	Records   Records
+	Catalogue ApplianceStore
+	Accounts  Accounts
+	Drivers   map[SiteType]Driver
+	Vault     Vault                                // nil: no secret can be opened or stored
+	Images    func(name string) (SiteImage, error) // of the cloud's own catalogue; NotFound; nil: it has none
+	AllowedIP string                               // CIDR of this server, for templates; may be empty
+	Log       *slog.Logger
 }

@@ -18,7 +18,6 @@ import (
 	"croft/node/settings"
 	"croft/placement"
 	"croft/placementclient/keystone"
-	"croft/trust"
 )
 
 // OwnEtcd is an etcd embedded in a part of the cloud: its data is below Dir, and others reach it at Listen.
@@ -66,50 +65,51 @@ func RunPlacement(ctx context.Context, s settings.Settings, own *OwnEtcd, log *s
 	if err != nil {
 		return err
 	}
-	_, endpoint, err := startPlacement(ctx, p, store, txnOps, &s, servers, reach, nil, nil, log)
-	if err != nil {
+	serving := serving{settings: &s, servers: servers, reach: reach, log: log}
+	if err := serving.startPlacement(ctx, p, store, txnOps); err != nil {
 		return err
 	}
-	log.Info("serving the Placement API", "endpoint", endpoint)
+	log.Info("serving the Placement API", "endpoint", serving.reach.Placement.Endpoint)
 	ready()
 	return p.Wait(ctx)
 }
 
-// startPlacement serves croft's own Placement and returns it with its endpoint.
-func startPlacement(ctx context.Context, p *Parts, store *etcdstore.Store, txnOps int, s *settings.Settings,
-	v settings.Servers, reach settings.Reach, own *trust.Credentials, admitted *trust.Admission,
-	log *slog.Logger) (*placement.Server, string, error) {
-	guard, end, err := openKeystone(s.Placement.Keystone)
+// startPlacement serves croft's own Placement, and sets its endpoint.
+func (s *serving) startPlacement(ctx context.Context, p *Parts, store *etcdstore.Store, txnOps int) error {
+	listen, token := s.servers.Placement, s.reach.Placement.Token
+	guard, end, err := openKeystone(s.settings.Placement.Keystone)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	c := s.ForPlacement()
-	c.Store, c.Partition, c.Log, c.Traces = store.Placement(txnOps), store.Partition(), log, p.Self.traces
-	c.Token, c.Keystone = reach.Placement.Token, guard
+	c := s.settings.ForPlacement()
+	c.Store, c.Partition, c.Log, c.Traces = store.Placement(txnOps), store.Partition(), s.log, p.Self.traces
+	c.Token, c.Keystone = token, guard
 	server, err := placement.New(c)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	l, err := Listen(ctx, v.Placement, "placement.listen")
+	l, err := Listen(ctx, listen, "placement.listen")
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	p.Self.Counts(server)
 	p.Self.Checks.Add("placement", func(context.Context) error { return server.Ready() })
 	handler := server.Handler()
-	l, scheme := own.Listener(l, v.Secured(v.Placement))
-	if admitted != nil {
-		handler = admitted.Guard(reach.Placement.Token, handler)
+	l, scheme := s.own.Listener(l, s.servers.Secured(listen))
+	if s.admitted != nil {
+		handler = s.admitted.Guard(token, handler)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
-	mux.Handle("GET /metrics", p.Self.metricsAt(v.Placement))
+	mux.Handle("GET /metrics", p.Self.metricsAt(listen))
 	p.Start(ctx, "Placement's state", server.Run)
+	names := s.settings.ServedNames(s.reach.Placement.Endpoint)
 	p.Start(ctx, "Placement", func(ctx context.Context) error {
 		defer end()
-		return Serve(ctx, l, CalledAt(s.ServedNames(reach.Placement.Endpoint), v.Placement, mux))
+		return Serve(ctx, l, CalledAt(names, listen, mux))
 	})
-	return server, fmt.Sprintf("%s://%s", scheme, l.Addr()), nil
+	s.placement, s.reach.Placement.Endpoint = server, fmt.Sprintf("%s://%s", scheme, l.Addr())
+	return nil
 }
 
 // preparePlacement checks the access to Placement, or the settings of our own.

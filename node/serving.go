@@ -56,7 +56,7 @@ func newServing(ctx context.Context, s *settings.Settings, servers settings.Serv
 func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
 	begun := s.of == nil || trust.HasAuthority(s.dir.Path)
 	if begun {
-		s.own, err = startTrust(ctx, s.settings, s.servers, p, s.own, s.dir, store, s.log)
+		err = s.startTrust(ctx, p, store)
 	} else if s.own != nil {
 		if err := s.of.FollowServers(ctx, s.own, store.Trust); err != nil {
 			return err
@@ -68,8 +68,7 @@ func (s *serving) serve(ctx context.Context, p *Parts, store *etcdstore.Store) (
 		s.admitted = admission(s.own, store)
 	}
 	if err == nil && s.settings.ServesPlacement() {
-		s.placement, s.reach.Placement.Endpoint, err = startPlacement(ctx, p, store, etcdserver.TxnOps,
-			s.settings, s.servers, s.reach, s.own, s.admitted, s.log)
+		err = s.startPlacement(ctx, p, store, etcdserver.TxnOps)
 	}
 	if err != nil {
 		return err

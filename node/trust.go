@@ -72,27 +72,26 @@ func keepRenewed(ctx context.Context, p *Parts, own *trust.Credentials) {
 	}
 }
 
-// startTrust renews this host's certificates and publishes the authority. own are the credentials that etcd already
-// needed; nil: it needed none.
-func startTrust(ctx context.Context, s *settings.Settings, v settings.Servers, p *Parts, own *trust.Credentials,
-	dir *compute.StateDir, store *etcdstore.Store, log *slog.Logger) (*trust.Credentials, error) {
-	if own == nil {
-		var err error
-		if own, err = beginTrust(ctx, s, v, dir, store.Partition(), log); err != nil {
-			return nil, err
+// startTrust renews this host's certificates and publishes the authority. It sets the credentials, unless etcd needed
+// them already.
+func (s *serving) startTrust(ctx context.Context, p *Parts, store *etcdstore.Store) (err error) {
+	if s.own == nil {
+		if s.own, err = beginTrust(ctx, s.settings, s.servers, s.dir, store.Partition(), s.log); err != nil {
+			return err
 		}
 	}
+	own := s.own
 	p.Self.Counts(own)
 	keepRenewed(ctx, p, own)
 	if own.HasAny() {
 		if err := own.Publish(ctx, store.Trust); err != nil {
-			return nil, err
+			return err
 		}
 		p.Start(ctx, "the authority that is told", func(ctx context.Context) error {
 			return own.KeepPublished(ctx, store.Trust)
 		})
 	}
-	return own, nil
+	return nil
 }
 
 // admission returns the check that refuses forgotten hosts.

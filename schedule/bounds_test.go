@@ -95,9 +95,11 @@ func TestBoundsInTheQuery(t *testing.T) {
 	cloud, _ := newAggregates(t, false)
 	r := within(t, "web", "!t")
 	var err error
+	bounds := r.Query.In
 	if r.Query, err = schedule.ParseQuery(query + "&in=large&in=in:gpu,ssd"); err != nil {
 		t.Fatal(err)
 	}
+	r.Query.In = append(r.Query.In, bounds...)
 	d, err := cloud.Request(t.Context(), r)
 	if err != nil || d.Host.Name != "host3" || len(d.Instance.Spec.In) != 3 {
 		t.Fatalf("went to %s with %v, %v", d.Host.Name, d.Instance.Spec.In, err)

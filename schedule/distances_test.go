@@ -166,7 +166,7 @@ func TestDistancesInTheQueryAndInExplanations(t *testing.T) {
 	if !strings.Contains(err.Error(), "the types are: failure, network") {
 		t.Errorf("got %v", err)
 	}
-	r.Query.Near = []croft.Near{{To: "gpu", Soft: true}}
+	r.Query.Near = append(r.Query.Near, croft.Near{To: "gpu", Soft: true})
 	_, err = cloud.Request(t.Context(), r)
 	wantKind(t, err, croft.Invalid)
 }

@@ -58,11 +58,13 @@ func newOther(t *testing.T) *other {
 	must(store.PutAppliance(ctx, cluster.Appliance{Name: "hosts", Public: true}))
 	must(store.AddImplementation(ctx, cluster.Implementation{ID: cluster.NewImplementationID(), Appliance: "hosts",
 		Site: "there", Enabled: true, Template: "outputs: {port: 22}"}))
-	asks, err := requests.New(requests.Config{Partition: partition, Records: store, Catalogue: store, Accounts: store,
-		Drivers: drivers, Vault: vault, Log: slog.New(slog.DiscardHandler)})
+	asks, err := requests.New(requests.Config{Backends: cluster.Backends{Partition: partition,
+		Records: store, Catalogue: store, Accounts: store, Drivers: drivers, Vault: vault,
+		Log: slog.New(slog.DiscardHandler)}})
 	must(nil, err)
-	works, err := manager.New(manager.Config{Partition: partition, Records: store, Catalogue: store, Drivers: drivers,
-		Vault: vault, Log: slog.New(slog.DiscardHandler)})
+	works, err := manager.New(manager.Config{Backends: cluster.Backends{Partition: partition,
+		Records: store, Catalogue: store, Drivers: drivers, Vault: vault,
+		Log: slog.New(slog.DiscardHandler)}})
 	must(nil, err)
 	running, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

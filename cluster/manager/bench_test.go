@@ -109,8 +109,9 @@ func newBench(t *testing.T, keys *seal.Keys) *bench {
 	b.fatal(err)
 	b.implementation(cluster.Implementation{Site: "east", Template: template})
 	b.implementation(cluster.Implementation{Site: "west", Template: template})
-	b.Service, err = requests.New(requests.Config{Partition: partition, Records: b.store, Catalogue: b.store,
-		Accounts: b.store, Drivers: b.drivers(b.sites), Vault: keys, Log: b.log})
+	b.Service, err = requests.New(requests.Config{Backends: cluster.Backends{Partition: partition,
+		Records: b.store, Catalogue: b.store, Accounts: b.store,
+		Drivers: b.drivers(b.sites), Vault: keys, Log: b.log}})
 	b.fatal(err)
 	return b
 }
@@ -183,8 +184,8 @@ func (b *bench) fatal(err error) {
 // start runs a manager until it is stopped.
 func (b *bench) start(change ...func(c *manager.Config)) (m *manager.Manager, stop func()) {
 	b.Helper()
-	c := manager.Config{Partition: partition, Records: b.store, Catalogue: b.store, Drivers: b.drivers(b.sites),
-		Vault: b.keys, Log: b.log}
+	c := manager.Config{Backends: cluster.Backends{Partition: partition, Records: b.store,
+		Catalogue: b.store, Drivers: b.drivers(b.sites), Vault: b.keys, Log: b.log}}
 	for _, f := range change {
 		f(&c)
 	}

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"croft"
@@ -12,16 +11,10 @@ import (
 
 // Config configures a manager.
 type Config struct {
-	Partition croft.PartitionID
-	Records   cluster.Records
-	Catalogue cluster.ApplianceStore
-	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                                // nil: no secret can be opened or stored
-	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
-	AllowedIP string                                       // CIDR of this server, for templates; may be empty
+	cluster.Backends // except Accounts
+
 	// shared with the handling of requests, so that both know silent sites; nil: an own one
 	Survey *survey.Survey
-	Log    *slog.Logger
 	// Clocks compares the clock of this machine with the clocks of hosts. Unavailable: they differ, or could not be
 	// compared, and no cluster ends because of the time. nil: they are not compared.
 	Clocks func(ctx context.Context) error
@@ -49,8 +42,7 @@ func (c *Config) complete() error {
 	}
 	if c.Survey == nil {
 		var err error
-		c.Survey, err = survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
-			Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Log: c.Log})
+		c.Survey, err = survey.New(survey.Config{Backends: c.Backends})
 		if err != nil {
 			return err
 		}

@@ -27,9 +27,10 @@ func (h *history) live(ctx context.Context, chance int) {
 	defer cancel()
 	m := &mortal{h: h, chance: chance, die: cancel}
 	d := mortalDriver{Driver: h.sites, m: m}
-	one, err := manager.New(manager.Config{Partition: partition, Records: mortalRecords{h.store, m}, Catalogue: h.store,
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: h.keys, Log: h.log,
-		Sweep: 5 * time.Minute})
+	one, err := manager.New(manager.Config{Backends: cluster.Backends{Partition: partition,
+		Records: mortalRecords{h.store, m}, Catalogue: h.store,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: h.keys,
+		Log: h.log}, Sweep: 5 * time.Minute})
 	h.fatal(err)
 	if err := one.Run(ctx); err != nil {
 		h.Error(err)

@@ -27,12 +27,14 @@ func TestACredentialGoesToNoFormerSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	looks, err := survey.New(survey.Config{Partition: home, Records: store, Catalogue: store, Vault: keys, Log: log})
+	looks, err := survey.New(survey.Config{Backends: cluster.Backends{Partition: home, Records: store,
+		Catalogue: store, Vault: keys, Log: log}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sites{c: Config{Partition: home, Catalogue: store, Survey: looks, Log: log,
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New()}}}
+	s := sites{c: Config{Backends: cluster.Backends{Partition: home, Catalogue: store, Log: log,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New()}},
+		Survey: looks}}
 	site := cluster.Site{Name: "lab", Type: cluster.Sim, AuthURL: "https://former.example", Enabled: true}
 	if _, err := store.PutSite(ctx, site); err != nil {
 		t.Fatal(err)

@@ -122,7 +122,8 @@ func TestSecretsAreRotated(t *testing.T) {
 
 func TestWithoutAKeyNothingIsStored(t *testing.T) {
 	w, ctx := withSite(t), t.Context()
-	without, err := registry.New(registry.Config{Partition: "p1", Catalogue: w.store, Drivers: w.Drivers})
+	without, err := registry.New(registry.Config{Backends: cluster.Backends{Partition: "p1",
+		Catalogue: w.store, Drivers: w.Drivers}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,8 @@ func TestWithoutAKeyNothingIsStored(t *testing.T) {
 		t.Error("the site was asked in vain")
 	}
 	must(w.Credentials().Create(ctx, mine("one", "hunter2hunter2")))(t)
-	other, err := registry.New(registry.Config{Partition: "p2", Catalogue: w.store, Drivers: w.Drivers, Vault: w.Vault})
+	other, err := registry.New(registry.Config{Backends: cluster.Backends{Partition: "p2",
+		Catalogue: w.store, Drivers: w.Drivers, Vault: w.Vault}})
 	if err != nil {
 		t.Fatal(err)
 	}

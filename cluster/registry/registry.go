@@ -17,15 +17,8 @@ import (
 
 // Config configures a registry.
 type Config struct {
-	Partition croft.PartitionID
-	Catalogue cluster.ApplianceStore
-	Records   cluster.Records  // Rewrap seals their secrets again; nil: it does not
-	Accounts  cluster.Accounts // likewise
-	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault // nil: credentials cannot be stored
-	// the image of a name in the cloud's catalogue; nil: the cloud has no catalogue
-	Images  func(name string) (cluster.SiteImage, error)
-	Log     *slog.Logger
+	cluster.Backends // except AllowedIP; Rewrap seals the secrets of Records and Accounts again, if they are not nil
+
 	Timeout time.Duration // of the calls to sites for a request; 20 s by default
 }
 

@@ -77,16 +77,17 @@ func newWorld(t *testing.T) world {
 	}
 	w := world{store: clustertest.NewStore(), driver: &driver{right: "hunter2hunter2"}, log: &bytes.Buffer{},
 		key: path}
-	w.Registry, err = registry.New(registry.Config{Partition: "p1", Catalogue: w.store, Vault: vault,
-		Records: w.store, Accounts: w.store,
-		Log: slog.New(slog.NewJSONHandler(w.log, nil)), Images: func(name string) (cluster.SiteImage, error) {
+	w.Registry, err = registry.New(registry.Config{Backends: cluster.Backends{Partition: "p1",
+		Catalogue: w.store, Vault: vault, Records: w.store, Accounts: w.store,
+		Log: slog.New(slog.NewJSONHandler(w.log, nil)),
+		Images: func(name string) (cluster.SiteImage, error) {
 			if name != "debian-12" {
 				return cluster.SiteImage{}, croft.Errorf(croft.NotFound, "no image")
 			}
-			return cluster.SiteImage{Name: name, URL: "https://images.example/debian", SHA256: strings.Repeat("a", 64)},
-				nil
-		}, Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: w.driver, cluster.Local: w.driver,
-			cluster.Sim: w.driver}})
+			return cluster.SiteImage{Name: name, URL: "https://images.example/debian", SHA256: strings.Repeat("a", 64)}, nil
+		},
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: w.driver, cluster.Local: w.driver,
+			cluster.Sim: w.driver}}})
 	if err != nil {
 		t.Fatal(err)
 	}

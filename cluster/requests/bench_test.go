@@ -111,9 +111,10 @@ func newBenchOn(t *testing.T, all stores) *bench {
 func (b *bench) another() *requests.Service { return b.withDriver(b.sites) }
 
 func (b *bench) withDriver(d cluster.Driver) *requests.Service {
-	s, err := requests.New(requests.Config{Partition: partition, Records: b.stores, Catalogue: b.stores,
-		Accounts: b.stores, Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: vault{},
-		Dial: b.dial, Outbound: b.outbound, Log: b.log})
+	s, err := requests.New(requests.Config{Backends: cluster.Backends{Partition: partition,
+		Records: b.stores, Catalogue: b.stores, Accounts: b.stores,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: d}, Vault: vault{},
+		Log: b.log}, Dial: b.dial, Outbound: b.outbound})
 	b.fatal(err)
 	return s
 }

@@ -16,8 +16,9 @@ import (
 // withManager runs a manager with the stores and sites of a bench during test.
 func withManager(b *bench, test func()) {
 	b.Helper()
-	m, err := manager.New(manager.Config{Partition: partition, Records: b.stores, Catalogue: b.stores, Vault: vault{},
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: b.sites}, Log: b.log})
+	m, err := manager.New(manager.Config{Backends: cluster.Backends{Partition: partition,
+		Records: b.stores, Catalogue: b.stores, Vault: vault{},
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: b.sites}, Log: b.log}})
 	b.fatal(err)
 	ctx, stop := context.WithCancel(b.Context())
 	var running sync.WaitGroup

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"time"
@@ -24,22 +23,15 @@ import (
 
 // Config configures the service.
 type Config struct {
-	Partition croft.PartitionID
-	Records   cluster.Records
-	Catalogue cluster.ApplianceStore
-	Accounts  cluster.Accounts
-	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                                // nil: requests with secrets are refused
-	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
-	Quotas    tenant.Quotas                                // nil: explanations leave out quotas
-	AllowedIP string                                       // CIDR of this server, for templates; may be empty
+	cluster.Backends
+
+	Quotas tenant.Quotas // nil: explanations leave out quotas
 	// shared with the manager, if there is one in this process; nil: an own one
 	Survey *survey.Survey
 	// Dial connects to the agents of appliances; a net.Dialer by default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Outbound decides which addresses are called that templates of other sites name.
 	Outbound outbound.Rule
-	Log      *slog.Logger
 }
 
 // Service implements cloud.Clusters.
@@ -59,8 +51,7 @@ func New(c Config) (*Service, error) {
 	looking := c.Survey
 	if looking == nil {
 		var err error
-		looking, err = survey.New(survey.Config{Partition: c.Partition, Records: c.Records, Catalogue: c.Catalogue,
-			Drivers: c.Drivers, Vault: c.Vault, Images: c.Images, AllowedIP: c.AllowedIP, Log: c.Log})
+		looking, err = survey.New(survey.Config{Backends: c.Backends})
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ package survey
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -17,28 +16,9 @@ import (
 
 // Config configures a survey.
 type Config struct {
-	Partition croft.PartitionID
-	Records   Records
-	Catalogue ApplianceStore
-	Drivers   map[cluster.SiteType]cluster.Driver
-	Vault     cluster.Vault                                // nil: no secret can be opened
-	Images    func(name string) (cluster.SiteImage, error) // of the cloud's own catalogue; NotFound; may be nil
-	AllowedIP string                                       // CIDR of this server, for templates; may be empty
-	Patience  time.Duration                                // timeout of a question for room; 5 s by default
-	Log       *slog.Logger
-}
+	cluster.Backends // except Accounts
 
-// Records is the part of cluster.Records that a survey reads.
-type Records interface {
-	List(ctx context.Context, project croft.Project) ([]cluster.Cluster, error)
-}
-
-// ApplianceStore is the part of cluster.ApplianceStore that a survey reads.
-type ApplianceStore interface {
-	Sites(ctx context.Context) ([]cluster.Site, error)
-	Credentials(ctx context.Context, project croft.Project, user string) ([]cluster.Credential, error)
-	Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error)
-	Images(ctx context.Context) ([]cluster.SiteImage, error)
+	Patience time.Duration // timeout of a question for room; 5 s by default
 }
 
 // Survey caches the answers of sites for a short time. It is safe for concurrent use.

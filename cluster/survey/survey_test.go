@@ -45,9 +45,10 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	b := &bench{T: t, store: clustertest.NewStore(), sites: sim.New()}
-	b.config = survey.Config{Partition: "p", Records: b.store, Catalogue: b.store, Vault: vault{},
+	b.config = survey.Config{Backends: cluster.Backends{Partition: "p", Records: b.store,
+		Catalogue: b.store, Vault: vault{},
 		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: b.sites},
-		Log:     slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil))}
+		Log:     slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil))}}
 	_, err := b.store.PutAppliance(t.Context(), cluster.Appliance{Name: "slurm", Public: true})
 	b.fatal(err)
 	for _, name := range []string{"east", "west"} {

@@ -99,8 +99,8 @@ func allMetrics(t *testing.T) []metricDesc {
 		Objects: objects.New(c.Store.Objects), Images: direct.Catalog{},
 		Actions: actions.NewRecorder(c.Store.Actions, log)})
 	check(t, err)
-	clusters, err := clustermanager.New(clustermanager.Config{Partition: c.Store.Partition(), Records: c.Store.Clusters,
-		Catalogue: c.Store.Clusters, Log: log})
+	clusters, err := clustermanager.New(clustermanager.Config{Backends: cluster.Backends{Partition: c.Store.Partition(),
+		Records: c.Store.Clusters, Catalogue: c.Store.Clusters, Log: log}})
 	check(t, err)
 	var none settings.Settings
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)

@@ -277,8 +277,9 @@ func TestSecretsInEtcdAreSealed(t *testing.T) {
 	s := etcdtest.Open(t, server)
 	_, err := seal.Generate(key)
 	vault, err2 := seal.Load(key)
-	r, err3 := registry.New(registry.Config{Partition: s.Partition(), Catalogue: s.Clusters, Vault: vault,
-		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: site{}}})
+	r, err3 := registry.New(registry.Config{Backends: cluster.Backends{Partition: s.Partition(),
+		Catalogue: s.Clusters, Vault: vault,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: site{}}}})
 	if err := errors.Join(err, err2, err3); err != nil {
 		t.Fatal(err)
 	}

@@ -52,10 +52,10 @@ func manage() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	driver := newDriver(log)
 	defer driver.Close()
-	m, err := manager.New(manager.Config{Partition: store.Partition(), Records: store.Clusters,
-		Catalogue: store.Clusters,
-		Drivers:   map[cluster.SiteType]cluster.Driver{cluster.OpenStack: driver}, Vault: keys, Log: log,
-		Standby: 500 * time.Millisecond, Sweep: 5 * time.Second})
+	m, err := manager.New(manager.Config{Backends: cluster.Backends{Partition: store.Partition(),
+		Records: store.Clusters, Catalogue: store.Clusters,
+		Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: driver},
+		Vault:   keys, Log: log}, Standby: 500 * time.Millisecond, Sweep: 5 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -148,11 +148,10 @@ func (w *world) serve() {
 	w.Cleanup(w.driver.Close)
 	drivers := map[cluster.SiteType]cluster.Driver{cluster.OpenStack: w.driver}
 	s := w.store.Clusters
-	w.asks = must(requests.New(requests.Config{Partition: w.store.Partition(), Records: s, Catalogue: s, Accounts: s,
-		Drivers: drivers, Vault: w.keys, Log: log}))(w.T)
-	w.registry = must(registry.New(registry.Config{Partition: w.store.Partition(), Catalogue: s, Records: s,
-		Accounts: s,
-		Drivers:  drivers, Vault: w.keys, Log: log}))(w.T)
+	w.asks = must(requests.New(requests.Config{Backends: cluster.Backends{Partition: w.store.Partition(),
+		Records: s, Catalogue: s, Accounts: s, Drivers: drivers, Vault: w.keys, Log: log}}))(w.T)
+	w.registry = must(registry.New(registry.Config{Backends: cluster.Backends{Partition: w.store.Partition(),
+		Catalogue: s, Records: s, Accounts: s, Drivers: drivers, Vault: w.keys, Log: log}}))(w.T)
 	must(w.registry.Appliances().Create(w.Context(), cluster.Appliance{Name: "small", Owner: "ops", Public: true}))(w.T)
 }
 

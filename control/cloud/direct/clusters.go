@@ -54,24 +54,19 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 	if err != nil {
 		return err
 	}
-	looking, err := survey.New(survey.Config{Partition: store.Partition(), Records: store.Clusters,
-		Catalogue: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP,
-		Log: c.Log})
+	backends := cluster.Backends{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
+		Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log}
+	looking, err := survey.New(survey.Config{Backends: backends})
 	if err != nil {
 		return err
 	}
-	c.under = manager.Config{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
-		Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Survey: looking, Log: c.Log,
-		Clocks: store.Turn.CheckClocks}
-	asked, err := service.New(service.Config{Partition: store.Partition(), Records: store.Clusters,
-		Catalogue: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
-		Quotas: store.Projects, AllowedIP: c.AllowedIP, Survey: looking, Outbound: c.Outbound, Log: c.Log})
+	c.under = manager.Config{Backends: backends, Survey: looking, Clocks: store.Turn.CheckClocks}
+	asked, err := service.New(service.Config{Backends: backends, Quotas: store.Projects, Survey: looking,
+		Outbound: c.Outbound})
 	if err != nil {
 		return err
 	}
-	c.registry, err = registry.New(registry.Config{Partition: store.Partition(), Catalogue: store.Clusters,
-		Records: store.Clusters, Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage,
-		Log: c.Log})
+	c.registry, err = registry.New(registry.Config{Backends: backends})
 	if err != nil {
 		return err
 	}
