@@ -84,7 +84,11 @@ func newWorld(t *testing.T) world {
 			if name != "debian-12" {
 				return cluster.SiteImage{}, croft.Errorf(croft.NotFound, "no image")
 			}
-			return cluster.SiteImage{Name: name, URL: "https://images.example/debian", SHA256: strings.Repeat("a", 64)}, nil
+			return cluster.SiteImage{
+				Name:   name,
+				URL:    "https://images.example/debian",
+				SHA256: strings.Repeat("a", 64),
+			}, nil
 		},
 		Drivers: map[cluster.SiteType]cluster.Driver{cluster.OpenStack: w.driver, cluster.Local: w.driver,
 			cluster.Sim: w.driver}}})

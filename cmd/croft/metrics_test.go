@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"croft/cluster"
 	clustermanager "croft/cluster/manager"
 	"croft/compute/hypervisor/libvirt"
 	"croft/compute/image"

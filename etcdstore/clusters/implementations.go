@@ -122,7 +122,10 @@ func (s *ApplianceStore) index(ctx context.Context) error {
 const compareEvery = time.Minute
 
 // Implementation implements cluster.ApplianceStore.
-func (s *ApplianceStore) Implementation(ctx context.Context, id cluster.ImplementationID) (cluster.Implementation, error) {
+func (s *ApplianceStore) Implementation(
+	ctx context.Context,
+	id cluster.ImplementationID,
+) (cluster.Implementation, error) {
 	return s.implementations().Find(ctx, string(id))
 }
 

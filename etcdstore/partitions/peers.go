@@ -207,9 +207,11 @@ func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.M
 		case other.Project == m.Project && other.Theirs == m.Theirs:
 			m.TheirsID = cmp.Or(m.TheirsID, other.TheirsID)
 		case other.Project != m.Project && other.Theirs == m.Theirs:
-			return m, croft.Errorf(croft.Conflict,
+			return m, croft.Errorf(
+				croft.Conflict,
 				"their project %s has its members in another project here already: a project of a peer is one project here",
-				m.Theirs)
+				m.Theirs,
+			)
 		case other.Project != m.Project:
 			of++
 		default:
@@ -217,8 +219,13 @@ func settleMapping(all []federation.Mapping, m federation.Mapping) (federation.M
 		}
 	}
 	if own >= mostOfProject {
-		return m, croft.Errorf(croft.OverQuota, "%d projects of the peer have their members in project %s, which is the "+
-			"most: remove one of these mappings first", own, m.Project)
+		return m, croft.Errorf(
+			croft.OverQuota,
+			"%d projects of the peer have their members in project %s, which is the "+
+				"most: remove one of these mappings first",
+			own,
+			m.Project,
+		)
 	}
 	if of >= mostMappings {
 		return m, croft.Errorf(croft.Conflict, "the peer has %d projects here, which is the most", of)
@@ -245,8 +252,11 @@ func (s *Partitions) PinMapping(ctx context.Context, m federation.Mapping, id cr
 		case now.TheirsID == id:
 			return now, shelf.ErrSame
 		case now.TheirsID != "":
-			return now, croft.Errorf(croft.Conflict, "the mapping of their project %s is of another project of that name",
-				m.Theirs)
+			return now, croft.Errorf(
+				croft.Conflict,
+				"the mapping of their project %s is of another project of that name",
+				m.Theirs,
+			)
 		}
 		now.TheirsID = id
 		return now, nil
