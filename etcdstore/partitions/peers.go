@@ -169,7 +169,8 @@ func (s *Partitions) PutMapping(ctx context.Context, m federation.Mapping) error
 	k := s.peerKeys()
 	project := s.home.Project(m.Project)
 	mappings := s.mappingsOf(m)
-	mappings.Guard = func(ctx context.Context, _ federation.Mapping, next *federation.Mapping) (g shelf.Guard, err error) {
+	mappings.Guard = func(ctx context.Context, _ federation.Mapping, next *federation.Mapping) (
+		g shelf.Guard, err error) {
 		_, now, err := s.conn.Commit(ctx, kv.Txn{Then: []clientv3.Op{clientv3.OpGet(k.peer(m.Peer),
 			clientv3.WithKeysOnly()), clientv3.OpGet(project, clientv3.WithKeysOnly())}},
 			"read the mapping of project %s", m.Project)

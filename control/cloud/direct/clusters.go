@@ -55,7 +55,8 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		return err
 	}
 	backends := cluster.Backends{Partition: store.Partition(), Records: store.Clusters, Catalogue: store.Clusters,
-		Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP, Log: c.Log}
+		Accounts: store.Clusters, Drivers: drivers, Vault: c.Vault, Images: siteImage, AllowedIP: c.AllowedIP,
+		Log: c.Log}
 	looking, err := survey.New(survey.Config{Backends: backends})
 	if err != nil {
 		return err
