@@ -168,9 +168,8 @@ func (k keys) observed(h croft.HostID, i croft.InstanceID) string {
 // hosts, members with another rule.
 func (k keys) groups() groupKeys { return groupKeys(k) }
 
-func (k keys) allSSHKeys() string                         { return k.prefix + "keys/" }
-func (k keys) sshKeys(p croft.Project) string             { return k.allSSHKeys() + string(p) + "/" }
-func (k keys) sshKey(p croft.Project, name string) string { return k.sshKeys(p) + name }
+func (k keys) allSSHKeys() string             { return k.prefix + "keys/" }
+func (k keys) sshKeys(p croft.Project) string { return k.allSSHKeys() + string(p) + "/" }
 
 // properties returns the key of a host's properties.
 func (k keys) properties(h croft.HostID) string {

@@ -56,14 +56,13 @@ func (k Keys) ownAppliance(a cluster.Appliance) string {
 // implementation.
 func (k Keys) used(kind, name string) string { return k.prefix() + "used/" + kind + "/" + name + "/" }
 
-func (k Keys) sites() string                             { return k.prefix() + "sites/" }
-func (k Keys) credentials() string                       { return k.prefix() + "credentials/" }
-func (k Keys) appliances() string                        { return k.prefix() + "appliances/" }
-func (k Keys) implementations() string                   { return k.prefix() + "implementations/" }
-func (k Keys) images() string                            { return k.prefix() + "images/" }
-func (k Keys) site(name string) string                   { return k.sites() + name }
-func (k Keys) credential(id cluster.CredentialID) string { return k.credentials() + string(id) }
-func (k Keys) appliance(name string) string              { return k.appliances() + name }
+func (k Keys) sites() string                { return k.prefix() + "sites/" }
+func (k Keys) credentials() string          { return k.prefix() + "credentials/" }
+func (k Keys) appliances() string           { return k.prefix() + "appliances/" }
+func (k Keys) implementations() string      { return k.prefix() + "implementations/" }
+func (k Keys) images() string               { return k.prefix() + "images/" }
+func (k Keys) site(name string) string      { return k.sites() + name }
+func (k Keys) appliance(name string) string { return k.appliances() + name }
 
 // appliancesOf returns the prefix of a project's appliances. The range [sharedFrom, sharedEnd) has the appliances whose
 // unique names have no project; these names start with a small letter.

@@ -6,8 +6,7 @@ import "croft"
 // keys is in etcdstore.
 type Keys string
 
-func (k Keys) all() string               { return string(k) + "policies/" }
-func (k Keys) policy(name string) string { return k.all() + name }
+func (k Keys) all() string { return string(k) + "policies/" }
 
 func (k Keys) last() string                { return string(k) + "crush/last" }
 func (k Keys) hosts() string               { return string(k) + "crush/hosts/" }
