@@ -128,6 +128,7 @@ func forward(c *call, p federation.Partition) error {
 	}
 	signed.SetHeaders(header)
 	header.Set("User-Agent", "croft")
+	header.Set(api.RequestIDHeader, c.requestID()) // so that the logs of both clouds can be compared
 	ctx, end := c.lasting()
 	defer end()
 	return c.forwards.Send(c.w, c.r.WithContext(ctx), &forwarding.Outgoing{Peer: p, To: to, Header: header, Body: body,
