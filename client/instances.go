@@ -50,10 +50,10 @@ func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedu
 }
 
 func body(r schedule.Request) api.InstanceRequest {
-	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Keys: r.Keys,
-		UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS, Tags: r.Tags, Restart: r.Restart,
-		Networks: r.Networks, Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities,
-		Expires: int64(r.Expires / time.Second)}
+	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Networks: r.Networks,
+		Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities, Expires: int64(r.Expires / time.Second),
+		GuestSettings: api.GuestSettings{Keys: r.Keys, UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS,
+			Tags: r.Tags, Restart: r.Restart}}
 	for _, bound := range r.Query.In { // the encoded query has only what Placement understands
 		b.In = append(b.In, string(bound))
 	}
