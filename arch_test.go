@@ -92,7 +92,7 @@ var (
 var rules = []rule{
 	{
 		packages: []string{"croft"},
-		may:      []string{"std", "github.com/google/uuid"},
+		may:      []string{"std", "croft/internal/lazyregexp", "github.com/google/uuid"},
 		reason:   "every room imports the nouns, so they may draw nothing in",
 	},
 	{
@@ -107,7 +107,7 @@ var rules = []rule{
 	},
 	{
 		packages: []string{"croft/schedule/topology/..."},
-		may:      []string{"std", "croft"},
+		may:      []string{"std", "croft", "croft/internal/lazyregexp"},
 		reason:   "whoever places anything imports the tree of locations, so it draws nothing in",
 	},
 	{
@@ -574,6 +574,26 @@ func longLines(text []byte) []int {
 		if first := file.Line(pos); unwrappable {
 			last := first + strings.Count(literal, "\n")
 			long = slices.DeleteFunc(long, func(line int) bool { return first <= line && line <= last })
+		}
+	}
+}
+
+// A command starts in a few milliseconds, and compiling the expressions that it does not use took several more.
+func TestExpressionsAreCompiledWhenTheyAreUsed(t *testing.T) {
+	helps := regexp.MustCompile(`^croft/(test|bench|cmd/recording)(/|$)|test$`)
+	early := regexp.MustCompile(`(?m)^(var \w+ =|\t\w+ +=) regexp\.MustCompile\(`)
+	for _, p := range packages(t) {
+		if helps.MatchString(p.ImportPath) {
+			continue // it is no part of the commands
+		}
+		for _, name := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := early.Find(text); found != nil {
+				t.Errorf("%s: %q runs whenever a command starts: use lazyregexp.New", filepath.Join(p.Dir, name), found)
+			}
 		}
 	}
 }

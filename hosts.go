@@ -1,11 +1,12 @@
 package croft
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"croft/internal/lazyregexp"
 )
 
 // Aggregate is a set of hosts that an operator has named, like the aggregates of OpenStack's Nova. A host may be in any
@@ -26,7 +27,7 @@ const (
 	MaxAggregateNote   = 256
 )
 
-var aggregateForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var aggregateForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // CheckAggregateName validates the name of an aggregate. Invalid.
 func CheckAggregateName(name string) error {
@@ -115,7 +116,7 @@ const (
 )
 
 // placeForm is the form of names of aggregates and locations.
-var placeForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9=./-]{0,598}[a-z0-9])?$`)
+var placeForm = lazyregexp.New(`^[a-z0-9]([a-z0-9=./-]{0,598}[a-z0-9])?$`)
 
 // ParseBound parses a bound and returns it in the stored form: names sorted, without duplicates. Invalid.
 func ParseBound(text string) (Bound, error) {

@@ -4,9 +4,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net"
-	"regexp"
 	"strings"
 	"time"
+
+	"croft/internal/lazyregexp"
 
 	"github.com/google/uuid"
 )
@@ -59,7 +60,7 @@ func (p Project) Root() Project {
 const DefaultProject Project = "default"
 
 // projectForm is the form of a project's name: safe in keys, in URLs and on terminals.
-var projectForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+var projectForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Check validates the name of a project. Invalid.
 func (p Project) Check() error {

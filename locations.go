@@ -2,10 +2,11 @@ package croft
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"croft/internal/lazyregexp"
 )
 
 // Level is a kind of location. A host is in one rack, a rack in one row, a row in one site.
@@ -265,7 +266,7 @@ const (
 	maxDistanceBytes  = 1 << 19 // of the names in the distances of one type
 )
 
-var distanceForm = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
+var distanceForm = lazyregexp.New(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // CheckDistanceType validates the name of a type of distances. Invalid.
 func CheckDistanceType(name string) error {

@@ -1,13 +1,13 @@
 package cluster
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // The identifiers. All are UUIDs in canonical form.
@@ -36,7 +36,7 @@ func IDOf(c croft.ClusterID, r Role, index int) MemberID {
 }
 
 // nameForm matches the names of sites, credentials, appliances, images and clusters.
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+var nameForm = lazyregexp.New(`^[a-z][a-z0-9-]{0,62}$`)
 
 // CheckName validates the name of an object; what is the kind of the object, for errors. A name never has the form of
 // an ID. Invalid.
@@ -109,7 +109,7 @@ func CheckAppliance(unique string) error {
 }
 
 // hidden matches the names of secret outputs and parameters.
-var hidden = regexp.MustCompile(`(?i)password|secret|token`)
+var hidden = lazyregexp.New(`(?i)password|secret|token`)
 
 // Hidden reports whether a parameter or output must be stored sealed, by its name.
 func Hidden(name string) bool { return hidden.MatchString(name) }

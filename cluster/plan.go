@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 )
 
@@ -269,7 +269,7 @@ func (p *plan) unheardOf() {
 }
 
 // untoldStep matches a step that unheardOf wrote.
-var untoldStep = regexp.MustCompile(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9-]+T[0-9:]+Z)`)
+var untoldStep = lazyregexp.New(`^site \S+ (?:unreachable|cannot be asked|fails) since ([0-9-]+T[0-9:]+Z)`)
 
 // untoldSince returns since when the site has not reported the cluster; empty: it reports it.
 func (p *plan) untoldSince() string {

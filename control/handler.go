@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"regexp"
 
 	"croft/control/api"
 	"croft/internal/httpapi"
+	"croft/internal/lazyregexp"
 )
 
 // Handler serves the API.
@@ -48,7 +48,7 @@ func reference(w http.ResponseWriter, _ *http.Request) {
 }
 
 // requestIDForm is the form of the request IDs that clients may choose.
-var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var requestIDForm = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
 // identified gives each request an ID, in the header X-Request-Id of its answer: the client's own if it has the right
 // form, else a random one.

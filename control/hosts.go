@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 
 	"croft"
 	"croft/compute"
@@ -12,6 +11,7 @@ import (
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/hosts"
+	"croft/internal/lazyregexp"
 	"croft/tenant/access"
 )
 
@@ -191,7 +191,7 @@ func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestU
 }
 
 // digest matches a SHA-256, which cannot be a name in the catalog.
-var digest = regexp.MustCompile("^[0-9a-f]{64}$")
+var digest = lazyregexp.New("^[0-9a-f]{64}$")
 
 // removeHostImages removes an image from the cache of a host, or without a name all unused images.
 func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.HeldList, err error) {

@@ -3,12 +3,12 @@ package control
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/lazyregexp"
 	pools "croft/pool/api"
 	"croft/tenant/access"
 )
@@ -216,7 +216,7 @@ func listPoolResources(ctx context.Context, c *call, in api.PoolResources) (list
 }
 
 // logHead matches the line above the output of one command, which names a file on the manager's machine.
-var logHead = regexp.MustCompile(`(?m)^==> /(?:.*/)?([^/\n]+) <==$`)
+var logHead = lazyregexp.New(`(?m)^==> /(?:.*/)?([^/\n]+) <==$`)
 
 // getResourceLog answers with the output of a resource's commands, unless other projects may have used the resource.
 func getResourceLog(c *call, in api.ResourceNamed) error {
@@ -249,7 +249,7 @@ func getResourceLog(c *call, in api.ResourceNamed) error {
 		return fromManager(err)
 	}
 	if !c.caller.Operator() {
-		text = logHead.ReplaceAll(text, []byte("==> $1 <=="))
+		text = logHead.Get().ReplaceAll(text, []byte("==> $1 <=="))
 	}
 	c.w.Header().Set("Content-Type", "application/octet-stream")
 	c.w.Header().Set("Cache-Control", "no-store")

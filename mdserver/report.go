@@ -3,12 +3,12 @@ package mdserver
 import (
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"croft"
 	"croft/internal/httpapi"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 )
 
@@ -69,7 +69,7 @@ func (s *Server) reported(w http.ResponseWriter, g Guest, err error) {
 }
 
 // passwordForm is the form of an encrypted password: base64.
-var passwordForm = regexp.MustCompile(`^[A-Za-z0-9+/=\r\n]+$`)
+var passwordForm = lazyregexp.New(`^[A-Za-z0-9+/=\r\n]+$`)
 
 // takesPassword reports whether the path is OpenStack's for passwords, in any version of its tree, and
 // passwords are enabled.

@@ -2,11 +2,11 @@ package placement
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"croft/internal/lazyregexp"
 	"croft/placement/internal/schema"
 	"croft/placement/ledger"
 )
@@ -54,8 +54,8 @@ func suffixedSchema(suffix string, v version, more string) *schema.Schema {
 }
 
 var (
-	numberedKey = regexp.MustCompile(`^(resources|required|member_of|in_tree)(` + numberPattern + `)?$`)
-	namedKey    = regexp.MustCompile(`^(resources|required|member_of|in_tree)(` + namePattern + `)?$`)
+	numberedKey = lazyregexp.New(`^(resources|required|member_of|in_tree)(` + numberPattern + `)?$`)
+	namedKey    = lazyregexp.New(`^(resources|required|member_of|in_tree)(` + namePattern + `)?$`)
 )
 
 // candidateReader builds a candidate request.

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"croft/internal/lazyregexp"
 )
 
 // explanations precede the details of an error, by status, as in the original.
@@ -51,16 +52,16 @@ func (e *apiError) body(q *request) string {
 var escapeHTML = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#x27;")
 
 var (
-	breaks   = regexp.MustCompile(`(?i)<br.*?>`)
-	comments = regexp.MustCompile(`<!--|-->`)
-	tags     = regexp.MustCompile(`<.*?>`)
+	breaks   = lazyregexp.New(`(?i)<br.*?>`)
+	comments = lazyregexp.New(`<!--|-->`)
+	tags     = lazyregexp.New(`<.*?>`)
 )
 
 // plain strips markup and line ends.
 func plain(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "\r", "")
-	text = breaks.ReplaceAllString(text, "\n")
-	return tags.ReplaceAllString(comments.ReplaceAllString(text, ""), "")
+	text = breaks.Get().ReplaceAllString(text, "\n")
+	return tags.Get().ReplaceAllString(comments.Get().ReplaceAllString(text, ""), "")
 }
 
 // respond writes the error in the format that the client prefers.

@@ -1,13 +1,13 @@
 package schedule
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 	"croft/internal/userdata"
 )
@@ -76,7 +76,7 @@ func isPrintable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var nameForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // CheckName accepts a host name of one label (RFC 1123) in lower case that cannot be mistaken for a UUID. Anything else
 // is Invalid.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 	"croft/internal/standard"
 )
@@ -25,8 +25,8 @@ var parameters = []string{"resources", "required", "member_of", "in_tree", "grou
 var suffixed = parameters[:4]
 
 var (
-	suffixForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	customForm = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]{1,248}$`)
+	suffixForm = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	customForm = lazyregexp.New(`^CUSTOM_[A-Z0-9_]{1,248}$`)
 )
 
 // ParseQuery reads a query strictly, so that a typo is an error instead of an empty answer: Invalid, with the nearest

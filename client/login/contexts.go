@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/adrg/xdg"
@@ -16,6 +15,7 @@ import (
 	"croft"
 	"croft/internal/durable"
 	"croft/internal/filelock"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 )
 
@@ -37,7 +37,7 @@ type File string
 // Own returns the file of this process's user, in the directory of settings.
 func Own() File { return File(filepath.Join(xdg.ConfigHome, "croft", "login.json")) }
 
-var names = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+var names = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 // CheckName returns Invalid if name cannot be the name of a context.
 func CheckName(name string) error {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"croft/cluster"
 	"croft/internal/acquaint"
+	"croft/internal/lazyregexp"
 )
 
 //go:embed *.sh *.mime */*
@@ -96,12 +96,12 @@ func read(name string) string {
 }
 
 // include matches an #include line.
-var include = regexp.MustCompile(`(?m)^([ \t]*)#include (\S+)\n`)
+var include = lazyregexp.New(`(?m)^([ \t]*)#include (\S+)\n`)
 
 // assemble replaces #include lines by the named files, indented like the line. Local sites expand ${NAME} in templates;
 // with escape, the variables of included scripts are escaped from that.
 func assemble(text string, escape bool) string {
-	return include.ReplaceAllStringFunc(text, func(line string) string {
+	return include.Get().ReplaceAllStringFunc(text, func(line string) string {
 		m := include.FindStringSubmatch(line)
 		body := read(m[2])
 		if escape {

@@ -3,7 +3,6 @@ package heat
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -11,10 +10,11 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/lazyregexp"
 )
 
 // hashForm matches a SHA-256 in hexadecimal digits.
-var hashForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var hashForm = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // Bring implements cluster.Driver. An upload runs in the background until Close; a call waits up to Config.Linger for
 // it. The progress is stored in Glance, so that other processes know about the upload, and can replace one that

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 )
 
@@ -83,7 +83,7 @@ func forbidden(err error) bool {
 }
 
 // noRoom matches failures for which another site may succeed.
-var noRoom = regexp.MustCompile(`(?i)no valid host|quota|maximum (number of )?stacks|maximum .* exceeded|exceeded for resources|` +
+var noRoom = lazyregexp.New(`(?i)no valid host|quota|maximum (number of )?stacks|maximum .* exceeded|exceeded for resources|` +
 	`not enough (hosts|resources)|no more (ip|floating)|insufficient (free )?(host|compute|disk|memory)`)
 
 // explain converts an error of a service to one that can be shown to users, with the values in hidden masked.

@@ -3,7 +3,6 @@ package heat
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/heat/template"
+	"croft/internal/lazyregexp"
 )
 
 // Launch implements cluster.Driver.
@@ -79,7 +79,7 @@ func (d *Driver) adopt(ctx context.Context, a *api, b cluster.Build) (cluster.Re
 }
 
 // noImage matches errors of Heat about a parameter or property that names an image that Glance does not have.
-var noImage = regexp.MustCompile(`(?i)error validating value .*image.*(not be found|no .*found)|no images? matching|` +
+var noImage = lazyregexp.New(`(?i)error validating value .*image.*(not be found|no .*found)|no images? matching|` +
 	`glance\.image|could not find image`)
 
 // undecided prevents that an error after Heat accepted the launch is read as a refusal of the launch.
@@ -121,7 +121,7 @@ func (d *Driver) validate(ctx context.Context, a *api, b cluster.Build, told map
 
 // elsewhere matches the types of faults that are not about a template: faults of Heat's database, of its messages, of
 // Keystone, and unnamed ones.
-var elsewhere = regexp.MustCompile(`(?i)^(DB|Messag|Remote|Timeout|Operational|Interface|Connect|Request|Auth|` +
+var elsewhere = lazyregexp.New(`(?i)^(DB|Messag|Remote|Timeout|Operational|Interface|Connect|Request|Auth|` +
 	`Unauthorized|Forbidden|Keystone|Http|Service|Unknown|Internal)|Timeout$|Unavailable$`)
 
 // parameters returns the parameters of a new stack: the parameters of the build, with the number of wanted slaves.

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 	"croft/internal/userdata"
 	"croft/schedule"
@@ -34,14 +34,14 @@ var fixed = []string{nameCluster, nameName, nameRole, nameIndex, nameSize, nameM
 	cluster.ParamAllowedIP, paramKeyName, cluster.ParamRemoved, cluster.ParamKeys}
 
 // whole matches a name to be replaced, or one that a second dollar sign protects.
-var whole = regexp.MustCompile(`\$?\$\{[^}\n]*\}?`)
+var whole = lazyregexp.New(`\$?\$\{[^}\n]*\}?`)
 
 // expand replaces the names in a value. Invalid, with the line: a name is unknown.
 func (t *text) expand(path, value string, values map[string]string) (string, error) {
 	var wrong error
 	at0 := 0
 	var out strings.Builder
-	for _, m := range whole.FindAllStringIndex(value, -1) {
+	for _, m := range whole.Get().FindAllStringIndex(value, -1) {
 		out.WriteString(value[at0:m[0]])
 		at0 = m[1]
 		word := value[m[0]:m[1]]
@@ -63,7 +63,7 @@ func (t *text) expand(path, value string, values map[string]string) (string, err
 
 // uses reports whether a value uses a name.
 func uses(value, name string) bool {
-	return slices.Contains(whole.FindAllString(value, -1), "${"+name+"}")
+	return slices.Contains(whole.Get().FindAllString(value, -1), "${"+name+"}")
 }
 
 // values returns the parameters of a text in the form in which they are inserted.

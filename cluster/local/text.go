@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 )
 
@@ -61,7 +61,7 @@ var (
 	textKeys   = []string{"description", "parameters", "policy", "apart_by", "ready", "checks", "master", "slave"}
 	memberKeys = []string{"resources", "image", "traits", "user_data", "networks", "keys", "ephemeral"}
 	paramKeys  = []string{"type", "default", "description", "hidden"}
-	paramForm  = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+	paramForm  = lazyregexp.New(`^[a-z][a-z0-9_]{0,62}$`)
 )
 
 // parse parses a text strictly. Invalid, with the line.

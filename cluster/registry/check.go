@@ -3,7 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 )
 
@@ -26,7 +26,7 @@ const (
 	maxBuild      = 24 * time.Hour
 )
 
-var parameterForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+var parameterForm = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // checkText validates a site's name for something. Invalid.
 func checkText(what, text string) error {
@@ -222,7 +222,7 @@ func checkAppliance(a *cluster.Appliance) error {
 	return checkAgent(&agent)
 }
 
-var agentPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+/?$|^/$`)
+var agentPath = lazyregexp.New(`^(/[A-Za-z0-9._~-]+)+/?$|^/$`)
 
 func checkAgent(a *cluster.Agent) error {
 	if a.Port == 0 {

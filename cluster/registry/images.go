@@ -3,12 +3,12 @@ package registry
 import (
 	"context"
 	"errors"
-	"regexp"
 
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
 	"croft/control/cloud"
+	"croft/internal/lazyregexp"
 )
 
 // images manages images. Bring asks a site once, for a bounded time: the site starts or continues the copy, and its
@@ -47,7 +47,7 @@ func (r images) Find(ctx context.Context, name string) (cluster.SiteImage, error
 	return r.image(ctx, name)
 }
 
-var sumForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var sumForm = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 // Create implements cloud.SiteImages.
 func (r images) Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,10 +16,11 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/internal/lazyregexp"
 )
 
 // A key file has one line: an ID, a colon, and 32 bytes in base64.
-var fileForm = regexp.MustCompile(`^([0-9a-zA-Z._-]{1,40}):([A-Za-z0-9+/]{43}=)\n?$`)
+var fileForm = lazyregexp.New(`^([0-9a-zA-Z._-]{1,40}):([A-Za-z0-9+/]{43}=)\n?$`)
 
 // Load reads key files. Without paths it returns Keys that seal and open nothing. Invalid: a file is not a key file,
 // another user may read it, or two have the same ID.
@@ -96,7 +96,7 @@ func load(path string) (key, error) {
 	if err != nil {
 		return key{}, fmt.Errorf("read the key file: %w", err)
 	}
-	parts := fileForm.FindSubmatch(text)
+	parts := fileForm.Get().FindSubmatch(text)
 	if parts == nil { // the content must not be in errors
 		return key{}, croft.Errorf(croft.Invalid, "%s is no key file: `croft cluster credential key` makes one", path)
 	}

@@ -7,17 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 )
 
-var entryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var entryName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // AddToCatalog writes an entry into a catalog file, creating the file if necessary. Everything else in it
 // stays, comments too; the write is atomic. others are further files in which an alias may find its target.

@@ -3,8 +3,9 @@ package image
 import (
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
+
+	"croft/internal/lazyregexp"
 )
 
 // sumEntry is one checksum of a publisher's list.
@@ -83,15 +84,15 @@ func pathOf(address string) string {
 
 var (
 	// tagged is a line of BSD's md5, of sha256sum --tag or of openssl dgst: ALGORITHM (NAME) = HEX.
-	tagged = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9/-]*) ?\((.*)\) ?= ?([0-9A-Fa-f]+)$`)
+	tagged = lazyregexp.New(`^([A-Za-z][A-Za-z0-9/-]*) ?\((.*)\) ?= ?([0-9A-Fa-f]+)$`)
 	// plainSum is a line of sha256sum: HEX, a space, and a space or an asterisk; publishers also use tabs.
-	plainSum = regexp.MustCompile(`^(\\?)(?:([A-Za-z0-9-]+):)?([0-9A-Fa-f]{32,})(?:[ \t]+\*?(.*))?$`)
+	plainSum = lazyregexp.New(`^(\\?)(?:([A-Za-z0-9-]+):)?([0-9A-Fa-f]{32,})(?:[ \t]+\*?(.*))?$`)
 	// section is a comment that names the algorithm of the lines below, as Gentoo writes it.
-	section = regexp.MustCompile(
+	section = lazyregexp.New(
 		`(?i)^#\s*([A-Za-z][A-Za-z0-9/_-]*)(?:\s+(?:hash|hashes|sum|sums|checksum|checksums))?:?$`,
 	)
 	// inName finds algorithms in the name of a list, such as SHA256SUMS or disk.raw.sha512.
-	inName = regexp.MustCompile(
+	inName = lazyregexp.New(
 		`(?i)sha-?512[/_-]?256|sha-?512[/_-]?224|sha-?2-?(?:256|512)|sha3-?\d*|sha-?(?:512|384|256|224|1)|blake\d*[bs]?\d*|b[23]sum|md5|whirlpool`,
 	)
 )
@@ -101,7 +102,7 @@ var (
 // Entries with algorithms other than SHA-256 and SHA-512 are left out.
 func parseSums(text, list string) (all []sumEntry) {
 	named := ""
-	if found := inName.FindAllString(list, -1); len(found) == 1 {
+	if found := inName.Get().FindAllString(list, -1); len(found) == 1 {
 		named = found[0]
 	}
 	lines := 0
@@ -121,7 +122,7 @@ func parseSums(text, list string) (all []sumEntry) {
 		if signed && strings.HasPrefix(line, "Hash: ") {
 			continue
 		}
-		if m := section.FindStringSubmatch(line); m != nil && inName.FindString(m[1]) != "" {
+		if m := section.FindStringSubmatch(line); m != nil && inName.Get().FindString(m[1]) != "" {
 			below = m[1]
 			continue
 		}

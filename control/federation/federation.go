@@ -8,13 +8,13 @@ package federation
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/redact"
 )
 
@@ -40,7 +40,7 @@ type Imported struct {
 const HomeAlias = "home"
 
 // aliasForm matches aliases, which are safe on terminals and in URLs.
-var aliasForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+var aliasForm = lazyregexp.New(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // CheckAlias validates an alias. Invalid.
 func CheckAlias(alias string) error {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"croft"
 	"croft/grid/machine"
 	"croft/grid/unit"
+	"croft/internal/lazyregexp"
 )
 
 // A Found is a workload that exists on a machine and belongs to no grid.
@@ -234,11 +234,11 @@ func (c *inspected) network(f *Found) {
 	slices.SortFunc(u.Ports, func(a, b unit.Port) int { return a.Node - b.Node })
 }
 
-var unfit = regexp.MustCompile(`[^a-z0-9._-]+`)
+var unfit = lazyregexp.New(`[^a-z0-9._-]+`)
 
 // JobName returns a valid job name derived from the workload's name, at most 60 bytes long.
 func (f Found) JobName() string {
-	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(f.Name), "-"), "-._")
+	name := strings.Trim(unfit.Get().ReplaceAllString(strings.ToLower(f.Name), "-"), "-._")
 	if name == "" {
 		name = f.Runtime
 	}

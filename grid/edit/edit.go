@@ -21,6 +21,7 @@ import (
 	"croft/grid/state"
 	"croft/internal/durable"
 	"croft/internal/filelock"
+	"croft/internal/lazyregexp"
 )
 
 // Lock locks the directory against changes by other commands until the returned file is closed. Errors: Conflict if
@@ -149,7 +150,7 @@ func takeBack(s *state.State, written []string) error {
 	return write(s.Dir, state.IDsFile, s.IDs.Text())
 }
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 func write(dir, file, text string) error {
 	return durable.Write(filepath.Join(dir, file), []byte(text), 0o644)
@@ -191,9 +192,9 @@ func (n Node) text(id int) (string, error) {
 	return b.String(), nil
 }
 
-var validFact = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+var validFact = lazyregexp.New(`^[A-Za-z0-9._-]+$`)
 
-var plainText = regexp.MustCompile(`^[a-z][a-z0-9.-]*[a-z0-9]$`)
+var plainText = lazyregexp.New(`^[a-z][a-z0-9.-]*[a-z0-9]$`)
 
 // quoted returns s as a YAML scalar that every parser reads as a string.
 func quoted(s string) string {

@@ -3,13 +3,13 @@ package edit
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // WatchMark is the prefix of the comments that the watch writes next to a state that it set.
@@ -17,7 +17,7 @@ const WatchMark = "watch "
 
 // comment matches the watch's comment on the line of a state, including the "; " that separates it from a comment by
 // another author.
-var comment = regexp.MustCompile(`# ` + WatchMark + `[^;]*(; )?`)
+var comment = lazyregexp.New(`# ` + WatchMark + `[^;]*(; )?`)
 
 // Marked reports whether the text of a node's file says that the watch set its state.
 func Marked(text string) bool {
@@ -127,11 +127,11 @@ func columns(line string, value *yaml.Node) (before, rest string) {
 }
 
 // scalarForm matches a scalar on one line: quoted, or plain up to a comment or the end of the value.
-var scalarForm = regexp.MustCompile(`^("[^"]*"|'[^']*'|[A-Za-z0-9_.-]*)`)
+var scalarForm = lazyregexp.New(`^("[^"]*"|'[^']*'|[A-Za-z0-9_.-]*)`)
 
 func afterScalar(line string, value *yaml.Node) string {
 	_, rest := columns(line, value)
-	return rest[len(scalarForm.FindString(rest)):]
+	return rest[len(scalarForm.Get().FindString(rest)):]
 }
 
 // replaced replaces a scalar in its line and appends a comment. Comments by other authors stay.
@@ -143,7 +143,7 @@ func replaced(line string, value *yaml.Node, to, why string) string {
 	if value.Value == "" && !strings.HasSuffix(before, " ") {
 		before += " " // a key without a value
 	}
-	body = comment.ReplaceAllStringFunc(body, func(c string) string {
+	body = comment.Get().ReplaceAllStringFunc(body, func(c string) string {
 		if strings.HasSuffix(c, "; ") {
 			return "# " // a comment by another author follows
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 	"croft/internal/settings"
 	"croft/internal/wording"
@@ -154,7 +154,7 @@ func (r *reader) text(n *yaml.Node, to *string) error {
 	return nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 func (r *reader) name(n *yaml.Node, to *string) error {
 	if n.Kind != yaml.ScalarNode || !nameForm.MatchString(n.Value) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"croft"
 	"croft/grid/ipam/setexpr"
+	"croft/internal/lazyregexp"
 )
 
 // Grid answers questions about nodes, and about which node each owner of leases is placed on.
@@ -42,7 +42,7 @@ type gridFiles struct{ dir *Dir }
 // NewGrid returns a Grid that reads the files of a cluster's directory.
 func NewGrid(d *Dir) Grid { return gridFiles{d} }
 
-var clusterForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var clusterForm = lazyregexp.New(`^[0-9a-f]{32}$`)
 
 // Cluster implements Grid.
 func (g gridFiles) Cluster() (string, error) {

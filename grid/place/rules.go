@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"croft"
 	"croft/crush/policy"
 	"croft/grid/state"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 )
 
@@ -45,7 +45,7 @@ type Rule struct {
 	Replicas int    // the number of replicas that it is designed for; 0: any number
 }
 
-var call = regexp.MustCompile(`^([a-z0-9][a-z0-9._-]*)\s*(?:\(([^()]*)\))?$`)
+var call = lazyregexp.New(`^([a-z0-9][a-z0-9._-]*)\s*(?:\(([^()]*)\))?$`)
 
 // Resolve parses a policy: the name of a file in policies/ or of a preset, with its parameters in parentheses, or a
 // list of instructions. Errors: Invalid or NotFound.
@@ -128,8 +128,8 @@ func parameters(text string, names, given []string) error {
 }
 
 var (
-	parameter = regexp.MustCompile(`\$\{([^}]*)\}`)
-	argument  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	parameter = lazyregexp.New(`\$\{([^}]*)\}`)
+	argument  = lazyregexp.New(`^[A-Za-z0-9._-]+$`)
 )
 
 // fill replaces the parameters in the text of a policy by their values. Line numbers do not change.
@@ -160,7 +160,7 @@ func fill(text, source string, given []string) (string, error) {
 		values[name] = given[i]
 	}
 	var unknown error
-	body := parameter.ReplaceAllStringFunc(source, func(found string) string {
+	body := parameter.Get().ReplaceAllStringFunc(source, func(found string) string {
 		name := found[2 : len(found)-1]
 		if _, known := values[name]; !known {
 			unknown = errors.New(text + ": it names ${" + name + "}, which is none of its parameters")

@@ -3,7 +3,6 @@ package place
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"croft/crush"
 	"croft/crush/policy"
 	"croft/grid/state"
+	"croft/internal/lazyregexp"
 )
 
 // Check validates the policies of all jobs, such as unknown names and numbers of replicas that do not fit. Errors:
@@ -145,7 +145,7 @@ func (t *Trial) Code() ([]byte, error) {
 // maxSize is the maximum size that a rule of Ceph can state; crushtool up to version 16 requires one.
 const maxSize = 255
 
-var ruleName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+var ruleName = lazyregexp.New(`[^A-Za-z0-9_.-]+`)
 
 // Export returns the CRUSH map of a cluster with the policies of its jobs as rules, for crushtool. With a job, the map
 // contains only the nodes that the job's facts admit, and only the job's policy.
@@ -172,9 +172,9 @@ func Export(s *state.State, j *state.Job) (*crush.Map, error) {
 		if err == nil {
 			var c *policy.Compiled
 			if c, err = policy.Compile(p, m); err == nil {
-				name := strings.Trim(ruleName.ReplaceAllString(r.Text, "_"), "_")
-				if call.FindString(r.Text) == "" {
-					name = "policy_of_" + strings.Trim(ruleName.ReplaceAllString(one.Name, "_"), "_")
+				name := strings.Trim(ruleName.Get().ReplaceAllString(r.Text, "_"), "_")
+				if call.Get().FindString(r.Text) == "" {
+					name = "policy_of_" + strings.Trim(ruleName.Get().ReplaceAllString(one.Name, "_"), "_")
 				}
 				if slices.ContainsFunc(m.Rules, func(r crush.Rule) bool { return r.Name == name }) {
 					name += fmt.Sprintf("_%d", len(m.Rules))

@@ -6,13 +6,13 @@ import (
 	_ "embed"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"croft"
 	"croft/grid/machine"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 )
 
@@ -26,8 +26,8 @@ type Place struct {
 }
 
 var (
-	baseForm    = regexp.MustCompile(`^(/[A-Za-z0-9_.,:@%+-]+)+$`)
-	clusterForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	baseForm    = lazyregexp.New(`^(/[A-Za-z0-9_.,:@%+-]+)+$`)
+	clusterForm = lazyregexp.New(`^[0-9a-f]{32}$`)
 )
 
 // check returns Invalid unless a shell takes both fields literally.

@@ -1,12 +1,12 @@
 package revlock
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // A Phase is the state of the last change of a node.
@@ -37,7 +37,7 @@ type State struct {
 	BootNow string   `json:"boot_now,omitempty"` // the current boot of the node
 }
 
-var revisionForm = regexp.MustCompile(`^(git|hg|fossil):[0-9a-f]{40,64}$`)
+var revisionForm = lazyregexp.New(`^(git|hg|fossil):[0-9a-f]{40,64}$`)
 
 const (
 	maxField = 256

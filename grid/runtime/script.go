@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"croft/grid/machine"
 	"croft/grid/plan"
 	"croft/grid/unit"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 )
 
@@ -153,12 +153,12 @@ address_down() {
 }
 `
 
-var verbForm = regexp.MustCompile(`verb_([a-z]+)`)
+var verbForm = lazyregexp.New(`verb_([a-z]+)`)
 
 // verbsOf lists the verbs that a script calls.
 func verbsOf(script string) []string {
 	var list []string
-	for _, found := range verbForm.FindAllStringSubmatch(script, -1) {
+	for _, found := range verbForm.Get().FindAllStringSubmatch(script, -1) {
 		if !slices.Contains(list, found[1]) {
 			list = append(list, found[1])
 		}
@@ -263,7 +263,7 @@ func environmentContents(u unit.Unit) map[string]string {
 // systemdValue quotes a value in an EnvironmentFile of systemd, which keeps all other characters unchanged.
 var systemdValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`")
 
-var numbers = regexp.MustCompile(`^[0-9]+(:[0-9]+)?$`)
+var numbers = lazyregexp.New(`^[0-9]+(:[0-9]+)?$`)
 
 // permit returns a shell command that sets the mode of the file $file.new. A secret without a mode is readable only by
 // the unit's user, unless the user's number is unknown here, because the image defines the user or resolves its name.

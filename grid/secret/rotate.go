@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/lazyregexp"
 )
 
 // Rotated is a file in which Rotate sealed values again.
@@ -25,7 +26,7 @@ type Rotated struct {
 
 // sealedForm matches the sealed values in a file: a block between BEGIN and END lines, with its indentation and the
 // text before it on its first line, or "age:" with base64 on one line.
-var sealedForm = regexp.MustCompile(`(?m)^([ \t]*)((?:[^\n]*?[ \t"'])?)` + regexp.QuoteMeta(begin) +
+var sealedForm = lazyregexp.New(`(?m)^([ \t]*)((?:[^\n]*?[ \t"'])?)` + regexp.QuoteMeta(begin) +
 	`\r?\n(?:[^\n]*\n)*?[ \t]*` + regexp.QuoteMeta(end) + `|\bage:[A-Za-z0-9+/]{16,}={0,2}`)
 
 // Rotate seals all values in the files of a cluster's directory again, for new recipients; use it after a reader was
@@ -88,7 +89,7 @@ func (k *Keeper) rotateFile(ctx context.Context, path string, recipients []age.R
 	}
 	var b bytes.Buffer
 	n, from := 0, 0
-	for _, at := range sealedForm.FindAllSubmatchIndex(text, -1) {
+	for _, at := range sealedForm.Get().FindAllSubmatchIndex(text, -1) {
 		fresh, err := k.rotateValue(ctx, text, at, recipients)
 		if err != nil {
 			return nil, 0, croft.Errorf(croft.KindOf(err), "line %d: %w", bytes.Count(text[:at[0]], []byte("\n"))+1,

@@ -252,7 +252,7 @@ func TestRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var values []string
-	for _, found := range sealedForm.FindAllString(string(text), -1) {
+	for _, found := range sealedForm.Get().FindAllString(string(text), -1) {
 		lines := strings.Split(found, "\n")
 		for i := range lines {
 			lines[i] = strings.TrimPrefix(lines[i], "    ")

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 	"croft/internal/settings"
 	"croft/internal/wording"
@@ -60,9 +60,9 @@ roles: {}
 
 var (
 	// nameForm is the form of the names of users and roles, which occur in certificates, logs and command lines.
-	nameForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,62}$`)
+	nameForm = lazyregexp.New(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,62}$`)
 	// principalForm excludes the characters that separate principals, and those that a line cannot contain.
-	principalForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.:@/+-]{0,255}$`)
+	principalForm = lazyregexp.New(`^[a-zA-Z0-9_][a-zA-Z0-9_.:@/+-]{0,255}$`)
 )
 
 var extensions = []string{"no-touch-required", "permit-agent-forwarding", "permit-port-forwarding", "permit-pty",

@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"strings"
 	"syscall"
+
+	"croft/internal/lazyregexp"
 )
 
 // Limits of files.
@@ -28,7 +29,7 @@ type File struct {
 // files reads the cluster's directory. It follows no link that leads out of it.
 type files struct{ root *os.Root }
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // nameHint says which names are valid.
 const nameHint = "names have 1 to 63 of a-z 0-9 . _ - and start with a letter or digit"

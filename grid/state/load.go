@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // ClusterFile is the file that marks a directory as a cluster's.
@@ -60,7 +60,7 @@ func LoadForIDs(ctx context.Context, dir string) (*State, []Problem, error) {
 	return l.s, l.ids.list, nil
 }
 
-var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var validID = lazyregexp.New(`^[0-9a-f]{32}$`)
 
 // loadCluster reads cluster.yaml.
 func (l *loading) loadCluster() {

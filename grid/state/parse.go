@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"croft/internal/lazyregexp"
 
 	"gopkg.in/yaml.v3"
 )
@@ -82,7 +83,7 @@ func conflicted(text string) error {
 	return nil
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var yamlLine = lazyregexp.New(`^yaml: (?:line (\d+): )?(.*)`)
 
 // yamlMistake turns an error of the YAML library into a line number and a plain sentence.
 func yamlMistake(err error, text string) error {

@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
+
+	"croft/internal/lazyregexp"
 )
 
 // A Unit is the running part of one slot of a job, on its node.
@@ -192,7 +193,7 @@ func (u Unit) KeptEnv() bool {
 	return slices.ContainsFunc(u.SecretEnv, func(v SecretVar) bool { return v.Kept })
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // IsVariable reports whether a name is a valid variable name in every shell.
 func IsVariable(name string) bool { return variable.MatchString(name) }

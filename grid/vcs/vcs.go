@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 	"croft/grid/hardpoint"
 	"croft/grid/machine"
 	"croft/grid/revlock"
+	"croft/internal/lazyregexp"
 )
 
 //go:embed points/*.yaml
@@ -155,7 +155,7 @@ func (r *Repository) ask(ctx context.Context, verb string, more hardpoint.Values
 	return result, fmt.Errorf("repository %s: %w", r.dir, err)
 }
 
-var hashForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+var hashForm = lazyregexp.New(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // Revision returns the revision that is checked out. NotFound: nothing was committed yet.
 func (r *Repository) Revision(ctx context.Context) (string, error) {

@@ -3,12 +3,12 @@ package watch
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 )
 
@@ -33,8 +33,8 @@ const (
 )
 
 var (
-	bootForm     = regexp.MustCompile(`^[0-9a-zA-Z-]{1,64}$`)
-	revisionForm = regexp.MustCompile(`^[a-z]{1,10}:[0-9a-f]{1,64}$`)
+	bootForm     = lazyregexp.New(`^[0-9a-zA-Z-]{1,64}$`)
+	revisionForm = lazyregexp.New(`^[a-z]{1,10}:[0-9a-f]{1,64}$`)
 )
 
 // String returns the beat as a line, without a line break.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"croft"
 	"croft/grid/state"
+	"croft/internal/lazyregexp"
 )
 
 // Settings are the values of the key watch in cluster.yaml. They are the same for all controllers of a cluster.
@@ -27,7 +27,7 @@ type Settings struct {
 
 const maxSettings = 1 << 20 // bytes of cluster.yaml
 
-var idForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var idForm = lazyregexp.New(`^[0-9a-f]{32}$`)
 
 // ReadSettings reads only cluster.yaml, so that it is fast enough to be called for each beat. NotFound: no such file.
 // Invalid.

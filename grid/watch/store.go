@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"croft"
 	"croft/internal/durable"
 	"croft/internal/filelock"
+	"croft/internal/lazyregexp"
 )
 
 // A Store is the directory in which a controller keeps the beats that it received and its memory. Receivers of beats
@@ -23,7 +23,7 @@ type Store struct {
 	clock Clock
 }
 
-var nodeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var nodeForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // record is the stored last beat of a node.
 type record struct {

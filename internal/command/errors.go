@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 )
 
@@ -61,7 +61,7 @@ func ExitCode(err error) int {
 }
 
 // bareNotFound matches a sentence that says that something does not exist, and ends without a remedy.
-var bareNotFound = regexp.MustCompile(
+var bareNotFound = lazyregexp.New(
 	`(?:there is no|has no|is no) (?:such )?([a-z]+)(?: of project| of that name| with ID)?(?: "[^"]*"| [^ ;:]+)?` +
 		`(?:, (?:or it|and no) [^;:]*)?$`)
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 var duration = reflect.TypeFor[time.Duration]()
@@ -85,10 +85,10 @@ func keyAt(n *yaml.Node, path string) *yaml.Node {
 	return nil
 }
 
-var lineForm = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
+var lineForm = lazyregexp.New(`^yaml: (?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
 // zeroBased are the errors for which the parser counts lines from 0.
-var zeroBased = regexp.MustCompile(`^did not find expected (key|'-' indicator|',' or '[]}]')`)
+var zeroBased = lazyregexp.New(`^did not find expected (key|'-' indicator|',' or '[]}]')`)
 
 // SyntaxError converts a YAML parser's error to Invalid, with the line after the file's name, where editors expect it.
 func SyntaxError(file string, err error) error {

@@ -4,10 +4,11 @@ package standard
 
 import (
 	_ "embed" // for the two lists
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"croft/internal/lazyregexp"
 )
 
 var (
@@ -24,7 +25,7 @@ var Classes = sync.OnceValue(func() []string { return strings.Fields(classesText
 var Traits = sync.OnceValue(func() []string { return strings.Fields(traitsText) })
 
 // customForm is the form of the names of custom classes, whose length Placement limits.
-var customForm = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]{1,248}$`)
+var customForm = lazyregexp.New(`^CUSTOM_[A-Z0-9_]{1,248}$`)
 
 // IsClass reports whether a name is the name of a standard or custom resource class.
 func IsClass(name string) bool {

@@ -1,13 +1,14 @@
 package ledger
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"croft/internal/lazyregexp"
 )
 
 // CustomTrait matches valid names of custom traits.
-var CustomTrait = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]+$`)
+var CustomTrait = lazyregexp.New(`^CUSTOM_[A-Z0-9_]+$`)
 
 // ProviderSpec is the wanted state of a provider.
 type ProviderSpec struct {

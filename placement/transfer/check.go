@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // part is one of the lists of a state.
@@ -41,8 +41,8 @@ const (
 )
 
 var (
-	customName   = regexp.MustCompile(`^CUSTOM_[A-Z0-9_]+$`)
-	consumerType = regexp.MustCompile(`^[A-Z0-9_]+$`)
+	customName   = lazyregexp.New(`^CUSTOM_[A-Z0-9_]+$`)
+	consumerType = lazyregexp.New(`^[A-Z0-9_]+$`)
 )
 
 func isCustom[T ~string](name T) bool { return strings.HasPrefix(string(name), "CUSTOM_") }

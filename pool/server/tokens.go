@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/pool"
 )
 
@@ -75,7 +75,7 @@ func (q Quota) Check() error {
 	return nil
 }
 
-var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
+var tokenName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$`)
 
 // NewToken makes a token of 256 random bits, which cannot be derived from its hash, and its grant for a file of tokens.
 // Invalid: the name or the role is not valid.

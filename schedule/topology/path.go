@@ -4,10 +4,10 @@
 package topology
 
 import (
-	"regexp"
 	"strings"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // Path leads from the top of the tree to a location. Paths are comparable; the zero Path is the top. Levels
@@ -17,7 +17,7 @@ type Path struct {
 }
 
 // partForm is the form of one part of a location.
-var partForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])?$`)
+var partForm = lazyregexp.New(`^[a-z0-9]([a-z0-9-]{0,126}[a-z0-9])?$`)
 
 // Parse reads a location such as site1/row2/rack7 or site1.row2.rack7. Parts are site, row, rack and host, in this
 // order; a part that skips a level has the form level=name: site1/rack=rack7. An empty text is the top. Invalid.

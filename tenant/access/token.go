@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,13 +13,14 @@ import (
 	"unicode/utf8"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 )
 
 // TokenID identifies a token. It is not secret: 12 hexadecimal digits.
 type TokenID string
 
-var tokenIDForm = regexp.MustCompile(`^[0-9a-f]{12}$`)
+var tokenIDForm = lazyregexp.New(`^[0-9a-f]{12}$`)
 
 // Check validates the form of an ID. Invalid; if the ID is a complete token, the error contains nothing secret of it.
 func (id TokenID) Check() error {
@@ -129,7 +129,7 @@ const (
 )
 
 // userForm matches user names: safe in logs and on terminals, and sufficient for e-mail addresses.
-var userForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,126}$`)
+var userForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,126}$`)
 
 // CheckUser validates the name of a user. Invalid.
 func CheckUser(name string) error {

@@ -8,13 +8,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"croft"
+	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
 )
 
@@ -66,7 +66,7 @@ func (r Ref) compare(o Ref) int {
 }
 
 // nameForm is the form of names of groups and images.
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var nameForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // Check validates a reference; parts of it become parts of keys. Invalid.
 func (r Ref) Check() error {
@@ -157,7 +157,7 @@ const (
 	MaxTag        = 64 // characters
 )
 
-var keyForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var keyForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CheckKey validates the key of a property. Invalid.
 func CheckKey(key string) error {

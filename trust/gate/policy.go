@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"croft"
 	"croft/hosts/audit"
+	"croft/internal/lazyregexp"
 )
 
 // policy lists what a host may do, by the methods of compute's interfaces; nothing else is served.
@@ -266,7 +266,7 @@ const (
 )
 
 // symbol is the form of Placement's names of classes and traits.
-var symbol = regexp.MustCompile(`^[A-Z0-9_]{1,255}$`)
+var symbol = lazyregexp.New(`^[A-Z0-9_]{1,255}$`)
 
 func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p croft.Provider) (none, error) {
 	if err := own(caller, p.ID); err != nil {

@@ -13,12 +13,12 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // An Authority is one of the two authorities of an installation. A certificate of one is not accepted where the
@@ -86,7 +86,7 @@ func (i Identity) uri() *url.URL {
 func (i Identity) String() string { return i.uri().String() }
 
 // operatorName is the form of an operator's name: safe in a URI, and as a file name.
-var operatorName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+var operatorName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Validate refuses identities that no certificate may have. Invalid.
 func (i Identity) Validate() error {

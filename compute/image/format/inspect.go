@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 
 	"github.com/klauspost/compress/gzip"
@@ -17,6 +16,7 @@ import (
 	"github.com/therootcompany/xz"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // MaxVirtual is the largest disk that is accepted or created, 64 TiB.
@@ -104,7 +104,7 @@ var containers = []struct {
 }
 
 // vmdkText is how QEMU recognizes a VMDK description, including comments before it.
-var vmdkText = regexp.MustCompile(`^(#[^\n]*\n| +\r?\n)*version=[123]\r?\n`)
+var vmdkText = lazyregexp.New(`^(#[^\n]*\n| +\r?\n)*version=[123]\r?\n`)
 
 // otherFormat rejects a disk of an unsupported format.
 func otherFormat(name, format string) error {

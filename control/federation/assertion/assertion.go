@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 
 	"croft"
 	"croft/internal/httpapi"
+	"croft/internal/lazyregexp"
 	"croft/internal/wording"
 	"croft/tenant/access"
 )
@@ -63,7 +63,7 @@ type Assertion struct {
 
 const jwsType = "croft-peer+jwt"
 
-var nonceForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+var nonceForm = lazyregexp.New(`^[0-9a-f]{32}$`)
 
 func newNonce() string {
 	var n [16]byte

@@ -4,11 +4,11 @@ package foreign
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // The formats.
@@ -23,8 +23,8 @@ const (
 var Formats = []string{CSV, JSON, Dnsmasq, Dhcpd}
 
 var (
-	dhcpdForm   = regexp.MustCompile(`(?m)^(lease\s+\S+\s*\{|ia-[nt]a\s+")`)
-	dnsmasqForm = regexp.MustCompile(`(?m)^\d+ (?:[0-9a-fA-F:-]+|\d+) [0-9a-fA-F.:]+ \S+ \S+$`)
+	dhcpdForm   = lazyregexp.New(`(?m)^(lease\s+\S+\s*\{|ia-[nt]a\s+")`)
+	dnsmasqForm = lazyregexp.New(`(?m)^\d+ (?:[0-9a-fA-F:-]+|\d+) [0-9a-fA-F.:]+ \S+ \S+$`)
 )
 
 // Guess returns the format of a text, judged by its content. Invalid: the format is unknown.

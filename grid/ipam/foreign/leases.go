@@ -2,11 +2,11 @@ package foreign
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 // readDnsmasq parses lines with these fields: end of the lease, MAC or IAID, address, name or *, client's id or *.
@@ -38,11 +38,11 @@ func readDnsmasq(text string) ([]Record, error) {
 }
 
 var (
-	leaseBegins = regexp.MustCompile(`^\s*(?:lease|iaaddr|iaprefix)\s+(\S+)\s*\{`)
-	leaseState  = regexp.MustCompile(`^\s*binding state\s+([a-z]+)\s*;`)
-	leaseMAC    = regexp.MustCompile(`^\s*hardware\s+\S+\s+([0-9a-fA-F:]+)\s*;`)
-	leaseName   = regexp.MustCompile(`^\s*client-hostname\s+"([^"]*)"\s*;`)
-	leaseEnds   = regexp.MustCompile(`^\s*\}`)
+	leaseBegins = lazyregexp.New(`^\s*(?:lease|iaaddr|iaprefix)\s+(\S+)\s*\{`)
+	leaseState  = lazyregexp.New(`^\s*binding state\s+([a-z]+)\s*;`)
+	leaseMAC    = lazyregexp.New(`^\s*hardware\s+\S+\s+([0-9a-fA-F:]+)\s*;`)
+	leaseName   = lazyregexp.New(`^\s*client-hostname\s+"([^"]*)"\s*;`)
+	leaseEnds   = lazyregexp.New(`^\s*\}`)
 )
 
 // readDhcpd parses blocks: lease ADDRESS { ... }, and for IPv6 nested blocks iaaddr ADDRESS { ... }. The file is a log:

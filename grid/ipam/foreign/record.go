@@ -2,12 +2,12 @@ package foreign
 
 import (
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 
 	"croft"
 	"croft/grid/ipam/setexpr"
+	"croft/internal/lazyregexp"
 )
 
 // A Record is an entry of a list about an address or a prefix.
@@ -49,11 +49,11 @@ var (
 	droppedNames = []string{"id", "url", "display", "created", "last_updated", "reserved"}
 )
 
-var otherCharacters = regexp.MustCompile(`[^a-z0-9._-]+`)
+var otherCharacters = lazyregexp.New(`[^a-z0-9._-]+`)
 
 // key converts a column's name to a key.
 func key(name string) string {
-	k := otherCharacters.ReplaceAllString(strings.ToLower(strings.TrimSpace(name)), "_")
+	k := otherCharacters.Get().ReplaceAllString(strings.ToLower(strings.TrimSpace(name)), "_")
 	return k[:min(len(k), 63)]
 }
 

@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,6 +23,7 @@ import (
 
 	"croft"
 	"croft/grid/ipam/setexpr"
+	"croft/internal/lazyregexp"
 )
 
 // The protocols of rules.
@@ -72,10 +72,10 @@ func Name(cluster string) string {
 }
 
 // clusterForm is the form of a cluster's id, which may be empty.
-var clusterForm = regexp.MustCompile(`^([0-9a-f]{32})?$`)
+var clusterForm = lazyregexp.New(`^([0-9a-f]{32})?$`)
 
 // plainName is the form of names that are safe within quotes.
-var plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var plainName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 // Script returns an nft script that replaces the table in one transaction, whatever the table was before. Without
 // managed addresses or rules, the script removes the table. Invalid: a name or protocol is not valid.

@@ -2,13 +2,13 @@ package setexpr
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"go4.org/netipx"
 
 	"croft"
+	"croft/internal/lazyregexp"
 )
 
 const (
@@ -169,7 +169,7 @@ func (p *parser) plain() (*Expr, error) {
 }
 
 // NameForm is the form of the names of tags, sets and pools.
-var NameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+var NameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
 func (p *parser) word(word string) (*Expr, error) {
 	x := &Expr{word: word, at: p.at}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"croft"
 	"croft/grid/machine"
 	"croft/grid/watch"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 )
 
@@ -97,7 +97,7 @@ func (g *Git) make(ctx context.Context, t watch.Term) (string, error) {
 }
 
 // outdated matches git's messages for a reference that has changed, as seen here or by the upstream.
-var outdated = regexp.MustCompile(`stale info|fetch first|non-fast-forward|cannot lock ref|incorrect old value|` +
+var outdated = lazyregexp.New(`stale info|fetch first|non-fast-forward|cannot lock ref|incorrect old value|` +
 	`failed to update ref|failed to lock|already exists|reference already exists|atomic transaction failed`)
 
 // refusal turns the output of a failed push into an error: Conflict; Denied if the upstream refuses for another reason;
