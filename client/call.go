@@ -28,6 +28,9 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 	var body []byte
 	if input != nil {
 		in := api.InputOf(reflect.TypeOf(input))
+		if err := in.CheckPath(input); err != nil {
+			return nil, err
+		}
 		path = in.Write(path, input, header)
 		if in.Body {
 			var err error

@@ -11,8 +11,6 @@ type Cloud struct {
 	Holds       cloud.Holds
 	Consoles    cloud.Consoles
 	Ports       cloud.Ports
-	Partitions  cloud.Partitions
-	Peers       cloud.Peers
 	Clusters    cloud.Clusters
 	Sites       cloud.Sites
 	Credentials cloud.Credentials
@@ -25,7 +23,7 @@ type Cloud struct {
 func (c *Client) Cloud() *Cloud {
 	return &Cloud{
 		Requests: requests{c}, Instances: instances{c}, Feed: feed{c}, Changes: changes{c}, Holds: holds{c},
-		Consoles: consoles{c}, Ports: ports{c}, Partitions: partitions{c}, Peers: peers{c}, Clusters: clusters{c},
+		Consoles: consoles{c}, Ports: ports{c}, Clusters: clusters{c},
 		Sites: sites{c}, Credentials: credentials{c}, Appliances: appliances{c}, SiteImages: siteImages{c},
 		Seals: seals{c},
 	}

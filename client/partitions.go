@@ -12,53 +12,20 @@ import (
 	"croft/control/federation"
 )
 
-// partitions implements cloud.Partitions.
-type partitions struct{ *Client }
-
-// List implements cloud.Partitions.
-func (p partitions) List(ctx context.Context) ([]federation.Partition, error) {
-	list, err := p.ListPartitions(ctx)
-	return list.Partitions, err
-}
-
-// Find implements cloud.Partitions.
-func (p partitions) Find(ctx context.Context, idOrAlias string) (federation.Partition, error) {
-	return p.GetPartition(ctx, api.PartitionNamed{ID: idOrAlias})
-}
-
-// Remove implements cloud.Partitions.
-func (p partitions) Remove(ctx context.Context, idOrAlias string) (federation.Partition, error) {
-	return p.RemovePartition(ctx, api.PartitionNamed{ID: idOrAlias})
-}
-
-// Rows implements cloud.Partitions.
-func (p partitions) Rows(ctx context.Context, idOrAlias string, kind federation.Kind,
-	each func(json.RawMessage) error) error {
-	list, err := p.ListRows(ctx, api.RowsOfKind{PartitionNamed: api.PartitionNamed{ID: idOrAlias}, Kind: kind})
-	if err != nil {
-		return err
-	}
-	for _, row := range list.Rows {
-		if err := each(row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Export implements cloud.Partitions. It writes data as it arrives; the last line shows whether the export is complete.
-func (p partitions) Export(ctx context.Context, name string, w io.Writer) (h federation.Header, err error) {
-	answer, err := p.request(ctx, "GET /v1/export", api.Export{Name: name})
+// ExportPartition writes an export of the cloud as it arrives, and returns its header. The last line shows whether the
+// export is complete.
+func (c *Client) ExportPartition(ctx context.Context, in api.Export, w io.Writer) (h federation.Header, err error) {
+	answer, err := c.request(ctx, "GET /v1/export", in)
 	if err != nil {
 		return h, err
 	}
 	defer answer.Body.Close()
 	seen := &ends{}
 	if _, err := io.Copy(io.MultiWriter(w, seen), answer.Body); err != nil {
-		return h, p.unreachable(ctx, err)
+		return h, c.unreachable(ctx, err)
 	}
 	if h, err = seen.header(); err != nil {
-		return h, croft.Errorf(croft.Unavailable, "the export of the cloud at %s is not complete: export again", p.base)
+		return h, croft.Errorf(croft.Unavailable, "the export of the cloud at %s is not complete: export again", c.base)
 	}
 	return h, nil
 }
@@ -93,26 +60,26 @@ func (e *ends) header() (h federation.Header, err error) {
 	return h, json.Unmarshal(e.first, &h)
 }
 
-// Import implements cloud.Partitions.
-func (p partitions) Import(ctx context.Context, from io.Reader, alias string) (shown federation.Partition, changed bool,
-	err error) {
-	at := p.base + pathOf("/v1/import", api.Import{As: alias})
+// ImportPartition shows the export that it reads. changed is false if this same export is already shown.
+func (c *Client) ImportPartition(ctx context.Context, in api.Import, from io.Reader) (shown federation.Partition,
+	changed bool, err error) {
+	at := c.base + pathOf("/v1/import", in)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, from)
 	if err != nil {
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)
 	}
 	r.Header.Set("Content-Type", "application/octet-stream")
-	p.identify(r.Header)
-	answer, err := p.requests.Do(r)
+	c.identify(r.Header)
+	answer, err := c.requests.Do(r)
 	if err != nil {
-		return shown, false, p.unreachable(ctx, err)
+		return shown, false, c.unreachable(ctx, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return shown, false, problemIn(answer)
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&shown); err != nil {
-		return shown, false, p.unreachable(ctx, err)
+		return shown, false, c.unreachable(ctx, err)
 	}
 	return shown, answer.StatusCode == http.StatusCreated, nil
 }

@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/internal/out"
 )
@@ -33,9 +34,8 @@ cloud that shows it. Peers are other clouds with which this one exchanges reques
   croft partition show east hosts`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
-	cmd.AddCommand(exportCommand(), importCommand(), listCommand(), showCommand(), removeCommand(), cardCommand(),
-		peerCommand(),
-		keyCommand())
+	cmd.AddCommand(exportCommand(), importCommand(), partitions.List("List the partitions that are known here"),
+		showCommand(), removeCommand(), cardCommand(), peerCommand(), keyCommand())
 	return cmd
 }
 
@@ -57,7 +57,7 @@ is no token, user-data, key or address of a host in it.`,
 			defer cancel()
 			var h federation.Header
 			write := func(w io.Writer) (err error) {
-				h, err = c.Partitions.Export(ctx, *name, w)
+				h, err = c.ExportPartition(ctx, api.Export{Name: *name}, w)
 				return err
 			}
 			if len(given) == 0 || given[0] == "-" {
@@ -96,7 +96,7 @@ cloud: where the proposed one is taken, a number is added.`,
 		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, transferTime)
 			defer cancel()
-			p, changed, err := c.Partitions.Import(ctx, from, *alias)
+			p, changed, err := c.ImportPartition(ctx, api.Import{As: *alias}, from)
 			if err != nil {
 				return fmt.Errorf("import %s: %w", given[0], err)
 			}
@@ -112,35 +112,47 @@ cloud: where the proposed one is taken, a number is added.`,
 	return cmd
 }
 
-func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the partitions that are known here",
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.Partitions.List(ctx)
-			if err != nil {
-				return err
+// partitions are the clouds that are known here.
+var partitions = verb.Noun[federation.Partition]{
+	Name: "partition",
+	Use:  "PARTITION",
+	All: func(ctx context.Context, c *args.Client) ([]federation.Partition, error) {
+		list, err := c.ListPartitions(ctx)
+		return list.Partitions, err
+	},
+	Find: func(ctx context.Context, c *args.Client, idOrAlias string) (federation.Partition, error) {
+		return c.GetPartition(ctx, api.PartitionNamed{ID: idOrAlias})
+	},
+	Word: func(p federation.Partition) (string, string) { return p.Alias, "" },
+	Head: []string{"ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES", "PEER"},
+	Row: func(p federation.Partition) []out.Cell {
+		peer := "-"
+		if p.Peer != nil {
+			peer = p.Peer.Endpoint
+		}
+		i := p.Imported
+		if i == nil {
+			return verb.Texts(p.Alias, string(p.ID), "-", "-", "-", "-", "-", peer)
+		}
+		return verb.Texts(p.Alias, string(p.ID), fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
+			fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
+			fmt.Sprint(i.Rows[federation.KindInstance]), peer)
+	},
+	Rows: func(t *out.Table, p federation.Partition) {
+		t.Texts("partition", string(p.ID))
+		t.Texts("alias", p.Alias)
+		if p.Peer != nil {
+			peerRows(t, p.Peer)
+		}
+		if i := p.Imported; i != nil {
+			t.Texts("revision", fmt.Sprint(i.Revision))
+			t.Texts("exported", i.Exported.Format(time.DateTime))
+			t.Texts("imported", i.At.Format(time.DateTime))
+			for _, kind := range federation.Kinds {
+				t.Texts(string(kind)+"s", fmt.Sprint(i.Rows[kind]))
 			}
-			if c.WantsData() {
-				return c.PrintData(all)
-			}
-			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
-			t.Head("ALIAS", "ID", "REVISION", "EXPORTED", "HOSTS", "PROJECTS", "INSTANCES", "PEER")
-			for _, p := range all {
-				texts := []string{p.Alias, string(p.ID), "-", "-", "-", "-", "-", "-"}
-				if p.Peer != nil {
-					texts[len(texts)-1] = p.Peer.Endpoint
-				}
-				if i := p.Imported; i != nil {
-					texts = append(texts[:2:2], fmt.Sprint(i.Revision), i.Exported.Format(time.DateTime),
-						fmt.Sprint(i.Rows[federation.KindHost]), fmt.Sprint(i.Rows[federation.KindProject]),
-						fmt.Sprint(i.Rows[federation.KindInstance]), texts[len(texts)-1])
-				}
-				t.Texts(texts...)
-			}
-			return t.Print(c.Cmd.OutOrStdout())
-		}),
-	}
+		}
+	},
 }
 
 func removeCommand() *cobra.Command {
@@ -149,7 +161,7 @@ func removeCommand() *cobra.Command {
 		Short:             "Forget a partition and everything that was imported of it",
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := c.Partitions.Remove(ctx, c.Args[0])
+			p, err := c.RemovePartition(ctx, api.PartitionNamed{ID: c.Args[0]})
 			if err == nil {
 				c.Say("partition %s (%s) is forgotten here", p.Alias, p.ID)
 			}

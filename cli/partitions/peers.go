@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/control/federation/assertion"
 	"croft/internal/command"
@@ -37,7 +39,7 @@ after croft partition key rotate.`,
 	name := cmd.Flags().String("name", "", "`alias` that others use unless they choose another")
 	at := cmd.Flags().String("endpoint", "", "`URL` where others reach the API (default: where a server of it listens)")
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
-		card, err := c.Peers.Card(ctx, *name, *at)
+		card, err := c.GetCard(ctx, api.CardRequest{Name: *name, Endpoint: *at})
 		if err != nil {
 			return err
 		}
@@ -60,7 +62,7 @@ one here: croft project member add.`,
   croft partition peer list
   croft partition peer remove east`,
 	}
-	cmd.AddCommand(peerAddCommand(), peerListCommand(), peerShowCommand(), peerRemoveCommand())
+	cmd.AddCommand(peerAddCommand(), peers.List("List the peers"), peerShowCommand(), peerRemoveCommand())
 	return cmd
 }
 
@@ -88,7 +90,7 @@ what users may be through the peer, in both directions.`,
 			wanted.Roles = append(wanted.Roles, access.Role(r))
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			p, err := c.Peers.AddPeer(ctx, wanted)
+			p, err := c.AddPeer(ctx, wanted)
 			if err != nil {
 				return err
 			}
@@ -117,57 +119,39 @@ func readCard(cmd *cobra.Command, file string) (federation.Card, error) {
 	return card, nil
 }
 
-func peerListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the peers",
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.Partitions.List(ctx)
-			if err != nil {
-				return err
-			}
-			peers := []federation.Partition{}
-			for _, p := range all {
-				if p.Peer != nil {
-					peers = append(peers, p)
-				}
-			}
-			if c.WantsData() {
-				return c.PrintData(peers)
-			}
-			t := out.Table{Color: out.IsColored(c.Cmd.OutOrStdout())}
-			t.Head("ALIAS", "ID", "ENDPOINT", "ROLES", "KEYS", "ADDED")
-			for _, p := range peers {
-				t.Texts(p.Alias, string(p.ID), p.Peer.Endpoint, rolesOf(p.Peer), fmt.Sprint(len(p.Peer.Keys)),
-					p.Peer.Added.Format(time.DateTime))
-			}
-			return t.Print(c.Cmd.OutOrStdout())
-		}),
-	}
+// peers are the partitions with which this cloud exchanges requests.
+var peers = verb.Noun[federation.Partition]{
+	Name: "peer",
+	Use:  "PEER",
+	All: func(ctx context.Context, c *args.Client) ([]federation.Partition, error) {
+		all, err := partitions.All(ctx, c)
+		return slices.DeleteFunc(all, func(p federation.Partition) bool { return p.Peer == nil }), err
+	},
+	Find: func(ctx context.Context, c *args.Client, idOrAlias string) (federation.Partition, error) {
+		p, err := partitions.Find(ctx, c, idOrAlias)
+		if err == nil && p.Peer == nil {
+			err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
+		}
+		return p, err
+	},
+	Head: []string{"ALIAS", "ID", "ENDPOINT", "ROLES", "KEYS", "ADDED"},
+	Row: func(p federation.Partition) []out.Cell {
+		return verb.Texts(p.Alias, string(p.ID), p.Peer.Endpoint, rolesOf(p.Peer), fmt.Sprint(len(p.Peer.Keys)),
+			p.Peer.Added.Format(time.DateTime))
+	},
+	Rows: func(t *out.Table, p federation.Partition) {
+		t.Texts("partition", string(p.ID))
+		t.Texts("alias", p.Alias)
+		peerRows(t, p.Peer)
+	},
 }
 
 func rolesOf(p *federation.Peer) string { return strings.Join(access.Words(p.Roles), ",") }
 
 func peerShowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "show PEER",
-		Short:             "Show a peer: where it is, its keys, and what its users may be",
-		ValidArgsFunction: complete,
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := c.Partitions.Find(ctx, c.Args[0])
-			if err == nil && p.Peer == nil {
-				err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
-			}
-			if err != nil {
-				return err
-			}
-			return c.Print(p, func(t *out.Table) {
-				t.Texts("partition", string(p.ID))
-				t.Texts("alias", p.Alias)
-				peerRows(t, p.Peer)
-			})
-		}),
-	}
+	cmd := peers.Show("Show a peer: where it is, its keys, and what its users may be")
+	cmd.ValidArgsFunction = complete
+	return cmd
 }
 
 // peerRows adds the data about a peer to a table.
@@ -189,7 +173,7 @@ and the memberships of its projects. Instances stay with the projects here, and 
 imported stays too (croft partition remove forgets both).`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			p, err := c.Peers.RemovePeer(ctx, c.Args[0])
+			p, err := c.RemovePeer(ctx, api.PartitionNamed{ID: c.Args[0]})
 			if err == nil {
 				c.Say("%s (%s) is no peer any more", p.Alias, p.ID)
 			}
@@ -210,31 +194,26 @@ are in this cloud's card. To change one:
   croft partition card > east.card      for each peer, who adds it today
   croft partition key remove ID         later: the former key leaves the cards`,
 	}
-	cmd.AddCommand(keyListCommand(), keyRotateCommand(), keyRemoveCommand())
+	cmd.AddCommand(signers.List("List the keys that are in the cards of this cloud"), keyRotateCommand(),
+		keyRemoveCommand())
 	return cmd
 }
 
-func keyListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List the keys that are in the cards of this cloud",
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.Peers.Signers(ctx)
-			if err != nil {
-				return err
-			}
-			return c.Print(append([]federation.Signer{}, all...), func(t *out.Table) {
-				t.Head("ID", "HOST", "ENDPOINT", "SINCE", "SIGNS")
-				for _, one := range all {
-					signs := "now"
-					if one.Use.After(time.Now()) {
-						signs = "from " + one.Use.Local().Format(time.DateTime)
-					}
-					t.Texts(one.Key.ID(), one.Host, one.Endpoint, one.Since.Local().Format(time.DateTime), signs)
-				}
-			})
-		}),
-	}
+// signers are the keys with which the servers of this cloud sign.
+var signers = verb.Noun[federation.Signer]{
+	Name: "key",
+	All: func(ctx context.Context, c *args.Client) ([]federation.Signer, error) {
+		list, err := c.ListSigners(ctx)
+		return list.Signers, err
+	},
+	Head: []string{"ID", "HOST", "ENDPOINT", "SINCE", "SIGNS"},
+	Row: func(s federation.Signer) []out.Cell {
+		signs := "now"
+		if s.Use.After(time.Now()) {
+			signs = "from " + s.Use.Local().Format(time.DateTime)
+		}
+		return verb.Texts(s.Key.ID(), s.Host, s.Endpoint, s.Since.Local().Format(time.DateTime), signs)
+	},
 }
 
 // longestDelay limits how long a new key waits before it is used.
@@ -284,7 +263,7 @@ func keyRemoveCommand() *cobra.Command {
 		Long: `remove takes a key out of the cards that this cloud prints from now on. A peer believes
 it until it has another card.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			err := c.Peers.RetireSigner(ctx, c.Args[0])
+			err := c.RetireSigner(ctx, api.SignerNamed{ID: c.Args[0]})
 			if err == nil {
 				c.Say("key %s is in no card from now on: give each peer a new one",
 					c.Args[0])

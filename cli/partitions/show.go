@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/internal/out"
 	"croft/tenant"
@@ -30,50 +31,24 @@ instance, with or without an s at the end. -o json has every field.`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			if len(c.Args) == 1 {
-				return showPartition(ctx, c.Cmd, c, c.Args[0])
+				return partitions.PrintOne(ctx, c, c.Args[0])
 			}
 			kind := federation.Kind(strings.TrimSuffix(c.Args[1], "s"))
-			rows := []json.RawMessage{}
-			err := c.Partitions.Rows(ctx, c.Args[0], kind, func(row json.RawMessage) error {
-				rows = append(rows, row)
-				return nil
-			})
+			list, err := c.ListRows(ctx, api.RowsOfKind{PartitionNamed: api.PartitionNamed{ID: c.Args[0]}, Kind: kind})
 			if err != nil {
 				return err
 			}
-			return showRows(c.Cmd, c.Settings.Output, kind, rows)
+			return showRows(c, kind, list.Rows)
 		}),
 	}
 }
 
-func showPartition(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrAlias string) error {
-	p, err := c.Partitions.Find(ctx, idOrAlias)
-	if err != nil {
-		return err
-	}
-	return c.Print(p, func(t *out.Table) {
-		t.Texts("partition", string(p.ID))
-		t.Texts("alias", p.Alias)
-		if p.Peer != nil {
-			peerRows(t, p.Peer)
-		}
-		if i := p.Imported; i != nil {
-			t.Texts("revision", fmt.Sprint(i.Revision))
-			t.Texts("exported", i.Exported.Format(time.DateTime))
-			t.Texts("imported", i.At.Format(time.DateTime))
-			for _, kind := range federation.Kinds {
-				t.Texts(string(kind)+"s", fmt.Sprint(i.Rows[kind]))
-			}
-		}
-	})
-}
-
 // showRows prints the rows of a kind.
-func showRows(cmd *cobra.Command, format string, kind federation.Kind, rows []json.RawMessage) error {
-	if format == out.FormatJSON || format == out.FormatYAML {
-		return out.PrintData(cmd.OutOrStdout(), format, rows)
+func showRows(c *args.Client, kind federation.Kind, rows []json.RawMessage) error {
+	if c.WantsData() {
+		return c.PrintData(rows)
 	}
-	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
+	t := &out.Table{}
 	table := tables[kind]
 	t.Head(table.head...)
 	for _, row := range rows {
@@ -83,7 +58,7 @@ func showRows(cmd *cobra.Command, format string, kind federation.Kind, rows []js
 		}
 		t.Texts(texts...)
 	}
-	return t.Print(cmd.OutOrStdout())
+	return t.Print(c.Cmd.OutOrStdout())
 }
 
 // table describes how to print the rows of a kind.
@@ -144,24 +119,22 @@ func texts[T any](of func(T) []string) func(json.RawMessage) ([]string, error) {
 	}
 }
 
-// complete completes aliases, and after an alias kinds.
-func complete(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var all []string
+// complete completes the aliases of other clouds, and after the partition of show a kind.
+func complete(cmd *cobra.Command, given []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(given) == 1 && cmd.Name() == "show" {
+		var kinds []string
 		for _, kind := range federation.Kinds {
-			all = append(all, string(kind)+"s")
+			kinds = append(kinds, string(kind)+"s")
 		}
+		return kinds, cobra.ShellCompDirectiveNoFileComp
 	}
-	if len(given) == 0 {
-		_ = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			known, err := c.Partitions.List(ctx)
-			for _, p := range known {
-				if !p.Home {
-					all = append(all, p.Alias)
-				}
+	return verb.Complete(1, func(ctx context.Context, c *args.Client, offer args.Offer) error {
+		all, err := partitions.All(ctx, c)
+		for _, p := range all {
+			if !p.Home {
+				offer(p.Alias, "")
 			}
-			return err
-		})
-	}
-	return all, cobra.ShellCompDirectiveNoFileComp
+		}
+		return err
+	})(cmd, given, prefix)
 }

@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/control/federation"
 	"croft/internal/command"
 	"croft/tenant/access"
@@ -54,7 +55,8 @@ The same again changes the role.`,
 			return err
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			set, err := c.Peers.Map(ctx, m)
+			set, err := c.SetMapping(ctx, api.NewMapping{ProjectNamed: api.ProjectNamed{Project: m.Project},
+				Peer: m.Peer, Theirs: m.Theirs, TheirsID: m.TheirsID, Role: m.Role})
 			if croft.KindOf(err) == croft.NotFound {
 				err = cmp.Or(args.UnknownProject(ctx, c, m.Project), err)
 			}
@@ -73,7 +75,11 @@ The same again changes the role.`,
 // removeMapping ends the membership of the members of a peer's project.
 func removeMapping(cmd *cobra.Command, m federation.Mapping) error {
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		err := c.Peers.Unmap(ctx, m)
+		if err := m.Project.Check(); err != nil {
+			return err
+		}
+		err := c.RemoveMapping(ctx, api.MappingNamed{ProjectNamed: api.ProjectNamed{Project: m.Project}, Peer: m.Peer,
+			Theirs: m.Theirs})
 		if croft.KindOf(err) == croft.NotFound {
 			err = cmp.Or(args.UnknownProject(ctx, c, m.Project), err)
 		}

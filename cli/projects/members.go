@@ -99,10 +99,11 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 	if err != nil {
 		return err
 	}
-	mappings, err := c.Peers.Mappings(ctx, p.Name)
+	list, err := c.ListMappings(ctx, api.ProjectNamed{Project: p.Name})
 	if err != nil {
 		return err
 	}
+	mappings := list.Mappings
 	defaults, err := c.GetDefaultQuota(ctx)
 	if err != nil {
 		return err

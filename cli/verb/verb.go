@@ -83,17 +83,20 @@ func (n Noun[T]) Print(c *args.Client, all []T) error {
 // Show returns the command show.
 func (n Noun[T]) Show(short string) *cobra.Command {
 	return &cobra.Command{Use: "show " + n.use(), Short: short, ValidArgsFunction: n.Complete(1),
-		RunE: Run(func(ctx context.Context, c *args.Client) error {
-			one, err := n.Find(ctx, c, c.Args[0])
-			if err != nil {
-				return n.Near(ctx, c, c.Args[0], err)
-			}
-			var data any = one
-			if n.Data != nil {
-				data = n.Data(one)
-			}
-			return c.Print(data, func(t *out.Table) { n.Rows(t, one) })
-		})}
+		RunE: Run(func(ctx context.Context, c *args.Client) error { return n.PrintOne(ctx, c, c.Args[0]) })}
+}
+
+// PrintOne prints an object as Show does.
+func (n Noun[T]) PrintOne(ctx context.Context, c *args.Client, name string) error {
+	one, err := n.Find(ctx, c, name)
+	if err != nil {
+		return n.Near(ctx, c, name, err)
+	}
+	var data any = one
+	if n.Data != nil {
+		data = n.Data(one)
+	}
+	return c.Print(data, func(t *out.Table) { n.Rows(t, one) })
 }
 
 // Remove returns the command remove, which goes on after errors.

@@ -260,6 +260,20 @@ func (p Parameter) set(field reflect.Value, values []string) error {
 	return nil
 }
 
+// CheckPath returns Invalid for a name in the path that would lead to another path.
+func (i Input) CheckPath(input any) error {
+	for n, p := range i.Parameters {
+		if p.In != "path" {
+			continue
+		}
+		switch value := reflect.ValueOf(input).FieldByIndex(i.fields[n]).String(); value {
+		case "", ".", "..":
+			return NewProblem(BadRequest, strconv.Quote(value)+" cannot be the name or the ID of anything")
+		}
+	}
+	return nil
+}
+
 // Write returns the path of a request for an input, with its query string, and adds its headers. Zero values are left
 // out, except in the path.
 func (i Input) Write(path string, input any, header http.Header) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"croft"
+	"croft/control/api"
 	"croft/control/federation"
 )
 
@@ -17,56 +18,66 @@ const foreign = `{"export":1,"partition":"11111111-1111-4111-8111-111111111111",
 `
 
 func (s *suite) partitions() {
-	p := s.Cloud.Partitions
+	c := s.Client
 	var own bytes.Buffer
-	h, err := p.Export(s.ctx, "here", &own)
+	h, err := c.ExportPartition(s.ctx, api.Export{Name: "here"}, &own)
 	s.must(err)
 	if h.Name != "here" || h.Revision < 1 || !strings.Contains(own.String(), `"kind":"host","row":{"id":"`) ||
 		!strings.Contains(own.String(), `"sha256":"`) {
 		s.Errorf("exported %+v: %s", h, own.String())
 	}
-	_, err = p.Export(s.ctx, "a b", &own)
+	_, err = c.ExportPartition(s.ctx, api.Export{Name: "a b"}, &own)
 	s.is(err, croft.Invalid, "an export under a name that is none")
-	_, _, err = p.Import(s.ctx, &own, "")
+	_, _, err = c.ImportPartition(s.ctx, api.Import{}, &own)
 	s.is(err, croft.Invalid, "an import of home")
-	_, _, err = p.Import(s.ctx, strings.NewReader(foreign[:len(foreign)/2]), "")
+	_, _, err = c.ImportPartition(s.ctx, api.Import{}, strings.NewReader(foreign[:len(foreign)/2]))
 	s.is(err, croft.Invalid, "an import that was cut off")
-	_, _, err = p.Import(s.ctx, strings.NewReader(strings.Replace(foreign, "host1", "host2", 1)), "")
+	_, _, err = c.ImportPartition(s.ctx, api.Import{},
+		strings.NewReader(strings.Replace(foreign, "host1", "host2", 1)))
 	s.is(err, croft.Invalid, "an import that was altered")
 	for _, wanted := range []bool{true, false} {
-		shown, changed, err := p.Import(s.ctx, strings.NewReader(foreign), "")
+		shown, changed, err := c.ImportPartition(s.ctx, api.Import{}, strings.NewReader(foreign))
 		if err != nil || changed != wanted || shown.Alias != "east" || shown.Imported.Rows[federation.KindHost] != 1 {
 			s.Errorf("imported %+v, changed %t, %v", shown, changed, err)
 		}
 	}
-	_, _, err = p.Import(s.ctx, strings.NewReader(foreign), "home")
+	_, _, err = c.ImportPartition(s.ctx, api.Import{As: "home"}, strings.NewReader(foreign))
 	s.is(err, croft.Invalid, "an import under the alias of home")
-	all, err := p.List(s.ctx)
+	list, err := c.ListPartitions(s.ctx)
 	s.must(err)
+	all := list.Partitions
 	if len(all) != 2 || !all[0].Home || all[0].ID != h.Partition || all[1].Alias != "east" {
 		s.Errorf("listed %+v", all)
 	}
-	if found, err := p.Find(s.ctx, "east"); err != nil || found.ID != all[1].ID || found.Imported.Revision != 4 {
+	found, err := c.GetPartition(s.ctx, api.PartitionNamed{ID: "east"})
+	if err != nil || found.ID != all[1].ID || found.Imported.Revision != 4 {
 		s.Errorf("found %+v, %v", found, err)
 	}
-	var rows []string
-	each := func(row json.RawMessage) error { rows = append(rows, string(row)); return nil }
-	s.must(p.Rows(s.ctx, "east", federation.KindHost, each))
-	s.must(p.Rows(s.ctx, "east", federation.KindInstance, each))
-	if len(rows) != 1 || !strings.Contains(rows[0], `"host1"`) {
-		s.Errorf("the rows are %s", rows)
+	rows := func(of string, kind federation.Kind) ([]json.RawMessage, error) {
+		list, err := c.ListRows(s.ctx, api.RowsOfKind{PartitionNamed: api.PartitionNamed{ID: of}, Kind: kind})
+		return list.Rows, err
 	}
-	s.is(p.Rows(s.ctx, "east", "thing", each), croft.Invalid, "rows of an unknown kind")
-	s.is(p.Rows(s.ctx, "home", federation.KindHost, each), croft.Invalid, "rows of home")
-	s.is(p.Rows(s.ctx, "west", federation.KindHost, each), croft.NotFound, "rows of an unknown partition")
-	_, err = p.Remove(s.ctx, "home")
+	if got, err := rows("east", federation.KindHost); err != nil || len(got) != 1 ||
+		!strings.Contains(string(got[0]), `"host1"`) {
+		s.Errorf("the hosts are %s, %v", got, err)
+	}
+	if got, err := rows("east", federation.KindInstance); err != nil || got == nil || len(got) != 0 {
+		s.Errorf("the instances are %s, %v", got, err)
+	}
+	_, err = rows("east", "thing")
+	s.is(err, croft.Invalid, "rows of an unknown kind")
+	_, err = rows("home", federation.KindHost)
+	s.is(err, croft.Invalid, "rows of home")
+	_, err = rows("west", federation.KindHost)
+	s.is(err, croft.NotFound, "rows of an unknown partition")
+	_, err = c.RemovePartition(s.ctx, api.PartitionNamed{ID: "home"})
 	s.is(err, croft.Invalid, "the removal of home")
-	was, err := p.Remove(s.ctx, "east")
+	was, err := c.RemovePartition(s.ctx, api.PartitionNamed{ID: "east"})
 	if err != nil || was.ID != all[1].ID {
 		s.Errorf("removed %+v, %v", was, err)
 	}
-	_, err = p.Find(s.ctx, "east")
+	_, err = c.GetPartition(s.ctx, api.PartitionNamed{ID: "east"})
 	s.is(err, croft.NotFound, "a partition that was removed")
-	_, err = p.Remove(s.ctx, "east")
+	_, err = c.RemovePartition(s.ctx, api.PartitionNamed{ID: "east"})
 	s.is(err, croft.NotFound, "the removal of one that was removed")
 }
