@@ -505,18 +505,18 @@ func (c *Client) ListSites(ctx context.Context) (api.SiteList, error) {
 }
 
 // CreateSite: Create a site.
-func (c *Client) CreateSite(ctx context.Context, in api.NewSite) (api.Site, error) {
-	return call[api.Site](ctx, c, "POST /v1/sites", in)
+func (c *Client) CreateSite(ctx context.Context, in api.NewSite) (cluster.Site, error) {
+	return call[cluster.Site](ctx, c, "POST /v1/sites", in)
 }
 
 // GetSite: Get a site.
-func (c *Client) GetSite(ctx context.Context, in api.SiteNamed) (api.Site, error) {
-	return call[api.Site](ctx, c, "GET /v1/sites/{name}", in)
+func (c *Client) GetSite(ctx context.Context, in api.SiteNamed) (cluster.Site, error) {
+	return call[cluster.Site](ctx, c, "GET /v1/sites/{name}", in)
 }
 
 // ChangeSite: Change a site; clusters that are there stay.
-func (c *Client) ChangeSite(ctx context.Context, in api.SiteChange) (api.Site, error) {
-	return call[api.Site](ctx, c, "PATCH /v1/sites/{name}", in)
+func (c *Client) ChangeSite(ctx context.Context, in api.SiteChange) (cluster.Site, error) {
+	return call[cluster.Site](ctx, c, "PATCH /v1/sites/{name}", in)
 }
 
 // RemoveSite: Remove a site that no implementation, credential or cluster uses.
@@ -535,18 +535,18 @@ func (c *Client) ListCredentials(ctx context.Context, in api.CredentialFilter) (
 }
 
 // CreateCredential: Store a credential, which the site has to accept.
-func (c *Client) CreateCredential(ctx context.Context, in api.NewCredential) (api.Credential, error) {
-	return call[api.Credential](ctx, c, "POST /v1/credentials", in)
+func (c *Client) CreateCredential(ctx context.Context, in api.NewCredential) (cluster.Credential, error) {
+	return call[cluster.Credential](ctx, c, "POST /v1/credentials", in)
 }
 
 // GetCredential: Get a credential of the caller, without its secret.
-func (c *Client) GetCredential(ctx context.Context, in api.CredentialNamed) (api.Credential, error) {
-	return call[api.Credential](ctx, c, "GET /v1/credentials/{id}", in)
+func (c *Client) GetCredential(ctx context.Context, in api.CredentialNamed) (cluster.Credential, error) {
+	return call[cluster.Credential](ctx, c, "GET /v1/credentials/{id}", in)
 }
 
 // ChangeCredential: Change a credential of the caller, which the site has to accept then.
-func (c *Client) ChangeCredential(ctx context.Context, in api.CredentialChange) (api.Credential, error) {
-	return call[api.Credential](ctx, c, "PATCH /v1/credentials/{id}", in)
+func (c *Client) ChangeCredential(ctx context.Context, in api.CredentialChange) (cluster.Credential, error) {
+	return call[cluster.Credential](ctx, c, "PATCH /v1/credentials/{id}", in)
 }
 
 // RemoveCredential: Remove a credential that no living cluster needs.

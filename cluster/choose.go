@@ -442,7 +442,7 @@ var reusable = []State{Ready, Resizing, Building, Scheduling}
 // Joins reports whether a request may join an existing cluster. It compares all but their parameters. credentials are
 // the user's; hints may refer to them by name.
 func (r Request) Joins(c Cluster, credentials []Credential) bool {
-	return r.Reuse == ReuseAuto && c.Project == r.Project && c.User == r.User && c.Appliance == r.Appliance &&
+	return r.Reuse != ReuseNever && c.Project == r.Project && c.User == r.User && c.Appliance == r.Appliance &&
 		slices.Contains(reusable, c.State) && c.Slaves >= r.Slaves && r.Hints.permit(c, credentials)
 }
 

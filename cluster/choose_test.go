@@ -32,7 +32,7 @@ func world() World {
 }
 
 func request() Request {
-	return Request{Name: "c", Project: "p", User: "ann", Appliance: "slurm", Slaves: 2}
+	return Request{Project: "p", User: "ann", Spec: Spec{Name: "c", Appliance: "slurm", Slaves: 2}}
 }
 
 func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, n)) }

@@ -85,11 +85,11 @@ type Cluster struct {
 	// since when the site has said that it is done although members are missing
 	PartialSince time.Time `json:"partial_since,omitzero"`
 
-	Uses      []Use         `json:"uses"`                // who uses it
-	KeepIdle  time.Duration `json:"keep_idle,omitempty"` // how long it is kept without uses; 0: forever
-	IdleSince time.Time     `json:"idle_since,omitzero"` // when it lost its last use
-	Expires   time.Time     `json:"expires,omitzero"`    // when it is destroyed, whether it is used or not; zero: never
-	Warned    time.Time     `json:"warned,omitzero"`     // when its end was announced
+	Uses      []Use     `json:"uses"`                // who uses it
+	KeepIdle  Seconds   `json:"keep_idle,omitempty"` // seconds that it is kept without uses; 0: forever
+	IdleSince time.Time `json:"idle_since,omitzero"` // when it lost its last use
+	Expires   time.Time `json:"expires,omitzero"`    // when it is destroyed, whether it is used or not; zero: never
+	Warned    time.Time `json:"warned,omitzero"`     // when its end was announced
 	// how long the remains of a failed build stay on the site, for inspection
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`      // when it became DELETED
@@ -242,18 +242,28 @@ type Account struct {
 
 // Request asks for a cluster.
 type Request struct {
-	ID         croft.ClusterID `json:"id,omitempty"` // empty: Create makes a new one
-	Name       string          `json:"name"`
-	Project    croft.Project   `json:"project"`
-	User       string          `json:"user"`
-	Appliance  string          `json:"appliance"`
-	Slaves     int             `json:"slaves"`
-	Hints      Hints           `json:"hints"`
-	Parameters map[string]any  `json:"parameters,omitempty"`
-	Keys       []string        `json:"keys,omitempty"` // public SSH keys, as lines of authorized_keys
-	Reuse      Reuse           `json:"reuse,omitempty"`
-	KeepIdle   time.Duration   `json:"keep_idle,omitempty"`
-	Expires    time.Duration   `json:"expires,omitempty"` // from now on; 0: never
+	Spec
+	Project croft.Project
+	User    string
+}
+
+// Spec describes a wanted cluster.
+type Spec struct {
+	// The UUID that the cluster gets. A random one by default.
+	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
+	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the project.
+	Name      string `json:"name" maxLength:"63" minLength:"1"`
+	Appliance string `json:"appliance" maxLength:"63" minLength:"1"` // what it runs
+	// The number of hosts in addition to the master; 0 by default.
+	Slaves int   `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
+	Hints  Hints `json:"hints,omitzero"` // where to build it
+	// For the template.
+	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
+	// Public SSH keys that may log in, as lines of authorized_keys.
+	Keys     []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	Reuse    Reuse    `json:"reuse,omitempty" enum:"auto,never"`                   // auto or never
+	KeepIdle Seconds  `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
+	Expires  Seconds  `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds after the request
 }
 
 // Reuse says whether a request may be given an existing cluster.
@@ -261,7 +271,8 @@ type Reuse string
 
 // The ways of reuse.
 const (
-	ReuseAuto  Reuse = ""      // an existing cluster of the same user, appliance and parameters, if it is large enough
+	// an existing cluster of the same user, appliance and parameters, if it is large enough; so does an empty Reuse
+	ReuseAuto  Reuse = "auto"
 	ReuseNever Reuse = "never" // always a new cluster
 )
 

@@ -653,7 +653,7 @@ func (p *plan) ends() (time.Time, string) {
 	end, why := p.c.Expires, "it expires"
 	idle := p.c.State == Ready || p.c.State == Degraded || p.c.State == Failed
 	if p.c.KeepIdle > 0 && len(p.c.Uses) == 0 && idle {
-		if at := p.c.IdleSince.Add(p.c.KeepIdle); end.IsZero() || at.Before(end) {
+		if at := p.c.IdleSince.Add(time.Duration(p.c.KeepIdle)); end.IsZero() || at.Before(end) {
 			end, why = at, "nobody uses it"
 		}
 	}

@@ -420,7 +420,7 @@ func elsewhere(s *Seen)     { s.Elsewhere = true }
 func resizeError(c *Cluster) {
 	c.Error = &Failure{Code: FailedResize, Message: "no valid host"}
 }
-func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = time.Hour, noon.Add(-time.Hour) }
+func idle(c *Cluster)   { c.KeepIdle, c.IdleSince = Seconds(time.Hour), noon.Add(-time.Hour) }
 func warned(c *Cluster) { c.Warned = noon.Add(-5 * time.Minute) }
 
 // While clocks differ, a time that has passed must not make the manager look again at once in a loop.

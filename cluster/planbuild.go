@@ -89,7 +89,7 @@ func (p *plan) chosen(c Candidate) {
 	p.c.Site, p.c.Implementation, p.c.Revision = c.Site.Name, c.Implementation.ID, c.Implementation.Revision
 	p.c.Credential = c.Credential.ID
 	if c.Site.BuildTimeout > 0 {
-		p.timeout = c.Site.BuildTimeout
+		p.timeout = time.Duration(c.Site.BuildTimeout)
 	}
 	p.begin()
 	if c.Implementation.Image == "" {

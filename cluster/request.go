@@ -260,7 +260,7 @@ func (r Request) Check() error {
 	if err := CheckSlaves(r.Slaves, 0); err != nil {
 		return err
 	}
-	if r.Reuse != ReuseAuto && r.Reuse != ReuseNever {
+	if r.Reuse != "" && r.Reuse != ReuseAuto && r.Reuse != ReuseNever {
 		return croft.Errorf(croft.Invalid, "reuse %.80q: use %q, or leave it out", string(r.Reuse), string(ReuseNever))
 	}
 	if err := CheckPeriods(r.KeepIdle, r.Expires); err != nil {
@@ -300,8 +300,9 @@ func CheckSlaves(n, least int) error {
 }
 
 // CheckPeriods validates the periods after which a cluster ends. Invalid.
-func CheckPeriods(keepIdle, expires time.Duration) error {
-	for what, d := range map[string]time.Duration{"keep_idle": keepIdle, "expires": expires} {
+func CheckPeriods(keepIdle, expires Seconds) error {
+	for what, period := range map[string]Seconds{"keep_idle": keepIdle, "expires": expires} {
+		d := time.Duration(period)
 		if d < 0 || d > maxPeriod {
 			return croft.Errorf(croft.Invalid, "%s is %s: use 0 to %s", what, wording.Duration(d),
 				wording.Duration(maxPeriod))
@@ -359,10 +360,25 @@ func checkParameters(p map[string]any) error {
 }
 
 // Digest returns a hash of a request, which identifies a repeated request. It leaves out the parameters, which may be
-// secret and easy to guess; the stored parameters of the cluster are compared instead.
+// secret and easy to guess; the stored parameters of the cluster are compared instead. Digests are stored, so all
+// versions hash the same text.
 func (r Request) Digest() string {
-	r.ID, r.Parameters = "", nil
-	text, err := json.Marshal(r)
+	if r.Reuse == ReuseAuto {
+		r.Reuse = ""
+	}
+	text, err := json.Marshal(struct {
+		Name      string        `json:"name"`
+		Project   croft.Project `json:"project"`
+		User      string        `json:"user"`
+		Appliance string        `json:"appliance"`
+		Slaves    int           `json:"slaves"`
+		Hints     Hints         `json:"hints"`
+		Keys      []string      `json:"keys,omitempty"`
+		Reuse     Reuse         `json:"reuse,omitempty"`
+		KeepIdle  time.Duration `json:"keep_idle,omitempty"`
+		Expires   time.Duration `json:"expires,omitempty"`
+	}{r.Name, r.Project, r.User, r.Appliance, r.Slaves, r.Hints, r.Keys, r.Reuse, time.Duration(r.KeepIdle),
+		time.Duration(r.Expires)})
 	if err != nil {
 		// a struct of our own, without the parameters of unknown types: cannot fail
 		panic("cluster: encode a request: " + err.Error())

@@ -38,12 +38,12 @@ type Site struct {
 	Priority  int      `json:"priority"`            // higher priorities are chosen first
 	// parameters such as network_name, flavor_name, key_name, allowed_ip
 	Defaults     map[string]any `json:"defaults,omitempty"`
-	BuildTimeout time.Duration  `json:"build_timeout,omitempty"`
-	MaxClusters  int            `json:"max_clusters,omitempty"` // 0: no limit
-	Created      time.Time      `json:"created"`                // when it was added
-	Updated      time.Time      `json:"updated"`                // when it was last changed
-	Generation   int64          `json:"generation"`             // revision of the stored record
-	Health       Health         `json:"health"`                 // derived, never stored
+	BuildTimeout Seconds        `json:"build_timeout,omitempty"` // seconds that a build may take; 0: an hour
+	MaxClusters  int            `json:"max_clusters,omitempty"`  // 0: no limit
+	Created      time.Time      `json:"created"`                 // when it was added
+	Updated      time.Time      `json:"updated"`                 // when it was last changed
+	Generation   int64          `json:"generation"`              // revision of the stored record
+	Health       Health         `json:"health"`                  // derived, never stored
 
 	// CreateRevision is the revision at which the site was created. It identifies the site: a later site of the same
 	// name has another one. Never stored.
@@ -60,7 +60,7 @@ type Health struct {
 	Since time.Time `json:"since,omitzero"`  // since when the site is in this state
 }
 
-// Credential lets the server act for a user at a site.
+// Credential lets the server act for a user at a site. Answers never contain its secret.
 type Credential struct {
 	ID            CredentialID   `json:"id"`                       // its UUID
 	Name          string         `json:"name"`                     // unique for its user in the project

@@ -32,7 +32,7 @@ var clusterOperations = noun{Tag: "clusters",
 		do(Operation{ID: "explainCluster", At: "POST /v1/candidates/clusters", May: access.Changes, Log: never,
 			Summary: "Say where a cluster would be built, and why not elsewhere"},
 			func(ctx context.Context, c *call, in api.ClusterCandidates) (cluster.Explanation, error) {
-				why, err := c.Cloud.Clusters.Explain(ctx, in.Plain(c.home(), c.caller.User))
+				why, err := c.Cloud.Clusters.Explain(ctx, c.request(in.Spec))
 				why.Candidates = append([]cluster.Choice{}, why.Candidates...)
 				why.Dropped = append([]cluster.Dropped{}, why.Dropped...)
 				return why, err
@@ -173,6 +173,11 @@ func orderedOf(ctx context.Context, c *call, in api.ClusterNamed,
 	return orderedCluster(c, have), nil
 }
 
+// request returns the caller's request for a cluster.
+func (c *call) request(s cluster.Spec) cluster.Request {
+	return cluster.Request{Spec: s, Project: c.home(), User: c.caller.User}
+}
+
 func listClusters(ctx context.Context, c *call, in api.ClusterFilter) (api.ClusterList, error) {
 	list := api.ClusterList{Clusters: []api.Cluster{}}
 	all, err := c.Cloud.Clusters.List(ctx, c.project, cluster.Filter{State: in.State, Appliance: in.Appliance,
@@ -187,7 +192,7 @@ func listClusters(ctx context.Context, c *call, in api.ClusterFilter) (api.Clust
 
 func createCluster(ctx context.Context, c *call, in api.NewCluster) (api.Cluster, error) {
 	c.regarding(c.home(), actions.Cluster, string(in.ID), in.Name)
-	made, err := c.Cloud.Clusters.Create(ctx, in.Plain(c.home(), c.caller.User))
+	made, err := c.Cloud.Clusters.Create(ctx, c.request(in.Spec))
 	if err != nil {
 		return api.Cluster{}, notPlaced(err)
 	}

@@ -190,7 +190,7 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	ask := func(as, method, path string, body any) answer { return a.ask(t, as, method, "/v1/"+path, body) }
 	ask("operator", http.MethodPost, "sites", fields{"name": "lab", "type": "openstack",
 		"auth_url": "https://lab.example:5000/v3", "build_timeout": 120}).want(t, http.StatusCreated, "")
-	var lab api.Site
+	var lab cluster.Site
 	got := ask("reader", http.MethodGet, "sites/lab", nil)
 	got.into(t, &lab)
 	if lab.AuthURL != "https://lab.example:5000/v3" || lab.BuildTimeout != cluster.Seconds(2*time.Minute) ||

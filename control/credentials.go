@@ -27,9 +27,9 @@ var credentialOperations = noun{Tag: "credentials",
 			Conflict: api.NameTaken}, createCredential),
 		do(Operation{ID: "getCredential", At: "GET /v1/credentials/{id}", May: access.Changes,
 			Summary: "Get a credential of the caller, without its secret"},
-			func(ctx context.Context, c *call, in api.CredentialNamed) (api.Credential, error) {
+			func(ctx context.Context, c *call, in api.CredentialNamed) (cluster.Credential, error) {
 				have, err := credential(ctx, c, in.ID, true)
-				return api.CredentialOf(have), err
+				return withoutSecret(have), err
 			}),
 		// Changes: one's own
 		do(Operation{ID: "changeCredential", At: "PATCH /v1/credentials/{id}", May: access.Changes, Personal: true,
@@ -59,6 +59,12 @@ var credentialOperations = noun{Tag: "credentials",
 // administers reports whether the caller may list and remove credentials of other users in a project.
 func (c *call) administers(project croft.Project) bool {
 	return c.caller.Operator() || c.caller.Has(access.ProjectAdmin) && c.scope.Sees(project)
+}
+
+// withoutSecret returns a credential as callers may see it.
+func withoutSecret(c cluster.Credential) cluster.Credential {
+	c.Secret = nil
+	return c
 }
 
 // credential finds a credential, by its UUID or name, among the caller's. With others set, it also finds, by UUID,
@@ -110,10 +116,10 @@ func credentialsIn(ctx context.Context, c *call, project croft.Project) ([]clust
 }
 
 func listCredentials(ctx context.Context, c *call, in api.CredentialFilter) (api.CredentialList, error) {
-	list := api.CredentialList{Credentials: []api.Credential{}}
+	list := api.CredentialList{Credentials: []cluster.Credential{}}
 	add := func(some []cluster.Credential, err error) error {
 		for _, one := range some {
-			list.Credentials = append(list.Credentials, api.CredentialOf(one))
+			list.Credentials = append(list.Credentials, withoutSecret(one))
 		}
 		return err
 	}
@@ -132,23 +138,23 @@ func listCredentials(ctx context.Context, c *call, in api.CredentialFilter) (api
 			return list, err
 		}
 	}
-	slices.SortFunc(list.Credentials, func(a, b api.Credential) int {
+	slices.SortFunc(list.Credentials, func(a, b cluster.Credential) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User))
 	})
 	return list, nil
 }
 
-func createCredential(ctx context.Context, c *call, in api.NewCredential) (api.Credential, error) {
+func createCredential(ctx context.Context, c *call, in api.NewCredential) (cluster.Credential, error) {
 	c.regarding(c.home(), actions.Credential, "", in.Name)
 	made, err := c.Cloud.Credentials.Create(ctx, in.Plain(c.home(), c.caller.User))
 	if err == nil {
 		c.regarding(made.Project, actions.Credential, string(made.ID), made.Name)
 		c.w.Header().Set("Location", "/v1/credentials/"+string(made.ID))
 	}
-	return api.CredentialOf(made), fromSite(err)
+	return withoutSecret(made), fromSite(err)
 }
 
-func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (api.Credential, error) {
+func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (cluster.Credential, error) {
 	have, err := credential(ctx, c, in.ID, false)
 	if err == nil {
 		change := in.CredentialChange
@@ -157,5 +163,5 @@ func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (ap
 		}
 		have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, in.Base)
 	}
-	return api.CredentialOf(have), fromSite(err)
+	return withoutSecret(have), fromSite(err)
 }

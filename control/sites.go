@@ -18,7 +18,7 @@ var siteOperations = noun{Tag: "sites",
 		do(Operation{ID: "listSites", At: "GET /v1/sites", May: access.EveryHuman, Summary: "List the sites"},
 			func(ctx context.Context, c *call, _ nothing) (api.SiteList, error) {
 				all, err := c.Cloud.Sites.List(ctx)
-				list := api.SiteList{Sites: []api.Site{}}
+				list := api.SiteList{Sites: []cluster.Site{}}
 				for _, s := range all {
 					list.Sites = append(list.Sites, c.site(s))
 				}
@@ -26,7 +26,7 @@ var siteOperations = noun{Tag: "sites",
 			}),
 		do(Operation{ID: "createSite", At: "POST /v1/sites", May: access.Operates, Summary: "Create a site",
 			Status: http.StatusCreated, Conflict: api.NameTaken},
-			func(ctx context.Context, c *call, in api.NewSite) (api.Site, error) {
+			func(ctx context.Context, c *call, in api.NewSite) (cluster.Site, error) {
 				c.regarding("", actions.Site, "", in.Name)
 				made, err := c.Cloud.Sites.Create(ctx, in.Plain())
 				if err == nil {
@@ -35,13 +35,13 @@ var siteOperations = noun{Tag: "sites",
 				return c.site(made), err
 			}),
 		do(Operation{ID: "getSite", At: "GET /v1/sites/{name}", May: access.EveryHuman, Summary: "Get a site"},
-			func(ctx context.Context, c *call, in api.SiteNamed) (api.Site, error) {
+			func(ctx context.Context, c *call, in api.SiteNamed) (cluster.Site, error) {
 				s, err := c.Cloud.Sites.Find(ctx, in.Name)
 				return c.site(s), err
 			}),
 		do(Operation{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
 			Summary: "Change a site; clusters that are there stay"},
-			func(ctx context.Context, c *call, in api.SiteChange) (api.Site, error) {
+			func(ctx context.Context, c *call, in api.SiteChange) (cluster.Site, error) {
 				s, err := c.Cloud.Sites.Change(ctx, in.Name, in.SiteChange, in.Base)
 				return c.site(s), err
 			}),
@@ -65,10 +65,9 @@ var siteOperations = noun{Tag: "sites",
 
 // site returns a site as the caller may see it: all callers see where passwords are sent, and only operators see the
 // trusted certificates and the defaults of templates.
-func (c *call) site(s cluster.Site) api.Site {
-	document := api.SiteOf(s)
+func (c *call) site(s cluster.Site) cluster.Site {
 	if !c.caller.Operator() {
-		document.CACert, document.Defaults, document.Health.Error = "", nil, ""
+		s.CACert, s.Defaults, s.Health.Error = "", nil, ""
 	}
-	return document
+	return s
 }

@@ -14,6 +14,7 @@ import (
 	"croft/cli/verb"
 	"croft/cluster"
 	shippedtexts "croft/cluster/appliances"
+	"croft/control/api"
 	"croft/internal/out"
 	"croft/schedule"
 )
@@ -33,14 +34,18 @@ the line. A new text is a new revision; clusters that are there stay as they wer
 		appliances.List("List the appliances that the project may use"), applianceShow(), applianceCreate(),
 		applianceSet(), appliances.Remove("Remove appliances without implementations",
 			func(ctx context.Context, c *args.Client, name string) error {
-				return c.Appliances.Remove(ctx, cluster.ScopedAppliance(c.Project, name))
+				return c.RemoveAppliance(ctx, applianceNamed(c, name))
 			}), implementation)
 }
 
 var appliances = verb.Noun[cluster.Appliance]{
 	Name: "appliance",
 	All: func(ctx context.Context, c *args.Client) ([]cluster.Appliance, error) {
-		return c.Appliances.List(ctx, c.Project)
+		list, err := c.ListAppliances(ctx, api.InProject{Project: c.Project})
+		return list.Appliances, err
+	},
+	Find: func(ctx context.Context, c *args.Client, name string) (cluster.Appliance, error) {
+		return c.GetAppliance(ctx, applianceNamed(c, name))
 	},
 	Word: func(a cluster.Appliance) (string, string) { return a.Name, a.Description },
 	Head: []string{"NAME", "PUBLIC", "PROJECT", "OWNER", "WHAT IT IS"},
@@ -49,21 +54,38 @@ var appliances = verb.Noun[cluster.Appliance]{
 	},
 }
 
+// applianceNamed names an appliance that the project of a command may use.
+func applianceNamed(c *args.Client, name string) api.ApplianceNamed {
+	return api.ApplianceNamed{InProject: api.InProject{Project: c.Project}, Name: name}
+}
+
+// implementationsOf lists how sites build an appliance.
+func implementationsOf(ctx context.Context, c *args.Client, appliance string) ([]cluster.Implementation, error) {
+	list, err := c.ListImplementations(ctx, applianceNamed(c, appliance))
+	return list.Implementations, appliances.Near(ctx, c, appliance, err)
+}
+
+// implementationNamed names an implementation by the arguments APPLIANCE UUID.
+func implementationNamed(c *args.Client) api.ImplementationNamed {
+	return api.ImplementationNamed{ApplianceNamed: applianceNamed(c, c.Args[0]),
+		ID: cluster.ImplementationID(c.Args[1])}
+}
+
 func applianceShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show NAME",
 		Short:             "Show an appliance, with the parameters that a request may give",
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			a, err := c.Appliances.Find(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			a, err := appliances.Find(ctx, c, c.Args[0])
 			if err != nil {
 				return appliances.Near(ctx, c, c.Args[0], err)
 			}
-			how, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			how, err := implementationsOf(ctx, c, c.Args[0])
 			if err != nil {
 				return err
 			}
-			sites, err := c.Sites.List(ctx)
+			sites, err := sites.All(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -106,15 +128,16 @@ func parameterTable(t *out.Table, all []cluster.Parameter) {
 
 // applianceFlags are the properties of an appliance that flags set.
 type applianceFlags struct {
-	description, path string
-	public, agent     bool
-	least, port       int
+	api.NewAppliance
+	agent bool
+	path  string
+	port  int
 }
 
 func (a *applianceFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&a.description, "description", "", "what it is, in a few words (`text`)")
-	f.BoolVar(&a.public, "public", false, "every project may use it; for operators")
-	f.IntVar(&a.least, "min-slaves", 0, "a cluster has at least this `number` of slaves")
+	f.StringVar(&a.Description, "description", "", "what it is, in a few words (`text`)")
+	f.BoolVar(&a.Public, "public", false, "every project may use it; for operators")
+	f.IntVar(&a.MinSlaves, "min-slaves", 0, "a cluster has at least this `number` of slaves")
 	f.BoolVar(&a.agent, "agent", false, "its master makes accounts for users (croft cluster account)")
 	f.IntVar(&a.port, "agent-port", 0, "at this `port` (80)")
 	f.StringVar(&a.path, "agent-path", "", "at this `path` (/new_account/)")
@@ -134,21 +157,17 @@ func applianceCreate() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create an appliance of the project, or with --public one for all",
 		RunE: func(cmd *cobra.Command, given []string) error {
-			wanted := cluster.Appliance{Name: given[0], Description: a.description, Public: a.public,
-				MinSlaves: a.least, Agent: a.accounts()}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
-				if wanted.Project = c.Project; a.public {
-					wanted.Project = ""
+			a.Name, a.Agent = given[0], a.accounts()
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				if a.Project = c.Project; a.Public {
+					a.Project = ""
 				}
-				if wanted.Owner, err = c.User(ctx); err != nil {
-					return err
-				}
-				made, err := c.Appliances.Create(ctx, wanted)
+				made, err := c.CreateAppliance(ctx, a.NewAppliance)
 				if err != nil {
 					return err
 				}
-				return c.Report(made,
-					"appliance %s is there; croft cluster appliance implementation add %s says how a site builds it", made.Name, made.Name)
+				return c.Report(made, "appliance %s is there; croft cluster appliance implementation add %s says how a "+
+					"site builds it", made.Name, made.Name)
 			})
 		},
 	}
@@ -163,22 +182,16 @@ func applianceSet() *cobra.Command {
 		Short:             "Change an appliance; clusters that are there stay",
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			change := cluster.ApplianceChange{Agent: a.accounts()}
 			f := cmd.Flags()
-			if f.Changed("description") {
-				change.Description = &a.description
-			}
-			if f.Changed("public") {
-				change.Public = &a.public
-			}
-			if f.Changed("min-slaves") {
-				change.MinSlaves = &a.least
-			}
+			change := cluster.ApplianceChange{Agent: a.accounts(),
+				Description: verb.Given(f, "description", &a.Description), Public: verb.Given(f, "public", &a.Public),
+				MinSlaves: verb.Given(f, "min-slaves", &a.MinSlaves)}
 			if change == (cluster.ApplianceChange{}) {
 				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Appliances.Change(ctx, cluster.ScopedAppliance(c.Project, given[0]), change, nil)
+				now, err := c.ChangeAppliance(ctx, api.ApplianceChange{ApplianceNamed: applianceNamed(c, given[0]),
+					ApplianceChange: change})
 				if err != nil {
 					return appliances.Near(ctx, c, given[0], err)
 				}
@@ -191,7 +204,7 @@ func applianceSet() *cobra.Command {
 }
 
 func implementCommand() *cobra.Command {
-	var i cluster.Implementation
+	var i api.NewImplementation
 	var master, slave, file string
 	var fixed []string
 	cmd := &cobra.Command{
@@ -222,7 +235,7 @@ room is not asked.`,
 	f.StringVar(&file, "parameters", "", "`file` with fixed parameters in YAML")
 	_ = cmd.RegisterFlagCompletionFunc("site", sites.Complete(-1)) // the flag was defined above
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
-		if i.Appliance, i.Enabled = given[0], true; i.Site == "" {
+		if i.Site == "" {
 			return croft.Errorf(croft.Invalid, "name the site with --site")
 		}
 		if len(given) == 2 && i.Image != "" {
@@ -246,16 +259,16 @@ room is not asked.`,
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			if i.Template == "" && i.Image == "" {
-				site, err := c.Sites.Find(ctx, i.Site)
+				site, err := sites.Find(ctx, c, i.Site)
 				if err != nil {
 					return sites.Near(ctx, c, i.Site, err)
 				}
-				if i.Template, err = shipped(i.Appliance, site); err != nil {
+				if i.Template, err = shipped(given[0], site); err != nil {
 					return err
 				}
 			}
-			i.Appliance = cluster.ScopedAppliance(c.Project, given[0])
-			made, err := c.Appliances.AddImplementation(ctx, i)
+			i.ApplianceNamed = applianceNamed(c, given[0])
+			made, err := c.AddImplementation(ctx, i)
 			if err != nil {
 				return sites.Near(ctx, c, i.Site, appliances.Near(ctx, c, given[0], err))
 			}
@@ -302,9 +315,9 @@ func implementationList() *cobra.Command {
 		Short:             "List how sites build an appliance",
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]))
+			all, err := implementationsOf(ctx, c, c.Args[0])
 			if err != nil {
-				return appliances.Near(ctx, c, c.Args[0], err)
+				return err
 			}
 			return c.Print(append([]cluster.Implementation{}, all...), func(t *out.Table) {
 				t.Head("UUID", "SITE", "REVISION", "ENABLED", "BUILT BY")
@@ -320,29 +333,14 @@ func implementationList() *cobra.Command {
 	}
 }
 
-// findImplementation finds an implementation of an appliance. NotFound.
-func findImplementation(ctx context.Context, c *args.Client, appliance, id string) (cluster.Implementation, error) {
-	all, err := c.Appliances.Implementations(ctx, cluster.ScopedAppliance(c.Project, appliance))
-	if err != nil {
-		return cluster.Implementation{}, appliances.Near(ctx, c, appliance, err)
-	}
-	for _, i := range all {
-		if string(i.ID) == id {
-			return i, nil
-		}
-	}
-	return cluster.Implementation{}, croft.Errorf(croft.NotFound, "appliance %s has no implementation %.80s", appliance,
-		id)
-}
-
 func implementationShow() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show APPLIANCE UUID",
 		Short: "Print the template of an implementation as it was stored",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			i, err := findImplementation(ctx, c, c.Args[0], c.Args[1])
+			i, err := c.GetImplementation(ctx, implementationNamed(c))
 			if err != nil {
-				return err
+				return appliances.Near(ctx, c, c.Args[0], err)
 			}
 			if c.WantsData() {
 				return c.PrintData(i)
@@ -365,8 +363,8 @@ func enableCommand(enable bool) *cobra.Command {
 		Short:             short,
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			now, err := c.Appliances.EnableImplementation(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]),
-				cluster.ImplementationID(c.Args[1]), enable)
+			now, err := c.ChangeImplementation(ctx, api.ImplementationChange{
+				ImplementationNamed: implementationNamed(c), Enabled: enable})
 			if err != nil {
 				return appliances.Near(ctx, c, c.Args[0], err)
 			}
@@ -382,9 +380,7 @@ func implementationRemove() *cobra.Command {
 		Short:             "Remove an implementation that no cluster was built by",
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			err := c.Appliances.RemoveImplementation(ctx, cluster.ScopedAppliance(c.Project, c.Args[0]),
-				cluster.ImplementationID(c.Args[1]))
-			if err != nil {
+			if err := c.RemoveImplementation(ctx, implementationNamed(c)); err != nil {
 				return appliances.Near(ctx, c, c.Args[0], err)
 			}
 			c.Say("implementation %s is removed", c.Args[1])

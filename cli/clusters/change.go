@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ import (
 
 // changes changes a cluster, and waits until that is done.
 func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(context.Context, *args.Client) (
-	cluster.Cluster, error)) error {
+	api.Cluster, error)) error {
 	return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 		asking, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 		defer cancel()
@@ -30,13 +29,13 @@ func changes(cmd *cobra.Command, w *waiting, name, doing string, change func(con
 			return nearCluster(asking, c, name, chosen(cmd, c, err))
 		}
 		w.resizes = true
-		return w.finish(ctx, cmd, c, have, doing, api.Cluster{})
+		return w.finish(ctx, cmd, c, have, doing)
 	})
 }
 
 func setCommand() *cobra.Command {
 	var name string
-	var idle, expires time.Duration
+	var idle, expires cluster.Seconds
 	cmd := &cobra.Command{
 		Use:               "set UUID|NAME",
 		Short:             "Change a cluster's name, or how long it stays",
@@ -47,16 +46,8 @@ func setCommand() *cobra.Command {
 	command.DurationVar(f, &idle, "keep-idle", 0, "delete it once it had no use for this `time`; 0: keep it")
 	command.DurationVar(f, &expires, "expires", 0, "delete it after this `time` from now on, whoever uses it; 0: never")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		var change cluster.Change
-		if f.Changed("name") {
-			change.Name = &name
-		}
-		if f.Changed("keep-idle") {
-			change.KeepIdle = (*cluster.Seconds)(&idle)
-		}
-		if f.Changed("expires") {
-			change.Expires = (*cluster.Seconds)(&expires)
-		}
+		change := cluster.Change{Name: verb.Given(f, "name", &name), KeepIdle: verb.Given(f, "keep-idle", &idle),
+			Expires: verb.Given(f, "expires", &expires)}
 		if change == (cluster.Change{}) {
 			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --name, --keep-idle or --expires")
 		}
@@ -64,11 +55,11 @@ func setCommand() *cobra.Command {
 			return err
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			have, err := c.Clusters.Change(ctx, c.Project, given[0], change, nil)
+			have, err := c.ChangeCluster(ctx, api.ClusterChange{ClusterNamed: named(c, given[0]), Change: change})
 			if err != nil {
 				return nearCluster(ctx, c, given[0], err)
 			}
-			return c.Report(api.ClusterOf(have), "cluster %s is changed", have.Name)
+			return c.Report(have, "cluster %s is changed", have.Name)
 		})
 	}
 	return cmd
@@ -88,9 +79,10 @@ addresses, and the last ones go first. What cannot be made larger stays as it wa
 				return croft.Errorf(croft.Invalid, "%.40q is not a number of slaves: use 0 to %d", given[1],
 					cluster.MaxSlaves)
 			}
-			return changes(cmd, &w, given[0], "is resized", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+			return changes(cmd, &w, given[0], "is resized", func(ctx context.Context, c *args.Client) (api.Cluster,
 				error) {
-				return c.Clusters.Change(ctx, c.Project, given[0], cluster.Change{Slaves: &slaves}, nil)
+				return c.ChangeCluster(ctx, api.ClusterChange{ClusterNamed: named(c, given[0]),
+					Change: cluster.Change{Slaves: &slaves}})
 			})
 		},
 	}
@@ -105,9 +97,9 @@ func growCommand() *cobra.Command {
 		Short:             "Make a cluster larger by one slave, and wait until it is",
 		ValidArgsFunction: clusters.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+			return changes(cmd, &w, given[0], "grows", func(ctx context.Context, c *args.Client) (api.Cluster,
 				error) {
-				return c.Clusters.AddHost(ctx, c.Project, given[0])
+				return c.AddClusterHost(ctx, named(c, given[0]))
 			})
 		},
 	}
@@ -128,7 +120,7 @@ others stay as they are.`,
 			if len(given) == 2 {
 				host = given[1]
 			}
-			return changes(cmd, &w, given[0], "shrinks", func(ctx context.Context, c *args.Client) (cluster.Cluster,
+			return changes(cmd, &w, given[0], "shrinks", func(ctx context.Context, c *args.Client) (api.Cluster,
 				error) {
 				have, err := find(ctx, c, given[0])
 				if err != nil {
@@ -139,7 +131,7 @@ others stay as they are.`,
 						host = string(m.ID)
 					}
 				}
-				return c.Clusters.RemoveHost(ctx, have.Project, string(have.ID), host)
+				return c.RemoveClusterHost(ctx, api.ClusterHostNamed{ClusterNamed: nameOf(have), Host: host})
 			})
 		},
 	}
@@ -156,7 +148,7 @@ func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string,
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return args.StoredNames(cmd, nil, prefix, func(ctx context.Context, c *args.Client, offer args.Offer) error {
-		have, err := c.Clusters.Find(ctx, c.Project, given[0])
+		have, err := c.FindCluster(ctx, api.ClusterAwaited{ClusterNamed: named(c, given[0])})
 		for _, m := range have.Members {
 			offer(m.Name, memberWords(m))
 		}
@@ -165,7 +157,7 @@ func completeHosts(cmd *cobra.Command, given []string, prefix string) ([]string,
 }
 
 func removeCommand() *cobra.Command {
-	var r cluster.Removal
+	var r api.ClusterRemoval
 	var w waiting
 	cmd := &cobra.Command{
 		Use:   "remove UUID|NAME...",
@@ -190,15 +182,12 @@ DELETING until it does. --abandon forgets such a cluster and leaves there what i
 	return cmd
 }
 
-func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string, r cluster.Removal, w *waiting) error {
+func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string, r api.ClusterRemoval,
+	w *waiting) error {
 	asking, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	user, err := c.User(asking)
-	if err != nil {
-		return err
-	}
-	r.User = user
-	have, err := c.Clusters.Delete(asking, c.Project, name, r)
+	r.ClusterNamed = named(c, name)
+	have, err := c.DeleteCluster(asking, r)
 	if err != nil {
 		return nearCluster(asking, c, name, err)
 	}
@@ -208,7 +197,7 @@ func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string
 		}
 	}
 	if c.WantsData() {
-		return c.PrintData(api.ClusterOf(have))
+		return c.PrintData(have)
 	}
 	switch {
 	case have.Abandoned && have.Remote.Asked:
@@ -242,14 +231,17 @@ without uses is idle, and is deleted after the time that --keep-idle has set.`,
 			if err != nil {
 				return err
 			}
-			if have, err = c.Clusters.EndUse(ctx, have.Project, string(have.ID), use); err != nil {
+			if err := c.EndUse(ctx, api.UseNamed{ClusterNamed: nameOf(have), Use: use}); err != nil {
+				return err
+			}
+			if have, err = c.FindCluster(ctx, api.ClusterAwaited{ClusterNamed: nameOf(have)}); err != nil {
 				return err
 			}
 			left := "1 use is left"
 			if n := len(have.Uses); n != 1 {
 				left = fmt.Sprintf("%d uses are left", n)
 			}
-			return c.Report(api.ClusterOf(have), "cluster %s: %s", have.Name, left)
+			return c.Report(have, "cluster %s: %s", have.Name, left)
 		}),
 		ValidArgsFunction: clusters.Complete(1),
 	})
@@ -257,7 +249,7 @@ without uses is idle, and is deleted after the time that --keep-idle has set.`,
 }
 
 // useOf returns the named use, or the user's latest one.
-func useOf(ctx context.Context, c *args.Client, have cluster.Cluster, given []string) (cluster.UseID, error) {
+func useOf(ctx context.Context, c *args.Client, have api.Cluster, given []string) (cluster.UseID, error) {
 	if len(given) > 0 {
 		return cluster.UseID(given[0]), nil
 	}
@@ -289,22 +281,17 @@ which the appliance's agent makes at the first time. Only you get it.`,
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
-		user, err := c.User(ctx)
-		if err != nil {
-			return err
-		}
 		if forget {
-			if err := c.Clusters.RemoveAccount(ctx, c.Project, c.Args[0], user); err != nil {
+			if err := c.RemoveAccount(ctx, named(c, c.Args[0])); err != nil {
 				return nearCluster(ctx, c, c.Args[0], err)
 			}
 			c.Say("the account on cluster %s is forgotten", c.Args[0])
 			return nil
 		}
-		login, err := c.Clusters.Account(ctx, c.Project, c.Args[0], user)
+		account, err := c.MakeAccount(ctx, named(c, c.Args[0]))
 		if err != nil {
 			return nearCluster(ctx, c, c.Args[0], err)
 		}
-		account := api.ClusterAccount{Username: login.Username, Password: login.Password.Reveal()}
 		return c.Print(account, func(t *out.Table) {
 			t.Texts("user", account.Username)
 			t.Texts("password", account.Password)
@@ -323,16 +310,12 @@ user of the cluster alone. Each read is in the action log and in the events of t
 		Example:           `  croft cluster output web jupyter_token`,
 		ValidArgsFunction: clusters.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
-			}
-			o, err := c.Clusters.Output(ctx, c.Project, c.Args[0], user, c.Args[1])
+			o, err := c.ReadOutput(ctx, api.OutputNamed{ClusterNamed: named(c, c.Args[0]), Output: c.Args[1]})
 			if err != nil {
 				return nearCluster(ctx, c, c.Args[0], err)
 			}
 			if c.WantsData() {
-				return c.PrintData(api.ClusterOutput{Name: o.Name, Value: o.Value, Secret: o.Secret})
+				return c.PrintData(o)
 			}
 			text, is := o.Value.(string)
 			if !is {

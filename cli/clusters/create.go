@@ -21,7 +21,7 @@ import (
 
 // asking is a request for a cluster and its flags.
 type asking struct {
-	cluster.Request
+	api.ClusterCandidates
 	parameters      []string
 	file            string
 	implementations []string
@@ -54,9 +54,9 @@ func (a *asking) flags(cmd *cobra.Command) {
 }
 
 // request returns the request that the arguments and flags describe. Invalid.
-func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client, given []string) (cluster.Request,
-	error) {
-	r := a.Request
+func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client, given []string) (
+	api.ClusterCandidates, error) {
+	r := a.ClusterCandidates
 	r.Name, r.Appliance, r.Project = given[0], given[1], c.Project
 	if err := cluster.CheckPeriods(r.KeepIdle, r.Expires); err != nil {
 		return r, err
@@ -86,8 +86,7 @@ func (a *asking) request(ctx context.Context, cmd *cobra.Command, c *args.Client
 	}
 	a.Keys = slices.Concat(a.Keys, stored)
 	r.Keys = a.Keys
-	r.User, err = c.User(ctx)
-	return r, err
+	return r, nil
 }
 
 func createCommand() *cobra.Command {
@@ -115,12 +114,11 @@ once.`,
 					return err
 				}
 				if made.Reused {
-					joined(cmd.ErrOrStderr(), made.Cluster, a.Keys)
+					joined(cmd.ErrOrStderr(), made, a.Keys)
 				} else {
 					args.WarnKeyless(cmd.ErrOrStderr(), a.lookedFor, a.Keys, nil)
 				}
-				return w.finish(ctx, cmd, c, made.Cluster, "is built", api.Cluster{Cluster: made.Cluster,
-					Reused: made.Reused})
+				return w.finish(ctx, cmd, c, made, "is built")
 			})
 		},
 	}
@@ -130,7 +128,7 @@ once.`,
 }
 
 // joined reports that an existing cluster is used. Its hosts may only know the keys of an earlier request.
-func joined(w io.Writer, have cluster.Cluster, keys []string) {
+func joined(w io.Writer, have api.Cluster, keys []string) {
 	fmt.Fprintf(w, "cluster %s is there and is used: it is %s\n", have.Name, have.State)
 	known := func(key string) bool { return slices.Contains(have.Keys, key) }
 	if len(keys) > 0 && !slices.ContainsFunc(keys, known) {
@@ -139,15 +137,15 @@ func joined(w io.Writer, have cluster.Cluster, keys []string) {
 	}
 }
 
-func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, given []string) (cluster.Created,
+func create(ctx context.Context, cmd *cobra.Command, c *args.Client, a *asking, given []string) (api.Cluster,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*args.AnswerTimeout) // sites are also asked for their free capacity
 	defer cancel()
 	r, err := a.request(ctx, cmd, c, given)
 	if err != nil {
-		return cluster.Created{}, err
+		return api.Cluster{}, err
 	}
-	made, err := c.Clusters.Create(ctx, r)
+	made, err := c.CreateCluster(ctx, api.NewCluster{InProject: r.InProject, Spec: r.Spec})
 	return made, appliances.Near(ctx, c, r.Appliance, chosen(cmd, c, err))
 }
 
@@ -185,7 +183,7 @@ could not be built now.`,
 			if err != nil {
 				return err
 			}
-			why, err := c.Clusters.Explain(ctx, r)
+			why, err := c.ExplainCluster(ctx, r)
 			if err != nil {
 				return appliances.Near(ctx, c, r.Appliance, err)
 			}

@@ -34,11 +34,7 @@ Heat needs a password: application credentials cannot create the trust that it w
 		credentialList(), credentials.Show("Show a credential, without its secret"), credentialCreate(),
 		credentialSet(), credentials.Remove("Remove credentials that no living cluster needs",
 			func(ctx context.Context, c *args.Client, name string) error {
-				user, err := c.User(ctx)
-				if err != nil {
-					return err
-				}
-				return c.Credentials.Remove(ctx, c.Project, user, name)
+				return c.RemoveCredential(ctx, credentialNamed(c, name))
 			}), rewrapCommand())
 	for _, sub := range cmd.Commands() {
 		args.AddCloudFlags(sub.Flags())
@@ -52,18 +48,10 @@ var credentials = verb.Noun[cluster.Credential]{
 	Name: "credential",
 	Use:  "UUID|NAME",
 	All: func(ctx context.Context, c *args.Client) ([]cluster.Credential, error) {
-		user, err := c.User(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return c.Credentials.List(ctx, c.Project, user)
+		return credentialsOf(ctx, c, false)
 	},
 	Find: func(ctx context.Context, c *args.Client, name string) (cluster.Credential, error) {
-		user, err := c.User(ctx)
-		if err != nil {
-			return cluster.Credential{}, err
-		}
-		return c.Credentials.Find(ctx, c.Project, user, name)
+		return c.GetCredential(ctx, credentialNamed(c, name))
 	},
 	Word: func(one cluster.Credential) (string, string) { return one.Name, one.Username + " at site " + one.Site },
 	Head: []string{"NAME", "SITE", "USERNAME", "PROJECT THERE", "USER", "STATE"},
@@ -72,7 +60,17 @@ var credentials = verb.Noun[cluster.Credential]{
 			out.OrDash(one.ProjectName+one.ProjectID), one.User), standing(one))
 	},
 	Rows: credentialRows,
-	Data: func(one cluster.Credential) any { return api.CredentialOf(one) },
+}
+
+func credentialNamed(c *args.Client, idOrName string) api.CredentialNamed {
+	return api.CredentialNamed{InProject: api.InProject{Project: c.Project}, ID: idOrName}
+}
+
+// credentialsOf lists the caller's credentials, or those of all users.
+func credentialsOf(ctx context.Context, c *args.Client, everybodys bool) ([]cluster.Credential, error) {
+	list, err := c.ListCredentials(ctx, api.CredentialFilter{InProject: api.InProject{Project: c.Project},
+		All: everybodys})
+	return list.Credentials, err
 }
 
 func credentialRows(t *out.Table, one cluster.Credential) {
@@ -93,10 +91,7 @@ func credentialList() *cobra.Command {
 	var everybodys bool
 	n := credentials
 	n.All = func(ctx context.Context, c *args.Client) ([]cluster.Credential, error) {
-		if everybodys {
-			return c.Credentials.List(ctx, c.Project, "")
-		}
-		return credentials.All(ctx, c)
+		return credentialsOf(ctx, c, everybodys)
 	}
 	cmd := n.List("List your credentials, without their secrets")
 	cmd.Flags().BoolVar(&everybodys, "all", false, "those of all users, for admins of the project and operators")
@@ -116,26 +111,32 @@ func standing(one cluster.Credential) out.Cell {
 
 // identity describes a user at a site, as flags give it.
 type identity struct {
-	username, userDomain, projectName, projectID, projectDomain string
-	file                                                        string
-	unverified                                                  bool
+	api.NewCredential
+	file       string
+	unverified bool
 }
 
 func (i *identity) add(f *pflag.FlagSet) {
-	f.StringVar(&i.username, "username", "", "`name` of the user at the site")
-	f.StringVar(&i.userDomain, "user-domain", "", "`name` of the user's domain (Default)")
-	f.StringVar(&i.projectName, "project-name", "", "`name` of the project at the site")
-	f.StringVar(&i.projectID, "project-id", "", "`ID` of the project at the site, instead of its name")
-	f.StringVar(&i.projectDomain, "project-domain", "", "`name` of that project's domain (Default)")
+	f.StringVar(&i.Username, "username", "", "`name` of the user at the site")
+	f.StringVar(&i.UserDomain, "user-domain", "", "`name` of the user's domain (Default)")
+	f.StringVar(&i.ProjectName, "project-name", "", "`name` of the project at the site")
+	f.StringVar(&i.ProjectID, "project-id", "", "`ID` of the project at the site, instead of its name")
+	f.StringVar(&i.ProjectDomain, "project-domain", "", "`name` of that project's domain (Default)")
 	f.StringVar(&i.file, "password-file", "", "read the password or token from this `file`; - is stdin (ask for it)")
 	f.BoolVar(&i.unverified, "no-verify", false, "store it without logging in first")
+}
+
+// check returns whether the site has to accept the credential.
+func (i *identity) check() api.CredentialCheck {
+	verify := !i.unverified
+	return api.CredentialCheck{Verify: &verify}
 }
 
 // longestSecret limits the length of a password, in bytes.
 const longestSecret = 4 << 10
 
 // secret reads the password: from a file, from the terminal without showing it, or from stdin. Errors never contain it.
-func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
+func (i *identity) secret(cmd *cobra.Command) (api.Given, error) {
 	var text []byte
 	var err error
 	in, isFile := cmd.InOrStdin().(*os.File)
@@ -148,18 +149,17 @@ func (i *identity) secret(cmd *cobra.Command) (cluster.Secret, error) {
 		text, err = readFile(cmd.InOrStdin(), "-", longestSecret)
 	}
 	if err != nil {
-		return cluster.Secret{}, err
+		return api.Given{}, err
 	}
 	word := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if word == "" {
-		return cluster.Secret{}, croft.Errorf(croft.Invalid, "the password is empty")
+		return api.Given{}, croft.Errorf(croft.Invalid, "the password is empty")
 	}
-	return cluster.NewSecret(word), nil
+	return api.Given{Secret: cluster.NewSecret(word)}, nil
 }
 
 func credentialCreate() *cobra.Command {
 	var i identity
-	var n cluster.NewCredential
 	cmd := &cobra.Command{
 		Use:   "create NAME --site SITE",
 		Short: "Store a credential, which the site has to accept",
@@ -167,36 +167,31 @@ func credentialCreate() *cobra.Command {
 			if err := cluster.CheckName("a credential", given[0]); err != nil {
 				return err
 			}
-			if n.Site == "" {
+			if i.Site == "" {
 				return croft.Errorf(croft.Invalid, "name the site with --site")
 			}
-			n.Name, n.Username, n.UserDomain, n.Unverified = given[0], i.username, i.userDomain, i.unverified
-			n.ProjectName, n.ProjectID, n.ProjectDomain = i.projectName, i.projectID, i.projectDomain
 			err = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				return wantsCredential(ctx, c, n.Site)
+				return wantsCredential(ctx, c, i.Site)
 			})
 			if err != nil {
 				return err
 			}
-			if n.Plain, err = i.secret(cmd); err != nil {
+			i.Name, i.CredentialCheck = given[0], i.check()
+			if i.Secret, err = i.secret(cmd); err != nil {
 				return err
 			}
-			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
-				n.Project = c.Project
-				if n.User, err = c.User(ctx); err != nil {
-					return err
-				}
-				made, err := c.Credentials.Create(ctx, n)
+			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+				i.Project = c.Project
+				made, err := c.CreateCredential(ctx, i.NewCredential)
 				if err != nil {
-					return sites.Near(ctx, c, n.Site, err)
+					return sites.Near(ctx, c, i.Site, err)
 				}
-				return c.Report(api.CredentialOf(made), "credential %s for site %s is %s", made.Name, made.Site,
-					standing(made).Text)
+				return c.Report(made, "credential %s for site %s is %s", made.Name, made.Site, standing(made).Text)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&n.Site, "site", "", "the `site` that it is for")
-	cmd.Flags().StringVar((*string)(&n.Kind), "kind", "", "password, or token for a site of type croft (`kind`)")
+	cmd.Flags().StringVar(&i.Site, "site", "", "the `site` that it is for")
+	cmd.Flags().StringVar((*string)(&i.Kind), "kind", "", "password, or token for a site of type croft (`kind`)")
 	_ = cmd.RegisterFlagCompletionFunc("site", sites.Complete(-1)) // the flag was defined above
 	i.add(cmd.Flags())
 	return cmd
@@ -204,7 +199,7 @@ func credentialCreate() *cobra.Command {
 
 // wantsCredential returns an error if a site does not exist or needs no credential, before the user types a password.
 func wantsCredential(ctx context.Context, c *args.Client, site string) error {
-	at, err := c.Sites.Find(ctx, site)
+	at, err := sites.Find(ctx, c, site)
 	if err != nil {
 		return sites.Near(ctx, c, site, err)
 	}
@@ -225,40 +220,29 @@ it. Clusters that the site refused for the old one go on by themselves.`,
 	cmd.Flags().BoolVar(&ask, "password", false, "ask for a new password")
 	i.add(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		change := cluster.CredentialChange{Unverified: i.unverified}
-		f, set := cmd.Flags(), false
-		for name, field := range map[string]func(){
-			"username":       func() { change.Username = &i.username },
-			"user-domain":    func() { change.UserDomain = &i.userDomain },
-			"project-name":   func() { change.ProjectName = &i.projectName },
-			"project-id":     func() { change.ProjectID = &i.projectID },
-			"project-domain": func() { change.ProjectDomain = &i.projectDomain },
-		} {
-			if f.Changed(name) {
-				field()
-				set = true
-			}
-		}
+		f := cmd.Flags()
+		change := api.CredentialChange{CredentialCheck: i.check(), CredentialChange: cluster.CredentialChange{
+			Username: verb.Given(f, "username", &i.Username), UserDomain: verb.Given(f, "user-domain", &i.UserDomain),
+			ProjectName: verb.Given(f, "project-name", &i.ProjectName),
+			ProjectID:   verb.Given(f, "project-id", &i.ProjectID), ProjectDomain: verb.Given(f, "project-domain",
+				&i.ProjectDomain)}}
 		if ask || i.file != "" {
 			secret, err := i.secret(cmd)
 			if err != nil {
 				return err
 			}
-			change.Plain, set = &secret, true
+			change.Secret = &secret
 		}
-		if !set {
+		if change.Secret == nil && change.CredentialChange == (cluster.CredentialChange{}) {
 			return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
-			}
-			now, err := c.Credentials.Change(ctx, c.Project, user, given[0], change, nil)
+			change.CredentialNamed = credentialNamed(c, given[0])
+			now, err := c.ChangeCredential(ctx, change)
 			if err != nil {
 				return credentials.Near(ctx, c, given[0], err)
 			}
-			return c.Report(api.CredentialOf(now), "credential %s is %s", now.Name, standing(now).Text)
+			return c.Report(now, "credential %s is %s", now.Name, standing(now).Text)
 		})
 	}
 	return cmd
@@ -290,11 +274,11 @@ func rewrapCommand() *cobra.Command {
 		Use:   "rewrap",
 		Short: "Have the servers' first key seal all secrets, for operators",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			n, err := c.Seals.Rewrap(ctx)
+			done, err := c.RewrapSecrets(ctx)
 			if err != nil {
 				return err
 			}
-			return c.Report(api.Rewrapped{Secrets: n}, "%d secrets are sealed by another key now", n)
+			return c.Report(done, "%d secrets are sealed by another key now", done.Secrets)
 		}),
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func listCommand() *cobra.Command {
-	var f cluster.Filter
+	var f api.ClusterFilter
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the clusters of the project",
@@ -32,25 +32,13 @@ func listCommand() *cobra.Command {
 					nearest.Hint(string(f.State), states))
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				all, err := c.Clusters.List(ctx, c.Project, f)
+				f.Project = c.Project
+				list, err := c.ListClusters(ctx, f)
 				if err != nil {
 					return err
 				}
-				c.NoteUnknownProject(cmd, len(all))
-				shown := []api.Cluster{} // never null
-				for _, one := range all {
-					shown = append(shown, api.ClusterOf(one))
-				}
-				return c.Print(shown, func(t *out.Table) {
-					t.Head("NAME", "STATE", "APPLIANCE", "SITE", "HOSTS", "MASTER", "USER", "WHAT NOW")
-					for _, one := range all {
-						t.Row(out.Cell{Text: one.Name}, state(one.State),
-							out.Cell{Text: cluster.ApplianceName(one.Appliance)},
-							out.Cell{Text: out.OrDash(one.Site)}, out.Cell{Text: howMany(one)},
-							out.Cell{Text: out.OrDash(one.MasterIP)}, out.Cell{Text: one.User},
-							out.Cell{Text: out.OrDash(now(one))})
-					}
-				})
+				c.NoteUnknownProject(cmd, len(list.Clusters))
+				return clusters.Print(c, list.Clusters)
 			})
 		},
 	}
@@ -94,15 +82,15 @@ their consoles are kept: --console prints them.`,
 	}
 	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
-		all, err := c.Clusters.Events(ctx, c.Project, c.Args[0])
+		list, err := c.ListClusterEvents(ctx, named(c, c.Args[0]))
 		if err != nil {
 			return err
 		}
-		err = c.Print(append([]cluster.Event{}, all...), func(t *out.Table) { eventRows(t, all) })
+		err = c.Print(list.Events, func(t *out.Table) { eventRows(t, list.Events) })
 		if err != nil || !consoles || c.WantsData() {
 			return err
 		}
-		return printConsoles(c.Cmd, all)
+		return printConsoles(c.Cmd, list.Events)
 	})
 	return cmd
 }

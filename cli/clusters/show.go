@@ -20,8 +20,8 @@ import (
 )
 
 // show prints everything about a cluster that matters to users.
-func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
-	return c.Print(api.ClusterOf(have), func(t *out.Table) {
+func show(cmd *cobra.Command, c *args.Client, have api.Cluster) error {
+	return c.Print(have, func(t *out.Table) {
 		rows(t, have)
 		for _, m := range have.Members {
 			t.Texts("host "+memberName(m), memberWords(m))
@@ -40,7 +40,7 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 				t.Texts("output "+name, inLine(have.Outputs[name]))
 			}
 		}
-		for _, name := range have.SecretOutputs() {
+		for _, name := range have.SecretOutputs {
 			t.Texts("output "+name, "secret; its user reads it with croft cluster output "+have.Name+" "+name)
 		}
 	})
@@ -48,8 +48,8 @@ func show(cmd *cobra.Command, c *args.Client, have cluster.Cluster) error {
 
 // readSecretOutputs adds the secret outputs of a cluster to the other outputs if the caller is its user. The server
 // logs each read. It leaves out unreadable outputs with a warning.
-func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, have *cluster.Cluster) error {
-	names := have.SecretOutputs()
+func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, have *api.Cluster) error {
+	names := have.SecretOutputs
 	if len(names) == 0 || have.State == cluster.Deleted {
 		return nil
 	}
@@ -60,7 +60,7 @@ func readSecretOutputs(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	all := map[string]any{}
 	maps.Copy(all, have.Outputs)
 	for _, name := range names {
-		read, err := c.Clusters.Output(ctx, have.Project, string(have.ID), user, name)
+		read, err := c.ReadOutput(ctx, api.OutputNamed{ClusterNamed: nameOf(*have), Output: name})
 		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "secret output %s is left out: %v\n", name, err)
 			continue
@@ -84,11 +84,11 @@ func inLine(value any) string {
 }
 
 // rows adds the general properties of a cluster.
-func rows(t *out.Table, have cluster.Cluster) {
+func rows(t *out.Table, have api.Cluster) {
 	t.Texts("name", have.Name)
 	t.Texts("id", string(have.ID))
 	t.Row(out.Cell{Text: "state"}, state(have.State))
-	built := cluster.ApplianceName(have.Appliance)
+	built := have.Appliance
 	if have.Revision > 0 {
 		built += ", revision " + strconv.Itoa(have.Revision)
 	}
@@ -104,7 +104,7 @@ func rows(t *out.Table, have cluster.Cluster) {
 		}
 	}
 	if have.KeepIdle > 0 {
-		t.Texts("kept idle for", wording.Duration(have.KeepIdle))
+		t.Texts("kept idle for", wording.Duration(time.Duration(have.KeepIdle)))
 	}
 	if have.Error != nil {
 		t.Row(out.Cell{Text: "error"}, out.Cell{Text: have.Error.Message, Color: out.Red})
@@ -179,7 +179,7 @@ func state(s cluster.State) out.Cell {
 }
 
 // howMany returns how many of the wanted hosts are ready.
-func howMany(one cluster.Cluster) string {
+func howMany(one api.Cluster) string {
 	ready := 0
 	for _, m := range one.Members {
 		if m.State == cluster.MemberReady {
@@ -190,7 +190,7 @@ func howMany(one cluster.Cluster) string {
 }
 
 // now describes the current step or the error of a cluster.
-func now(one cluster.Cluster) string {
+func now(one api.Cluster) string {
 	if one.Error != nil && one.State != cluster.Building {
 		return one.Error.Message
 	}

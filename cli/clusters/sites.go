@@ -2,9 +2,9 @@ package clusters
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,16 +35,20 @@ write sites, and everybody sees where a password would be sent.`,
   croft cluster site health lab
   croft cluster site set lab --enabled=false`,
 		sites.List("List the sites"), sites.Show("Show a site"), siteCreate(), siteSet(),
-		sites.Remove("Remove sites that no implementation, credential or cluster uses", func(ctx context.Context, c *args.Client, name string) error {
-			return c.Sites.Remove(ctx, name)
-		}), siteHealth(), imageCommand())
+		sites.Remove("Remove sites that no implementation, credential or cluster uses",
+			func(ctx context.Context, c *args.Client, name string) error {
+				return c.RemoveSite(ctx, api.SiteNamed{Name: name})
+			}), siteHealth(), imageCommand())
 }
 
 var sites = verb.Noun[cluster.Site]{
 	Name: "site",
-	All:  func(ctx context.Context, c *args.Client) ([]cluster.Site, error) { return c.Sites.List(ctx) },
+	All: func(ctx context.Context, c *args.Client) ([]cluster.Site, error) {
+		list, err := c.ListSites(ctx)
+		return list.Sites, err
+	},
 	Find: func(ctx context.Context, c *args.Client, name string) (cluster.Site, error) {
-		return c.Sites.Find(ctx, name)
+		return c.GetSite(ctx, api.SiteNamed{Name: name})
 	},
 	Word: func(s cluster.Site) (string, string) { return s.Name, string(s.Type) },
 	Head: []string{"NAME", "TYPE", "ENABLED", "PRIORITY", "HEALTH", "ADDRESS"},
@@ -53,7 +57,6 @@ var sites = verb.Noun[cluster.Site]{
 			health(s.Health), out.Cell{Text: out.OrDash(s.AuthURL)})
 	},
 	Rows: siteRows,
-	Data: func(s cluster.Site) any { return api.SiteOf(s) },
 }
 
 // health describes the state of a site at the last check.
@@ -79,7 +82,7 @@ func siteRows(t *out.Table, s cluster.Site) {
 		}
 	}
 	if s.BuildTimeout > 0 {
-		t.Texts("time for a build", wording.Duration(s.BuildTimeout))
+		t.Texts("time for a build", wording.Duration(time.Duration(s.BuildTimeout)))
 	}
 	if s.MaxClusters > 0 {
 		t.Texts("clusters at most", strconv.Itoa(s.MaxClusters))
@@ -91,56 +94,39 @@ func siteRows(t *out.Table, s cluster.Site) {
 
 // siteFlags are the properties of a site that flags set.
 type siteFlags struct {
-	authURL, region, face, caFile string
-	enabled                       bool
-	priority, most                int
-	defaults                      []string
-	build                         time.Duration
+	api.NewSite
+	caFile   string
+	enabled  bool
+	defaults []string
 }
 
 func (s *siteFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.authURL, "auth-url", "", "`URL` of its Keystone, or of the API of a croft")
-	f.StringVar(&s.region, "region", "", "`name` of its region in the catalogue of Keystone")
-	f.StringVar(&s.face, "interface", "", "`name` of the interface in the catalogue (public)")
+	f.StringVar(&s.AuthURL, "auth-url", "", "`URL` of its Keystone, or of the API of a croft")
+	f.StringVar(&s.Region, "region", "", "`name` of its region in the catalogue of Keystone")
+	f.StringVar(&s.Interface, "interface", "", "`name` of the interface in the catalogue (public)")
 	f.StringVar(&s.caFile, "ca", "", "`file` with authorities to trust beside the system's")
 	f.BoolVar(&s.enabled, "enabled", true, "new clusters may be built there")
-	f.IntVar(&s.priority, "priority", 0, "sites with a higher `number` come first")
-	f.IntVar(&s.most, "max-clusters", 0, "the most clusters there (`number`; 0: no limit)")
+	f.IntVar(&s.Priority, "priority", 0, "sites with a higher `number` come first")
+	f.IntVar(&s.MaxClusters, "max-clusters", 0, "the most clusters there (`number`; 0: no limit)")
 	f.StringArrayVar(&s.defaults, "default", nil,
 		"`name=value` for templates that declare it, such as network_name=private; repeat for more")
-	command.DurationVar(f, &s.build, "build-timeout", 0, "how long a build may take (`time`; 1h)")
+	command.DurationVar(f, &s.BuildTimeout, "build-timeout", 0,
+		"how long a build may take (`time`; 1h)")
 }
 
-// change returns the changes that the given flags make. Invalid.
-func (s *siteFlags) change(cmd *cobra.Command) (change cluster.SiteChange, err error) {
-	f := cmd.Flags()
-	for name, set := range map[string]func(){
-		"auth-url": func() { change.AuthURL = &s.authURL }, "region": func() { change.Region = &s.region },
-		"interface": func() { change.Interface = &s.face }, "enabled": func() { change.Enabled = &s.enabled },
-		"priority":      func() { change.Priority = &s.priority },
-		"max-clusters":  func() { change.MaxClusters = &s.most },
-		"build-timeout": func() { change.BuildTimeout = (*cluster.Seconds)(&s.build) },
-	} {
-		if f.Changed(name) {
-			set()
+// read completes the properties by the file and the defaults that the flags name. Invalid.
+func (s *siteFlags) read(cmd *cobra.Command) error {
+	s.Enabled = &s.enabled
+	if s.caFile != "" {
+		pem, err := readFile(cmd.InOrStdin(), s.caFile, 64<<10)
+		if err != nil {
+			return err
 		}
+		s.CACert = string(pem)
 	}
-	if f.Changed("ca") {
-		pem := []byte{}
-		if s.caFile != "" {
-			if pem, err = readFile(cmd.InOrStdin(), s.caFile, 64<<10); err != nil {
-				return change, err
-			}
-		}
-		text := string(pem)
-		change.CACert = &text
-	}
-	if f.Changed("default") {
-		if change.Defaults, err = parameters(nil, "", s.defaults); err != nil {
-			return change, err
-		}
-	}
-	return change, nil
+	var err error
+	s.Defaults, err = parameters(nil, "", s.defaults)
+	return err
 }
 
 func siteCreate() *cobra.Command {
@@ -148,31 +134,23 @@ func siteCreate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME TYPE",
 		Short: "Create a site: openstack, croft, or sim, which only pretends",
-		RunE: func(cmd *cobra.Command, given []string) error {
-			kind, err := siteType(given[1])
-			if err != nil {
+		RunE: func(cmd *cobra.Command, given []string) (err error) {
+			s.Name = given[0]
+			if s.Type, err = siteType(given[1]); err != nil {
 				return err
 			}
-			if err := cluster.CheckName("a site", given[0]); err != nil {
+			if err := cluster.CheckName("a site", s.Name); err != nil {
 				return err
 			}
-			change, err := s.change(cmd)
-			if err != nil {
+			if err := s.read(cmd); err != nil {
 				return err
-			}
-			wanted := cluster.Site{Name: given[0], Type: kind, AuthURL: s.authURL, Region: s.region, Interface: s.face,
-				Enabled: s.enabled, Priority: s.priority, Defaults: change.Defaults, BuildTimeout: s.build,
-				MaxClusters: s.most}
-			if change.CACert != nil {
-				wanted.CACert = *change.CACert
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				made, err := c.Sites.Create(ctx, wanted)
+				made, err := c.CreateSite(ctx, s.NewSite)
 				if err != nil {
 					return err
 				}
-				return c.Report(api.SiteOf(made), "site %s is there; croft cluster site health %s asks it", made.Name,
-					made.Name)
+				return c.Report(made, "site %s is there; croft cluster site health %s asks it", made.Name, made.Name)
 			})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -206,21 +184,26 @@ func siteSet() *cobra.Command {
 authorities alone.`,
 		ValidArgsFunction: sites.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			change, err := s.change(cmd)
-			if err != nil {
+			if err := s.read(cmd); err != nil {
 				return err
 			}
-			if change.AuthURL == nil && change.Region == nil && change.Interface == nil && change.CACert == nil &&
-				change.Enabled == nil && change.Priority == nil && change.MaxClusters == nil &&
-				change.Defaults == nil && change.BuildTimeout == nil {
+			f := cmd.Flags()
+			change := cluster.SiteChange{AuthURL: verb.Given(f, "auth-url", &s.AuthURL),
+				Region: verb.Given(f, "region", &s.Region), Interface: verb.Given(f, "interface", &s.Interface),
+				CACert: verb.Given(f, "ca", &s.CACert), Enabled: verb.Given(f, "enabled", s.Enabled),
+				Priority: verb.Given(f, "priority", &s.Priority), Defaults: s.Defaults,
+				BuildTimeout: verb.Given(f, "build-timeout", &s.BuildTimeout),
+				MaxClusters:  verb.Given(f, "max-clusters", &s.MaxClusters)}
+			if reflect.ValueOf(change).IsZero() {
 				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				now, err := c.Sites.Change(ctx, given[0], change, nil)
+				now, err := c.ChangeSite(ctx, api.SiteChange{SiteNamed: api.SiteNamed{Name: given[0]},
+					SiteChange: change})
 				if err != nil {
 					return sites.Near(ctx, c, given[0], err)
 				}
-				return c.Report(api.SiteOf(now), "site %s is changed", now.Name)
+				return c.Report(now, "site %s is changed", now.Name)
 			})
 		},
 	}
@@ -236,11 +219,8 @@ func siteHealth() *cobra.Command {
 refuses your credential.`,
 		ValidArgsFunction: sites.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
-			}
-			h, err := c.Sites.Health(ctx, c.Args[0], c.Project, user)
+			h, err := c.GetSiteHealth(ctx, api.SiteInProject{SiteNamed: api.SiteNamed{Name: c.Args[0]},
+				InProject: api.InProject{Project: c.Project}})
 			if err != nil {
 				return sites.Near(ctx, c, c.Args[0], err)
 			}
@@ -273,21 +253,22 @@ func healthRows(t *out.Table, h cluster.SiteHealth) {
 
 // imageCommand returns the command croft cluster site image.
 func imageCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "image",
-		Short: "Bring images to sites that implementations of appliances name",
-		Long: `An image for sites is a name with an address and a checksum. An implementation that names
+	return verb.Group("image", "Bring images to sites that implementations of appliances name",
+		`An image for sites is a name with an address and a checksum. An implementation that names
 it has it brought to its site before the first build; bring does so before that, or says
 what the image is called where it is already. Images that instances boot from are those
-of croft image.`,
-	}
-	cmd.AddCommand(imageList(), imageAdd(), imageRemove(), imageBring())
-	return cmd
+of croft image.`, "", imageList(), imageAdd(), images.Remove("Remove images for sites; at the sites they stay",
+			func(ctx context.Context, c *args.Client, name string) error {
+				return c.RemoveImage(ctx, api.ImageNamed{Name: name})
+			}), imageBring())
 }
 
 var images = verb.Noun[cluster.SiteImage]{
 	Name: "image",
-	All:  func(ctx context.Context, c *args.Client) ([]cluster.SiteImage, error) { return c.SiteImages.List(ctx) },
+	All: func(ctx context.Context, c *args.Client) ([]cluster.SiteImage, error) {
+		catalog, err := c.ListImages(ctx)
+		return catalog.SiteImages, err
+	},
 	Word: func(i cluster.SiteImage) (string, string) { return i.Name, i.Format },
 }
 
@@ -296,7 +277,7 @@ func imageList() *cobra.Command {
 		Use:   "list",
 		Short: "List the images for sites, and where they are",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			all, err := c.SiteImages.List(ctx)
+			all, err := images.All(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -328,14 +309,14 @@ func imageRows(t *out.Table, i cluster.SiteImage) {
 }
 
 func imageAdd() *cobra.Command {
-	var i cluster.SiteImage
+	var i api.NewSiteImage
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add an image for sites",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			i.Name = given[0]
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-				made, err := c.SiteImages.Create(ctx, i)
+				made, err := c.AddImage(ctx, i)
 				if err != nil {
 					return err
 				}
@@ -352,29 +333,20 @@ func imageAdd() *cobra.Command {
 	return cmd
 }
 
-func imageRemove() *cobra.Command {
-	return images.Remove("Remove images for sites; at the sites they stay",
-		func(ctx context.Context, c *args.Client, name string) error { return c.SiteImages.Remove(ctx, name) })
-}
-
 func imageBring() *cobra.Command {
 	var ref string
 	cmd := &cobra.Command{
 		Use:   "bring NAME SITE...",
 		Short: "Bring an image to sites, with a credential of yours",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			user, err := c.User(ctx)
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, site := range c.Args[1:] {
-				now, err := c.SiteImages.Bring(ctx, c.Args[0], site, ref, c.Project, user)
-				if errs = append(errs, sites.Near(ctx, c, site, err)); err == nil {
-					_ = c.Report(now, "image %s is brought to site %s: croft cluster site image list", now.Name, site)
+			return verb.Each(c.Args[1:], func(site string) error {
+				now, err := c.BringImage(ctx, api.ImageAtSite{ImageNamed: api.ImageNamed{Name: c.Args[0]},
+					InProject: api.InProject{Project: c.Project}, Site: site, Ref: ref})
+				if err != nil {
+					return sites.Near(ctx, c, site, err)
 				}
-			}
-			return errors.Join(errs...)
+				return c.Report(now, "image %s is brought to site %s: croft cluster site image list", now.Name, site)
+			})
 		}),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", "it is there already, and is called `this`")

@@ -10,6 +10,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/instances"
 	"croft/cluster"
+	"croft/control/api"
 )
 
 // reaching describes how ssh reaches a host of a cluster.
@@ -96,7 +97,7 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, n
 }
 
 // member returns the host with this name, which must have an address. NotFound.
-func member(have cluster.Cluster, name string) (cluster.Member, error) {
+func member(have api.Cluster, name string) (cluster.Member, error) {
 	var known []string
 	for _, m := range have.Members {
 		known = append(known, memberName(m))

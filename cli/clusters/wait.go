@@ -31,21 +31,20 @@ func (w *waiting) flags(cmd *cobra.Command) {
 	command.DurationVar(cmd.Flags(), &w.timeout, "for", 0, "wait no longer than this `duration` (as long as it takes)")
 }
 
-// finish waits until a cluster is settled, and prints the result. If the command does not wait, it prints before. doing
-// describes the operation, for the case that the wait ends first.
-func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string,
-	before api.Cluster) error {
-	reused, asked := before.Reused, have
+// finish waits until a cluster is settled, unless the command does not wait, and prints the result. doing describes the
+// operation, for the case that the wait ends first.
+func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client, have api.Cluster, doing string,
+) error {
+	asked := have
 	if !w.not {
 		var err error
 		if have, err = w.wait(ctx, cmd, c, have, doing); err != nil {
 			return err
 		}
 	}
-	shown := api.ClusterOf(have)
-	shown.Reused = reused
+	have.Reused = asked.Reused
 	if c.WantsData() {
-		if err := c.PrintData(shown); err != nil {
+		if err := c.PrintData(have); err != nil {
 			return err
 		}
 		return cmp.Or(failure(have), w.unsized(asked, have))
@@ -70,7 +69,7 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 
 // unsized returns the error of a resize that was taken back, or that ended with another size; nil: the cluster has the
 // wanted size.
-func (w *waiting) unsized(asked, have cluster.Cluster) error {
+func (w *waiting) unsized(asked, have api.Cluster) error {
 	if !w.resizes || w.not || have.Error == nil || have.Error.Code != cluster.FailedResize ||
 		have.State == cluster.Failed {
 		return nil
@@ -82,7 +81,7 @@ func (w *waiting) unsized(asked, have cluster.Cluster) error {
 }
 
 // failure returns the error of a cluster that cannot be used; nil: it can be used.
-func failure(have cluster.Cluster) error {
+func failure(have api.Cluster) error {
 	if have.State != cluster.Failed || have.Error == nil {
 		return nil
 	}
@@ -96,21 +95,21 @@ func failure(have cluster.Cluster) error {
 }
 
 // wait waits until a cluster is settled, and shows its progress.
-func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, have cluster.Cluster, doing string) (
-	cluster.Cluster, error) {
+func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, have api.Cluster, doing string) (
+	api.Cluster, error) {
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
 	shown := newProgress(cmd.ErrOrStderr())
-	last, err := c.Clusters.Wait(ctx, have.Project, string(have.ID), shown.update)
+	last, err := c.AwaitCluster(ctx, nameOf(have), shown.update)
 	shown.close()
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return last, &command.Interrupted{Text: "cluster " + have.Name + ": stopped waiting for it; it " + doing +
 			" all the same"}
-	case ctx.Err() != nil && (err != nil || !last.Settled()):
+	case ctx.Err() != nil && (err != nil || !last.Settled):
 		return last, croft.Errorf(croft.Unavailable, "cluster %s is %s after %s; it %s all the same", have.Name,
 			last.State, wording.Duration(w.timeout), doing)
 	}
@@ -119,7 +118,7 @@ func (w *waiting) wait(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 
 // progress shows the progress of a cluster.
 type progress interface {
-	update(cluster.Cluster)
+	update(api.Cluster)
 	close()
 }
 
@@ -141,7 +140,7 @@ type bars struct {
 }
 
 // begin draws the lines of the wanted hosts.
-func (b *bars) begin(have cluster.Cluster) {
+func (b *bars) begin(have api.Cluster) {
 	names := []string{have.Name}
 	b.index = map[string]int{}
 	if have.Slaves < mostBars {
@@ -154,7 +153,7 @@ func (b *bars) begin(have cluster.Cluster) {
 }
 
 // wanted lists the hosts that a cluster should have.
-func wanted(have cluster.Cluster) []string {
+func wanted(have api.Cluster) []string {
 	names := []string{string(cluster.Master)}
 	for _, index := range have.Indexes {
 		names = append(names, memberName(cluster.Member{Role: cluster.Slave, Index: index}))
@@ -162,7 +161,7 @@ func wanted(have cluster.Cluster) []string {
 	return names
 }
 
-func (b *bars) update(have cluster.Cluster) {
+func (b *bars) update(have api.Cluster) {
 	if b.all == nil {
 		b.begin(have)
 	}
@@ -190,7 +189,7 @@ func stage(m cluster.Member) string {
 }
 
 // words describes the state of a cluster.
-func words(have cluster.Cluster) string {
+func words(have api.Cluster) string {
 	text := string(have.State)
 	if step := now(have); step != "" {
 		text += ": " + step
@@ -217,7 +216,7 @@ type lines struct {
 	last string
 }
 
-func (l *lines) update(have cluster.Cluster) {
+func (l *lines) update(have api.Cluster) {
 	if text := words(have); text != l.last {
 		fmt.Fprintf(l.w, "cluster %s %s\n", have.Name, text)
 		l.last = text

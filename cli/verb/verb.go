@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"croft"
 	"croft/cli/args"
@@ -163,6 +164,14 @@ func (n Noun[T]) Near(ctx context.Context, c *args.Client, name string, err erro
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err
+}
+
+// Given returns the value of a flag that was given; nil: it was not.
+func Given[T any](f *pflag.FlagSet, name string, value *T) *T {
+	if !f.Changed(name) {
+		return nil
+	}
+	return value
 }
 
 // YesNo returns yes or no.

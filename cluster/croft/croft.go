@@ -16,15 +16,26 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
-	"croft/control/cloud"
+	"croft/control/api"
 )
 
 // Peer is a connection to the other cloud, as one of its users.
 type Peer struct {
-	Clusters cloud.Clusters
+	Clusters
 	// Version returns the version of the other cloud. Denied: it does not accept the token.
 	Version func(ctx context.Context) (string, error)
 	Close   func() error
+}
+
+// Clusters are the operations of the other cloud that the driver needs. *client.Client has them.
+type Clusters interface {
+	CreateCluster(ctx context.Context, in api.NewCluster) (api.Cluster, error)
+	ExplainCluster(ctx context.Context, in api.ClusterCandidates) (cluster.Explanation, error)
+	GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Cluster, error)
+	ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error)
+	ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error)
+	RemoveClusterHost(ctx context.Context, in api.ClusterHostNamed) (api.Cluster, error)
+	DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error)
 }
 
 // Connect returns a connection to a site. It sends nothing yet. Invalid: the site's address or the token cannot be
@@ -79,19 +90,27 @@ func name(p croft.PartitionID, id croft.ClusterID) string {
 func prefix(p croft.PartitionID) string { return "croft-" + string(p[:min(len(p), 8)]) + "-" }
 
 // project returns the project in the other cloud, from the credential; empty: the project of the token.
-func project(at cluster.SiteAccess) croft.Project { return croft.Project(at.Credential.ProjectName) }
+func project(at cluster.SiteAccess) api.InProject {
+	return api.InProject{Project: croft.Project(at.Credential.ProjectName)}
+}
+
+// named names a cluster of the other cloud.
+func named(at cluster.SiteAccess, b cluster.Build) api.ClusterNamed {
+	return api.ClusterNamed{InProject: project(at), ID: string(b.Cluster)}
+}
 
 // request returns the request that is sent to the other cloud.
-func request(at cluster.SiteAccess, b cluster.Build) (cluster.Request, error) {
+func request(at cluster.SiteAccess, b cluster.Build) (r api.NewCluster, err error) {
 	t, err := parse(b.Implementation)
 	if err != nil {
-		return cluster.Request{}, err
+		return r, err
 	}
 	given := maps.Clone(b.Parameters)
 	delete(given, cluster.ParamKeys)
-	return cluster.Request{ID: b.Cluster, Name: name(b.Partition, b.Cluster), Project: project(at), User: b.User,
-		Appliance: t.Appliance, Slaves: len(b.Indexes), Hints: cluster.Hints{Sites: t.Sites},
-		Parameters: given, Keys: b.Keys(), Reuse: cluster.ReuseNever}, nil
+	return api.NewCluster{InProject: project(at), Spec: cluster.Spec{ID: b.Cluster,
+		Name: name(b.Partition, b.Cluster), Appliance: t.Appliance, Slaves: len(b.Indexes),
+		Hints:      cluster.Hints{Sites: t.Sites},
+		Parameters: given, Keys: b.Keys(), Reuse: cluster.ReuseNever}}, nil
 }
 
 // Probe implements cluster.Driver.
@@ -115,7 +134,7 @@ func (d *Driver) Room(ctx context.Context, at cluster.SiteAccess, b cluster.Buil
 	}
 	r.ID = ""
 	err = d.with(at, "ask for room", func(p Peer) error {
-		why, err := p.Clusters.Explain(ctx, r)
+		why, err := p.ExplainCluster(ctx, api.ClusterCandidates{InProject: r.InProject, Spec: r.Spec})
 		if err != nil {
 			return err
 		}
@@ -147,7 +166,7 @@ func (d *Driver) Launch(ctx context.Context, at cluster.SiteAccess, b cluster.Bu
 		return remote, err
 	}
 	err = d.with(at, "ask for a cluster", func(p Peer) error {
-		c, err := p.Clusters.Create(ctx, r)
+		c, err := p.CreateCluster(ctx, r)
 		remote = remoteOf(b, c.Cluster)
 		return err
 	})
@@ -170,7 +189,8 @@ func remoteOf(b cluster.Build, c cluster.Cluster) cluster.Remote {
 func (d *Driver) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	return d.with(at, "resize cluster "+string(b.Cluster), func(p Peer) error {
 		indexes := append([]int{}, b.Indexes...)
-		_, err := p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Indexes: &indexes}, nil)
+		_, err := p.ChangeCluster(ctx, api.ClusterChange{ClusterNamed: named(at, b),
+			Change: cluster.Change{Indexes: &indexes}})
 		if croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), "indexes") {
 			return err
 		}
@@ -180,7 +200,7 @@ func (d *Driver) Resize(ctx context.Context, at cluster.SiteAccess, b cluster.Bu
 
 // resizeByNumber resizes a cluster of a cloud that assigns indexes itself.
 func resizeByNumber(ctx context.Context, p Peer, at cluster.SiteAccess, b cluster.Build) error {
-	c, err := p.Clusters.Find(ctx, project(at), string(b.Cluster))
+	c, err := p.GetCluster(ctx, api.ClusterAwaited{ClusterNamed: named(at, b)})
 	if err != nil {
 		return err
 	}
@@ -189,12 +209,13 @@ func resizeByNumber(ctx context.Context, p Peer, at cluster.SiteAccess, b cluste
 			continue
 		}
 		host := string(cluster.IDOf(b.Cluster, cluster.Slave, i))
-		if c, err = p.Clusters.RemoveHost(ctx, project(at), string(b.Cluster), host); err != nil {
+		c, err = p.RemoveClusterHost(ctx, api.ClusterHostNamed{ClusterNamed: named(at, b), Host: host})
+		if err != nil {
 			return err
 		}
 	}
 	if n := len(b.Indexes); c.Slaves != n {
-		_, err = p.Clusters.Change(ctx, project(at), string(b.Cluster), cluster.Change{Slaves: &n}, nil)
+		_, err = p.ChangeCluster(ctx, api.ClusterChange{ClusterNamed: named(at, b), Change: cluster.Change{Slaves: &n}})
 	}
 	return err
 }
@@ -210,8 +231,7 @@ const settle = 2 * time.Minute
 func (d *Driver) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.Build) error {
 	err := d.with(at, "delete cluster "+string(b.Cluster), func(p Peer) error {
 		removed := func() error {
-			_, err := p.Clusters.Delete(ctx, project(at), string(b.Cluster),
-				cluster.Removal{User: b.User, Force: true})
+			_, err := p.DeleteCluster(ctx, api.ClusterRemoval{ClusterNamed: named(at, b), Force: true})
 			return err
 		}
 		err := removed()
@@ -222,7 +242,7 @@ func (d *Driver) Destroy(ctx context.Context, at cluster.SiteAccess, b cluster.B
 		if err != nil {
 			return err
 		}
-		_, refusal := p.Clusters.Create(ctx, r)
+		_, refusal := p.CreateCluster(ctx, r)
 		if refusal != nil && !isRefusal(refusal) {
 			return refusal
 		}
@@ -292,9 +312,9 @@ func (d *Driver) Observe(ctx context.Context, at cluster.SiteAccess, all []clust
 func (d *Driver) list(ctx context.Context, at cluster.SiteAccess) (map[croft.ClusterID]cluster.Cluster, error) {
 	there := map[croft.ClusterID]cluster.Cluster{}
 	return there, d.with(at, "list its clusters", func(p Peer) error {
-		all, err := p.Clusters.List(ctx, project(at), cluster.Filter{})
-		for _, c := range all {
-			there[c.ID] = c
+		list, err := p.ListClusters(ctx, api.ClusterFilter{InProject: project(at)})
+		for _, c := range list.Clusters {
+			there[c.ID] = c.Cluster
 		}
 		return err
 	})

@@ -19,7 +19,7 @@ import (
 	"croft/cluster/requests"
 	"croft/cluster/seal"
 	"croft/cluster/sim"
-	"croft/control/cloud"
+	"croft/control/api"
 	"croft/internal/testing/patient"
 )
 
@@ -80,7 +80,7 @@ func newOther(t *testing.T) *other {
 
 // connect returns a connection to the other cloud, subject to its faults.
 func (o *other) connect(cluster.SiteAccess) (elsewhere.Peer, error) {
-	return elsewhere.Peer{Clusters: faulty{o.Service, o}, Close: func() error { return nil },
+	return elsewhere.Peer{Clusters: faulty{served{o.Service}, o}, Close: func() error { return nil },
 		Version: func(ctx context.Context) (string, error) { return "1", o.fault(ctx) }}, nil
 }
 
@@ -97,52 +97,94 @@ func (o *other) fault(ctx context.Context) error {
 	return nil
 }
 
+// served calls the service of the other cloud as its API does.
+type served struct{ s *requests.Service }
+
+func (v served) CreateCluster(ctx context.Context, in api.NewCluster) (api.Cluster, error) {
+	made, err := v.s.Create(ctx, cluster.Request{Spec: in.Spec, Project: in.Project, User: user})
+	return api.ClusterOf(made.Cluster), err
+}
+
+func (v served) ExplainCluster(ctx context.Context, in api.ClusterCandidates) (cluster.Explanation, error) {
+	return v.s.Explain(ctx, cluster.Request{Spec: in.Spec, Project: in.Project, User: user})
+}
+
+func (v served) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Cluster, error) {
+	c, err := v.s.Find(ctx, in.Project, in.ID)
+	return api.ClusterOf(c), err
+}
+
+func (v served) ListClusters(ctx context.Context, in api.ClusterFilter) (list api.ClusterList, err error) {
+	all, err := v.s.List(ctx, in.Project, cluster.Filter{})
+	for _, c := range all {
+		list.Clusters = append(list.Clusters, api.ClusterOf(c))
+	}
+	return list, err
+}
+
+func (v served) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error) {
+	c, err := v.s.Change(ctx, in.Project, in.ID, in.Change, in.Base)
+	return api.ClusterOf(c), err
+}
+
+func (v served) RemoveClusterHost(ctx context.Context, in api.ClusterHostNamed) (api.Cluster, error) {
+	c, err := v.s.RemoveHost(ctx, in.Project, in.ID, in.Host)
+	return api.ClusterOf(c), err
+}
+
+func (v served) DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error) {
+	c, err := v.s.Delete(ctx, in.Project, in.ID, cluster.Removal{User: user, Force: in.Force})
+	return api.ClusterOf(c), err
+}
+
+// user is the user of the token in the other cloud.
+const user = "ada"
+
 type faulty struct {
-	cloud.Clusters
+	elsewhere.Clusters
 	o *other
 }
 
-func (f faulty) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
+func (f faulty) CreateCluster(ctx context.Context, in api.NewCluster) (api.Cluster, error) {
 	if err := f.o.fault(ctx); err != nil {
-		return cluster.Created{}, err
+		return api.Cluster{}, err
 	}
-	return f.Clusters.Create(ctx, r)
+	return f.Clusters.CreateCluster(ctx, in)
 }
 
-func (f faulty) Change(ctx context.Context, p croft.Project, name string, ch cluster.Change, generation *int64) (
-	cluster.Cluster, error) {
+func (f faulty) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error) {
 	if err := f.o.fault(ctx); err != nil {
-		return cluster.Cluster{}, err
+		return api.Cluster{}, err
 	}
-	return f.Clusters.Change(ctx, p, name, ch, generation)
+	return f.Clusters.ChangeCluster(ctx, in)
 }
 
-func (f faulty) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
+func (f faulty) ExplainCluster(ctx context.Context, in api.ClusterCandidates) (cluster.Explanation, error) {
 	if err := f.o.fault(ctx); err != nil {
 		return cluster.Explanation{}, err
 	}
-	return f.Clusters.Explain(ctx, r)
+	return f.Clusters.ExplainCluster(ctx, in)
 }
 
-func (f faulty) Find(ctx context.Context, p croft.Project, name string) (cluster.Cluster, error) {
+func (f faulty) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Cluster, error) {
 	if err := f.o.fault(ctx); err != nil {
-		return cluster.Cluster{}, err
+		return api.Cluster{}, err
 	}
-	return f.Clusters.Find(ctx, p, name)
+	return f.Clusters.GetCluster(ctx, in)
 }
 
-func (f faulty) List(ctx context.Context, p croft.Project, filter cluster.Filter) ([]cluster.Cluster, error) {
+func (f faulty) ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error) {
 	if err := f.o.fault(ctx); err != nil {
-		return nil, err
+		return api.ClusterList{}, err
 	}
-	return f.Clusters.List(ctx, p, filter)
+	return f.Clusters.ListClusters(ctx, in)
 }
 
-func (f faulty) Delete(ctx context.Context, p croft.Project, name string, r cluster.Removal) (cluster.Cluster, error) {
+func (f faulty) DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error) {
 	if err := f.o.fault(ctx); err != nil {
-		return cluster.Cluster{}, err
+		return api.Cluster{}, err
 	}
-	return f.Clusters.Delete(ctx, p, name, r)
+	return f.Clusters.DeleteCluster(ctx, in)
 }
 
 const text = "appliance: hosts\nremove_named: true\n"
@@ -303,20 +345,19 @@ func TestSlavesHaveTheSameIndexesInBothClouds(t *testing.T) {
 }
 
 // older is a cloud of a version that does not accept indexes.
-type older struct{ cloud.Clusters }
+type older struct{ elsewhere.Clusters }
 
-func (o older) Change(ctx context.Context, p croft.Project, name string, ch cluster.Change, generation *int64) (
-	cluster.Cluster, error) {
-	if ch.Indexes != nil {
-		return cluster.Cluster{}, croft.Errorf(croft.Invalid, "additional properties 'indexes' not allowed")
+func (o older) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error) {
+	if in.Indexes != nil {
+		return api.Cluster{}, croft.Errorf(croft.Invalid, "additional properties 'indexes' not allowed")
 	}
-	return o.Clusters.Change(ctx, p, name, ch, generation)
+	return o.Clusters.ChangeCluster(ctx, in)
 }
 
 func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
 	o := newOther(t)
 	d := elsewhere.New(func(cluster.SiteAccess) (elsewhere.Peer, error) {
-		return elsewhere.Peer{Clusters: older{o.Service}, Close: func() error { return nil }}, nil
+		return elsewhere.Peer{Clusters: older{served{o.Service}}, Close: func() error { return nil }}, nil
 	})
 	at, b := friend(), lostLaunch()
 	b.Indexes = []int{0}
@@ -342,15 +383,14 @@ func TestARefusalForLackOfRoomSettlesNothing(t *testing.T) {
 	}
 }
 
-// between calls do after the first Delete.
+// between calls do after the first removal.
 type between struct {
-	cloud.Clusters
+	elsewhere.Clusters
 	do func()
 }
 
-func (b *between) Delete(ctx context.Context, p croft.Project, name string, r cluster.Removal) (cluster.Cluster,
-	error) {
-	c, err := b.Clusters.Delete(ctx, p, name, r)
+func (b *between) DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error) {
+	c, err := b.Clusters.DeleteCluster(ctx, in)
 	if do := b.do; do != nil {
 		b.do = nil
 		do()
@@ -373,7 +413,7 @@ func TestALaunchThatArrivesWhileItIsDestroyedIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clusters := &between{Clusters: o.Service, do: func() {
+	clusters := &between{Clusters: served{o.Service}, do: func() {
 		if _, err := launching.Launch(t.Context(), at, asked); err != nil {
 			t.Error(err)
 		}

@@ -16,7 +16,7 @@ import (
 // known adds the facts that Plan always gets.
 func (m *Manager) known(ctx context.Context, c cluster.Cluster, l *cluster.Learned) {
 	if sites, err := m.sites.all(ctx); err == nil {
-		l.Timeout = cmp.Or(sites[c.Site].BuildTimeout, cluster.BuildTimeout)
+		l.Timeout = cmp.Or(time.Duration(sites[c.Site].BuildTimeout), cluster.BuildTimeout)
 	}
 	if i, err := m.sites.implementation(ctx, c.Implementation); err == nil {
 		l.Image = i.Image
@@ -70,9 +70,9 @@ func (m *Manager) choose(ctx context.Context, c cluster.Cluster) ([]cluster.Cand
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := m.survey.Look(ctx, cluster.Request{ID: c.ID, Name: c.Name, Project: c.Project, User: c.User,
-		Appliance: c.Appliance, Slaves: len(c.Indexes), Hints: c.Hints, Parameters: given,
-		Keys: c.Keys}, c.Attempts, "")
+	found, err := m.survey.Look(ctx, cluster.Request{Project: c.Project, User: c.User, Spec: cluster.Spec{ID: c.ID,
+		Name: c.Name, Appliance: c.Appliance, Slaves: len(c.Indexes), Hints: c.Hints, Parameters: given,
+		Keys: c.Keys}}, c.Attempts, "")
 	return found.Candidates, found.Dropped, err
 }
 

@@ -212,8 +212,8 @@ func (b *bench) at(site string, change func(f *sim.Faults)) { b.sites.Change(sit
 
 // ask returns a request of ada for slurm with two slaves.
 func ask(name string, sites ...string) cluster.Request {
-	return cluster.Request{Name: name, Project: "physics", User: "ada", Appliance: "slurm", Slaves: 2,
-		Reuse: cluster.ReuseNever, Hints: cluster.Hints{PreferSites: []string{"east"}, Sites: sites}}
+	return cluster.Request{Project: "physics", User: "ada", Spec: cluster.Spec{Name: name, Appliance: "slurm",
+		Slaves: 2, Reuse: cluster.ReuseNever, Hints: cluster.Hints{PreferSites: []string{"east"}, Sites: sites}}}
 }
 
 func (b *bench) create(r cluster.Request) croft.ClusterID {

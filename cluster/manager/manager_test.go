@@ -381,10 +381,10 @@ func TestIdleAndExpiredClustersEndAfterAWarning(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
 		r := ask("idle")
-		r.KeepIdle = time.Hour
+		r.KeepIdle = cluster.Seconds(time.Hour)
 		idle := b.create(r)
 		r = ask("short")
-		r.Expires = 2 * time.Hour
+		r.Expires = cluster.Seconds(2 * time.Hour)
 		short := b.create(r)
 		c := b.ready(idle, 2)
 		time.Sleep(90 * time.Minute)
@@ -540,7 +540,7 @@ func TestNoClusterEndsByOneClockAlone(t *testing.T) {
 			}
 		})
 		r := ask("short")
-		r.Expires = 2 * time.Hour
+		r.Expires = cluster.Seconds(2 * time.Hour)
 		short := b.create(r)
 		ended := b.create(ask("ended"))
 		b.ready(short, 2)

@@ -125,7 +125,7 @@ func (h *history) ask() {
 	case 0:
 		r.Hints.Sites = []string{"west"}
 	case 1:
-		r.Expires = time.Hour
+		r.Expires = cluster.Seconds(time.Hour)
 	}
 	_, err := h.Create(h.Context(), r)
 	h.may(err)

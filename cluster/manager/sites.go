@@ -147,7 +147,7 @@ func (s *sites) build(ctx context.Context, c cluster.Cluster) (cluster.Build, er
 // fill adds the values of the template. Invalid: a value is missing.
 func (s *sites) fill(ctx context.Context, c cluster.Cluster, d cluster.Driver, at cluster.SiteAccess,
 	b *cluster.Build) error {
-	b.Timeout = cmp.Or(at.Site.BuildTimeout, b.Timeout)
+	b.Timeout = cmp.Or(time.Duration(at.Site.BuildTimeout), b.Timeout)
 	given, err := cluster.GivenParameters(s.c.Vault, s.c.Partition, c)
 	if err != nil {
 		return err

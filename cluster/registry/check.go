@@ -91,6 +91,7 @@ func checkSite(s cluster.Site) error {
 	if err := checkReach(s); err != nil {
 		return err
 	}
+	build := time.Duration(s.BuildTimeout)
 	switch {
 	case s.Priority < -maxPriority || s.Priority > maxPriority:
 		return croft.Errorf(croft.Invalid, "a priority of %d: it is from %d to %d", s.Priority, -maxPriority,
@@ -98,8 +99,8 @@ func checkSite(s cluster.Site) error {
 	case s.MaxClusters < 0:
 		return croft.Errorf(croft.Invalid, "site %s cannot have %d clusters at most: 0 is no limit", s.Name,
 			s.MaxClusters)
-	case s.BuildTimeout != 0 && (s.BuildTimeout < time.Minute || s.BuildTimeout > maxBuild):
-		return croft.Errorf(croft.Invalid, "a build may take from 1m to 24h, not %s", wording.Duration(s.BuildTimeout))
+	case s.BuildTimeout != 0 && (build < time.Minute || build > maxBuild):
+		return croft.Errorf(croft.Invalid, "a build may take from 1m to 24h, not %s", wording.Duration(build))
 	}
 	return checkParameters("site "+s.Name, s.Defaults)
 }

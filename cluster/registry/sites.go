@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"time"
 
 	"croft"
 	"croft/cluster"
@@ -62,7 +61,7 @@ func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, ge
 		set(&s.Enabled, c.Enabled)
 		set(&s.Priority, c.Priority)
 		set(&s.MaxClusters, c.MaxClusters)
-		set(&s.BuildTimeout, (*time.Duration)(c.BuildTimeout))
+		set(&s.BuildTimeout, c.BuildTimeout)
 		if c.Defaults != nil {
 			s.Defaults = c.Defaults
 		}

@@ -16,13 +16,10 @@ import (
 	"croft/cluster/outbound"
 	"croft/cluster/requests"
 	"croft/cluster/sim"
-	"croft/control/cloud"
 	"croft/etcdstore/etcdtest"
 )
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
-
-var _ cloud.Clusters = (*requests.Service)(nil)
 
 const partition croft.PartitionID = "6a0f0c1e-5f2e-4a52-8d5e-1b2c3d4e5f60"
 
@@ -134,7 +131,8 @@ func (b *bench) appliance(a cluster.Appliance) {
 
 // ask returns a request of ada for slurm with two slaves.
 func ask(name string) cluster.Request {
-	return cluster.Request{Name: name, Project: "physics", User: "ada", Appliance: "slurm", Slaves: 2}
+	return cluster.Request{Project: "physics", User: "ada",
+		Spec: cluster.Spec{Name: name, Appliance: "slurm", Slaves: 2}}
 }
 
 func (b *bench) create(r cluster.Request) cluster.Cluster {

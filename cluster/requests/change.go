@@ -79,7 +79,7 @@ func (s *Service) Change(ctx context.Context, project croft.Project, idOrName st
 			c.Name = *ch.Name
 		}
 		if ch.KeepIdle != nil {
-			c.KeepIdle = time.Duration(*ch.KeepIdle)
+			c.KeepIdle = *ch.KeepIdle
 		}
 		if ch.Expires != nil {
 			c.Expires, c.Warned = end(time.Duration(*ch.Expires)), time.Time{}
@@ -130,12 +130,12 @@ func checkChange(ch cluster.Change) error {
 			return err
 		}
 	}
-	var keepIdle, expires time.Duration
+	var keepIdle, expires cluster.Seconds
 	if ch.KeepIdle != nil {
-		keepIdle = time.Duration(*ch.KeepIdle)
+		keepIdle = *ch.KeepIdle
 	}
 	if ch.Expires != nil {
-		expires = time.Duration(*ch.Expires)
+		expires = *ch.Expires
 	}
 	return cluster.CheckPeriods(keepIdle, expires)
 }

@@ -206,7 +206,7 @@ func TestChange(t *testing.T) {
 	stale := c.Generation - 1
 	got, err := b.Change(t.Context(), "physics", "one", cluster.Change{Name: &name, Slaves: &slaves, KeepIdle: &hour,
 		Expires: &hour}, &c.Generation)
-	if err != nil || got.Name != "uno" || got.Slaves != 4 || got.KeepIdle != time.Hour ||
+	if err != nil || got.Name != "uno" || got.Slaves != 4 || got.KeepIdle != hour ||
 		time.Until(got.Expires) < 59*time.Minute ||
 		got.Generation != c.Generation+1 {
 		t.Errorf("got %+v, %v", got, err)
@@ -402,15 +402,16 @@ func TestWaitForAResizeThatHasNotBegun(t *testing.T) {
 
 // TestTimesUnderAMinuteAreRefused: the end of a cluster is announced a minute before it.
 func TestTimesUnderAMinuteAreRefused(t *testing.T) {
-	for _, period := range []time.Duration{time.Millisecond, 10 * time.Second, 59 * time.Second} {
+	for _, d := range []time.Duration{time.Millisecond, 10 * time.Second, 59 * time.Second} {
+		period := cluster.Seconds(d)
 		if err := cluster.CheckPeriods(period, 0); croft.KindOf(err) != croft.Invalid {
-			t.Errorf("keep_idle of %s: %v", period, err)
+			t.Errorf("keep_idle of %s: %v", d, err)
 		}
 		if err := cluster.CheckPeriods(0, period); croft.KindOf(err) != croft.Invalid {
-			t.Errorf("expires in %s: %v", period, err)
+			t.Errorf("expires in %s: %v", d, err)
 		}
 	}
-	if err := cluster.CheckPeriods(time.Minute, 0); err != nil {
+	if err := cluster.CheckPeriods(cluster.Seconds(time.Minute), 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -137,7 +137,7 @@ func (s *Service) record(r cluster.Request, found survey.Result) (cluster.Cluste
 		c.Indexes = append(c.Indexes, i)
 	}
 	if r.Expires > 0 {
-		c.Expires = now.Add(r.Expires)
+		c.Expires = now.Add(time.Duration(r.Expires))
 	}
 	var contracts []cluster.Contract
 	for _, contract := range found.Contracts {

@@ -19,13 +19,13 @@ import (
 func TestANewClusterIsOnRecord(t *testing.T) {
 	b := newBench(t)
 	r := ask("one")
-	r.KeepIdle, r.Expires = time.Hour, 2*time.Hour
+	r.KeepIdle, r.Expires = cluster.Seconds(time.Hour), cluster.Seconds(2*time.Hour)
 	made, err := b.Create(t.Context(), r)
 	b.fatal(err)
 	c := made.Cluster
 	if made.Reused || c.State != cluster.Scheduling || c.Site != "" || !slices.Equal(c.Indexes, []int{0, 1}) ||
 		c.NextIndex != 2 || c.Generation != 1 || len(c.Uses) != 1 || c.Uses[0].Holder != "ada" ||
-		c.KeepIdle != time.Hour ||
+		c.KeepIdle != cluster.Seconds(time.Hour) ||
 		c.Expires.Sub(c.Created) != 2*time.Hour {
 		t.Errorf("got %+v", made)
 	}
@@ -129,11 +129,11 @@ func TestReuseAsksNoSite(t *testing.T) {
 func TestReuseKeepsAClusterLonger(t *testing.T) {
 	b := newBench(t)
 	r := ask("one")
-	r.KeepIdle, r.Expires = time.Minute, time.Hour
+	r.KeepIdle, r.Expires = cluster.Seconds(time.Minute), cluster.Seconds(time.Hour)
 	c := b.manage(b.create(r).ID, cluster.Ready, func(c *cluster.Cluster) { c.Uses, c.IdleSince = nil, time.Now() })
-	r.Name, r.KeepIdle, r.Expires = "two", time.Hour, 5*time.Hour
+	r.Name, r.KeepIdle, r.Expires = "two", cluster.Seconds(time.Hour), cluster.Seconds(5*time.Hour)
 	made := b.create(r)
-	if made.ID != c.ID || made.KeepIdle != time.Hour || time.Until(made.Expires) < 4*time.Hour ||
+	if made.ID != c.ID || made.KeepIdle != cluster.Seconds(time.Hour) || time.Until(made.Expires) < 4*time.Hour ||
 		!made.IdleSince.IsZero() {
 		t.Errorf("got %+v", made)
 	}

@@ -98,7 +98,7 @@ func (s *Service) join(ctx context.Context, r cluster.Request, c cluster.Cluster
 	if c.KeepIdle > 0 && (r.KeepIdle == 0 || r.KeepIdle > c.KeepIdle) {
 		c.KeepIdle = r.KeepIdle
 	}
-	if end := now.Add(r.Expires); !c.Expires.IsZero() && (r.Expires == 0 || end.After(c.Expires)) {
+	if end := now.Add(time.Duration(r.Expires)); !c.Expires.IsZero() && (r.Expires == 0 || end.After(c.Expires)) {
 		c.Expires, c.Warned = end, time.Time{}
 		if r.Expires == 0 {
 			c.Expires = time.Time{}

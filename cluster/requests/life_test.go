@@ -101,7 +101,7 @@ func TestAnUnusedClusterEnds(t *testing.T) {
 		b := newBench(t)
 		withManager(b, func() {
 			r := ask("one")
-			r.KeepIdle = time.Hour
+			r.KeepIdle = cluster.Seconds(time.Hour)
 			c := b.create(r)
 			b.wait(c.ID, cluster.Ready, 3)
 			_, err := b.EndUse(t.Context(), "physics", "one", c.Uses[0].ID)

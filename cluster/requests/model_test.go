@@ -114,8 +114,8 @@ func (m *model) counted(s *requests.Service, name string, c cluster.Cluster, err
 
 // askFor requests a cluster, and sometimes repeats an earlier request.
 func (m *model) askFor(s *requests.Service, random *rand.Rand, user, name string) {
-	r := cluster.Request{ID: croft.NewClusterID(), Name: name, Project: "physics", User: user, Appliance: "slurm",
-		Slaves: 1 + random.IntN(3)}
+	r := cluster.Request{Project: "physics", User: user, Spec: cluster.Spec{ID: croft.NewClusterID(), Name: name,
+		Appliance: "slurm", Slaves: 1 + random.IntN(3)}}
 	if random.IntN(4) == 0 {
 		r.Reuse = cluster.ReuseNever
 	}

@@ -97,7 +97,9 @@ func (s *Survey) build(r cluster.Request, w cluster.World, c cluster.Candidate) 
 }
 
 // BuildTimeout returns the timeout of builds at a site.
-func BuildTimeout(s cluster.Site) time.Duration { return cmp.Or(s.BuildTimeout, cluster.BuildTimeout) }
+func BuildTimeout(s cluster.Site) time.Duration {
+	return cmp.Or(time.Duration(s.BuildTimeout), cluster.BuildTimeout)
+}
 
 // fresh asks a site, and returns how long the answer may be cached.
 func (s *Survey) fresh(ctx context.Context, site cluster.Site, credential cluster.Credential, b cluster.Build) (

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cluster"
+
 	"golang.org/x/sync/errgroup"
 )
 

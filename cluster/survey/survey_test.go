@@ -76,9 +76,8 @@ func (b *bench) look() (sites []string, east string) {
 	b.Helper()
 	s, err := survey.New(b.config)
 	b.fatal(err)
-	found, err := s.Look(b.Context(), cluster.Request{ID: croft.NewClusterID(), Name: "a", Project: "physics",
-		User:      "ada",
-		Appliance: "slurm", Slaves: 1}, nil, "")
+	found, err := s.Look(b.Context(), cluster.Request{Project: "physics", User: "ada",
+		Spec: cluster.Spec{ID: croft.NewClusterID(), Name: "a", Appliance: "slurm", Slaves: 1}}, nil, "")
 	b.fatal(err)
 	for _, c := range found.Candidates {
 		sites = append(sites, c.Site.Name)

@@ -87,8 +87,8 @@ func TestTheFirstResponseEndsASilence(t *testing.T) {
 // closed returns why the site is not chosen; empty: it is chosen.
 func closed(t *testing.T, s *survey.Survey) string {
 	t.Helper()
-	found, err := s.Look(t.Context(), cluster.Request{ID: croft.NewClusterID(), Name: "c", Project: "b", User: "bob",
-		Appliance: "slurm"}, nil, "")
+	found, err := s.Look(t.Context(), cluster.Request{Project: "b", User: "bob",
+		Spec: cluster.Spec{ID: croft.NewClusterID(), Name: "c", Appliance: "slurm"}}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,12 +60,6 @@ type NewImplementation struct {
 	Enabled    *bool                            `json:"enabled,omitempty"`                        // for new clusters; yes by default
 }
 
-// NewImplementationOf returns the input for an implementation.
-func NewImplementationOf(i cluster.Implementation) NewImplementation {
-	return NewImplementation{Site: i.Site, Template: i.Template, Image: i.Image, Resources: i.Resources,
-		Parameters: i.Parameters, Enabled: &i.Enabled}
-}
-
 // Plain returns the implementation of an appliance.
 func (i NewImplementation) Plain(appliance string) cluster.Implementation {
 	return cluster.Implementation{Appliance: appliance, Site: i.Site, Template: i.Template, Image: i.Image,

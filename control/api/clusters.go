@@ -1,20 +1,15 @@
 package api
 
 import (
-	"time"
-
-	"croft"
 	"croft/cluster"
 )
 
-// Cluster is a cluster without its secrets. Lengths of time are in seconds.
+// Cluster is a cluster without its secrets, with what follows from its record.
 type Cluster struct {
 	cluster.Cluster
-	// seconds that it is kept without uses; 0: forever
-	KeepIdle      cluster.Seconds `json:"keep_idle,omitempty"`
-	SecretOutputs []string        `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
-	Settled       bool            `json:"settled"`                  // no change is in progress
-	Reused        bool            `json:"reused,omitempty"`         // whether the request was answered with a cluster that existed
+	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
+	Settled       bool     `json:"settled"`                  // no change is in progress
+	Reused        bool     `json:"reused,omitempty"`         // whether the request was answered with a cluster that existed
 }
 
 // ClusterOf returns a cluster as the API shows it.
@@ -23,19 +18,7 @@ func ClusterOf(c cluster.Cluster) Cluster {
 	secret := c.SecretOutputs()
 	c.Sealed, c.Digest = nil, "" // a digest reveals secrets that are easy to guess
 	c.Members, c.Uses = append([]cluster.Member{}, c.Members...), append([]cluster.Use{}, c.Uses...)
-	return Cluster{Cluster: c, KeepIdle: cluster.Seconds(c.KeepIdle), SecretOutputs: secret, Settled: c.Settled()}
-}
-
-// Plain returns the cluster for a client. Secret outputs have names but no values.
-func (c Cluster) Plain() cluster.Cluster {
-	c.Cluster.KeepIdle = time.Duration(c.KeepIdle)
-	for _, name := range c.SecretOutputs {
-		if c.Cluster.Sealed == nil {
-			c.Cluster.Sealed = map[string]cluster.Sealed{}
-		}
-		c.Cluster.Sealed[name] = nil
-	}
-	return c.Cluster
+	return Cluster{Cluster: c, SecretOutputs: secret, Settled: c.Settled()}
 }
 
 // ClusterList has clusters.
@@ -75,13 +58,13 @@ type ClusterFilter struct {
 type NewCluster struct {
 	InProject
 	ClusterWait
-	ClusterRequest
+	cluster.Spec
 }
 
 // ClusterCandidates is the input of explainCluster.
 type ClusterCandidates struct {
 	InProject
-	ClusterRequest
+	cluster.Spec
 }
 
 // ClusterRemoval is the input of deleteCluster.
@@ -114,43 +97,6 @@ type OutputNamed struct {
 	ClusterNamed
 
 	Output string `path:"output" json:"-"` // name of the output
-}
-
-// ClusterRequest describes a wanted cluster.
-type ClusterRequest struct {
-	// The UUID that the cluster gets. A random one by default.
-	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the project.
-	Name      string `json:"name" maxLength:"63" minLength:"1"`
-	Appliance string `json:"appliance" maxLength:"63" minLength:"1"` // what it runs
-	// The number of hosts in addition to the master; 0 by default.
-	Slaves int           `json:"slaves,omitempty" maximum:"1000" minimum:"0"`
-	Hints  cluster.Hints `json:"hints,omitzero"` // where to build it
-	// For the template.
-	Parameters map[string]any `json:"parameters,omitempty" maxProperties:"256"`
-	// Public SSH keys that may log in, as lines of authorized_keys.
-	Keys     []string        `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
-	Reuse    string          `json:"reuse,omitempty" enum:"auto,never"`                   // auto or never
-	KeepIdle cluster.Seconds `json:"keep_idle,omitempty" maximum:"315360000" minimum:"0"` // seconds
-	Expires  cluster.Seconds `json:"expires,omitempty" maximum:"315360000" minimum:"0"`   // seconds after the request
-}
-
-// ClusterRequestOf returns the body for a request.
-func ClusterRequestOf(r cluster.Request) ClusterRequest {
-	return ClusterRequest{ID: r.ID, Name: r.Name, Appliance: r.Appliance, Slaves: r.Slaves, Hints: r.Hints,
-		Parameters: r.Parameters, Keys: r.Keys, Reuse: string(r.Reuse), KeepIdle: cluster.Seconds(r.KeepIdle),
-		Expires: cluster.Seconds(r.Expires)}
-}
-
-// Plain returns the request of a user in a project.
-func (r ClusterRequest) Plain(project croft.Project, user string) cluster.Request {
-	asked := cluster.Request{ID: r.ID, Name: r.Name, Project: project, User: user, Appliance: r.Appliance,
-		Slaves: r.Slaves, Hints: r.Hints, Parameters: r.Parameters, Keys: r.Keys,
-		KeepIdle: time.Duration(r.KeepIdle), Expires: time.Duration(r.Expires)}
-	if r.Reuse == string(cluster.ReuseNever) {
-		asked.Reuse = cluster.ReuseNever
-	}
-	return asked
 }
 
 // ClusterChange is the input of changeCluster.

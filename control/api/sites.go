@@ -1,30 +1,13 @@
 package api
 
 import (
-	"time"
-
 	"croft"
 	"croft/cluster"
 )
 
-// Site is a site. Lengths of time are in seconds.
-type Site struct {
-	cluster.Site
-	BuildTimeout cluster.Seconds `json:"build_timeout,omitempty"` // seconds
-}
-
-// SiteOf returns a site as the API shows it to operators.
-func SiteOf(s cluster.Site) Site { return Site{s, cluster.Seconds(s.BuildTimeout)} }
-
-// Plain returns the site for a client.
-func (s Site) Plain() cluster.Site {
-	s.Site.BuildTimeout = time.Duration(s.BuildTimeout)
-	return s.Site
-}
-
 // SiteList has sites.
 type SiteList struct {
-	Sites []Site `json:"sites"` // by name
+	Sites []cluster.Site `json:"sites"` // by name
 }
 
 // SiteNamed names a site.
@@ -62,18 +45,11 @@ type NewSite struct {
 	MaxClusters int `json:"max_clusters,omitempty" maximum:"1000000" minimum:"0"`
 }
 
-// NewSiteOf returns the body for a site.
-func NewSiteOf(s cluster.Site) NewSite {
-	return NewSite{Name: s.Name, Type: s.Type, AuthURL: s.AuthURL, Region: s.Region, Interface: s.Interface,
-		CACert: s.CACert, Enabled: &s.Enabled, Priority: s.Priority, Defaults: s.Defaults,
-		BuildTimeout: cluster.Seconds(s.BuildTimeout), MaxClusters: s.MaxClusters}
-}
-
 // Plain returns the site to create.
 func (s NewSite) Plain() cluster.Site {
 	return cluster.Site{Name: s.Name, Type: s.Type, AuthURL: s.AuthURL, Region: s.Region, Interface: s.Interface,
 		CACert: s.CACert, Enabled: s.Enabled == nil || *s.Enabled, Priority: s.Priority, Defaults: s.Defaults,
-		BuildTimeout: time.Duration(s.BuildTimeout), MaxClusters: s.MaxClusters}
+		BuildTimeout: s.BuildTimeout, MaxClusters: s.MaxClusters}
 }
 
 // SiteChange is the input of changeSite.
@@ -128,14 +104,6 @@ type NewCredential struct {
 	Secret Given `json:"secret" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
 
-// NewCredentialOf returns the body for a credential.
-func NewCredentialOf(n cluster.NewCredential) NewCredential {
-	verify := !n.Unverified
-	return NewCredential{InProject: InProject{n.Project}, CredentialCheck: CredentialCheck{&verify}, Name: n.Name,
-		Site: n.Site, Kind: n.Kind, Username: n.Username, UserDomain: n.UserDomain, ProjectName: n.ProjectName,
-		ProjectID: n.ProjectID, ProjectDomain: n.ProjectDomain, Secret: Given{n.Plain}}
-}
-
 // Plain returns the credential of a user in a project.
 func (n NewCredential) Plain(project croft.Project, user string) cluster.NewCredential {
 	return cluster.NewCredential{Credential: cluster.Credential{Name: n.Name, Project: project, User: user,
@@ -155,20 +123,9 @@ type CredentialChange struct {
 	Secret *Given `json:"secret,omitempty" maxLength:"4096" minLength:"1" writeOnly:"true"`
 }
 
-// Credential is a credential without its secret.
-type Credential struct {
-	cluster.Credential
-}
-
-// CredentialOf returns a credential as the API shows it.
-func CredentialOf(c cluster.Credential) Credential {
-	c.Secret = nil
-	return Credential{c}
-}
-
-// CredentialList has credentials.
+// CredentialList has credentials, without their secrets.
 type CredentialList struct {
-	Credentials []Credential `json:"credentials"` // by name
+	Credentials []cluster.Credential `json:"credentials"` // by name
 }
 
 // Rewrapped is the number of secrets that were sealed again with the first key.

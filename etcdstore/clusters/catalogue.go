@@ -53,10 +53,27 @@ func chargeOfImplementation(i cluster.Implementation) tenants.Charge {
 
 func (s *ApplianceStore) keys() Keys { return Keys(s.conn.Prefix) }
 
+// storedSite is a site as it is stored: with a time in nanoseconds, which clients get in seconds.
+type storedSite struct {
+	cluster.Site
+	BuildTimeout time.Duration `json:"build_timeout,omitempty"`
+}
+
 func sitesOf(c *kv.Conn) shelf.Shelf[cluster.Site] {
-	return shelf.Shelf[cluster.Site]{Conn: c, Noun: "site", Prefix: Keys(c.Prefix).sites(),
-		Stamp: func(v *cluster.Site, generation, created int64) {
-			v.Generation, v.CreateRevision = generation, created
+	stamp := func(v *cluster.Site, generation, created int64) {
+		v.Generation, v.CreateRevision = generation, created
+	}
+	return shelf.Shelf[cluster.Site]{Conn: c, Noun: "site", Prefix: Keys(c.Prefix).sites(), Stamp: stamp,
+		Decode: func(stored *mvccpb.KeyValue) (cluster.Site, error) {
+			var s storedSite
+			err := c.Decode(stored.Key, stored.Value, &s)
+			s.Site.BuildTimeout = cluster.Seconds(s.BuildTimeout)
+			stamp(&s.Site, stored.ModRevision, stored.CreateRevision)
+			return s.Site, err
+		},
+		Encode: func(s cluster.Site) string {
+			stamp(&s, 0, 0)
+			return kv.Encode(storedSite{s, time.Duration(s.BuildTimeout)})
 		}}
 }
 

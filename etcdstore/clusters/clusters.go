@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -76,7 +77,12 @@ func Charged(c *kv.Conn) tenants.Source { return recordsOf(c).Source() }
 
 func recordsOf(c *kv.Conn) shelf.Shelf[cluster.Cluster] {
 	return shelf.Shelf[cluster.Cluster]{Conn: c, Noun: "cluster", Prefix: Keys(c.Prefix).Records(), Charge: chargeOf,
-		Stamp:   func(v *cluster.Cluster, generation, _ int64) { v.Revised = generation },
+		Decode: func(stored *mvccpb.KeyValue) (cluster.Cluster, error) {
+			var s storedCluster
+			err := c.Decode(stored.Key, stored.Value, &s)
+			s.Cluster.KeepIdle, s.Revised = cluster.Seconds(s.KeepIdle), stored.ModRevision
+			return s.Cluster, err
+		},
 		Missing: func(_ context.Context, name string) error { return missing(croft.ClusterID(name)) }}
 }
 
@@ -148,9 +154,15 @@ func (s *Records) Latest(ctx context.Context, project croft.Project, user, appli
 // members takes half of maxRecord.
 const maxRecord = 1 << 20
 
+// storedCluster is a cluster as it is stored: with a time in nanoseconds, which clients get in seconds.
+type storedCluster struct {
+	cluster.Cluster
+	KeepIdle time.Duration `json:"keep_idle,omitempty"`
+}
+
 // encodeCluster returns a record in its stored form. Invalid: it is too large.
 func encodeCluster(c cluster.Cluster) (string, error) {
-	text := kv.Encode(c)
+	text := kv.Encode(storedCluster{c, time.Duration(c.KeepIdle)})
 	if len(text) > maxRecord {
 		return "", croft.Errorf(croft.Invalid, "the record of cluster %s has %d bytes, at most %d are stored: its outputs "+
 			"or parameters are too long", c.ID, len(text), maxRecord)

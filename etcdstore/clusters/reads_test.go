@@ -1,10 +1,13 @@
 package clusters_test
 
 import (
+	"croft"
 	"strings"
 	"testing"
+	"time"
 
 	"croft/cluster"
+	"croft/cluster/clustertest"
 	"croft/etcdstore/etcdtest"
 )
 
@@ -46,5 +49,34 @@ func TestImplementationsOfAnEarlierVersionAreFound(t *testing.T) {
 	}
 	if err := s.Clusters.RemoveAppliance(t.Context(), "lab"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTimesAreStoredInNanoseconds: clients get seconds, and programs of earlier versions store nanoseconds.
+func TestTimesAreStoredInNanoseconds(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Server(t)
+	s := etcdtest.Open(t, server)
+	site := cluster.Site{Name: "new", Type: cluster.Sim, BuildTimeout: cluster.Seconds(90 * time.Second)}
+	etcdtest.Must(s.Clusters.PutSite(t.Context(), site))(t)
+	c := clustertest.NewCluster("one")
+	c.KeepIdle = cluster.Seconds(time.Hour)
+	c = etcdtest.Must(s.Clusters.Create(t.Context(), c, 0))(t)
+	for key, text := range map[string]string{
+		"clusters/sites/old":   `{"name":"old","type":"sim","build_timeout":90000000000}`,
+		"clusters/records/old": `{"id":"old","keep_idle":3600000000000}`,
+	} {
+		if err := etcdtest.Put(t.Context(), server.Endpoint(), s.Partition(), key, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sites := etcdtest.Must(s.Clusters.Sites(t.Context()))(t)
+	if len(sites) != 2 || sites[0].BuildTimeout != site.BuildTimeout || sites[1].BuildTimeout != site.BuildTimeout {
+		t.Errorf("the sites are %+v", sites)
+	}
+	for _, id := range []croft.ClusterID{c.ID, "old"} {
+		if found := etcdtest.Must(s.Clusters.Get(t.Context(), id))(t); found.KeepIdle != c.KeepIdle {
+			t.Errorf("cluster %s is kept for %d", id, found.KeepIdle)
+		}
 	}
 }

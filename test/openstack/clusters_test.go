@@ -185,9 +185,8 @@ func TestTwoRequestsAtOnceAreOneClusterWithOpenStack(t *testing.T) {
 		errs := make([]error, 4)
 		for i := range all {
 			work.Go(func() {
-				all[i], errs[i] = w.asks.Create(t.Context(), cluster.Request{Name: "n" + string(rune('a'+i)),
-					Project: "physics",
-					User:    "ada", Appliance: "small", Slaves: 1})
+				all[i], errs[i] = w.asks.Create(t.Context(), cluster.Request{Project: "physics", User: "ada",
+					Spec: cluster.Spec{Name: "n" + string(rune('a'+i)), Appliance: "small", Slaves: 1}})
 			})
 		}
 		work.Wait()

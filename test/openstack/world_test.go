@@ -284,7 +284,8 @@ func (w *world) wantNoSecrets() {
 // ask requests a cluster of small for a user.
 func (w *world) ask(project croft.Project, user, name string, slaves int, change ...func(*cluster.Request)) (
 	cluster.Created, error) {
-	r := cluster.Request{Name: name, Project: project, User: user, Appliance: "small", Slaves: slaves}
+	r := cluster.Request{Project: project, User: user,
+		Spec: cluster.Spec{Name: name, Appliance: "small", Slaves: slaves}}
 	for _, c := range change {
 		c(&r)
 	}

@@ -19,7 +19,7 @@ func peer(at cluster.SiteAccess) (elsewhere.Peer, error) {
 	if err != nil {
 		return elsewhere.Peer{}, err
 	}
-	return elsewhere.Peer{Clusters: c.Cloud().Clusters, Close: c.Close, Version: func(ctx context.Context) (string,
+	return elsewhere.Peer{Clusters: c, Close: c.Close, Version: func(ctx context.Context) (string,
 		error) {
 		root, err := c.Root(ctx)
 		if err == nil && !at.Secret.Empty() {
