@@ -12,7 +12,6 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/internal/delay"
-	"croft/internal/wording"
 	pools "croft/pool/api"
 )
 
@@ -155,7 +154,7 @@ func (c Pools) Wait(ctx context.Context, id int64, w pools.Waiting) (pools.Ticke
 		if err != nil || !t.Waiting() || t.Never && !w.Never {
 			return t, err
 		}
-		in.TicketWait = api.TicketWait{Wait: "ready", Timeout: wording.ForPrograms(waitTurn)}
+		in.TicketWait = api.TicketWait{Wait: "ready", Timeout: api.Patience(waitTurn)}
 		if w.Changed != nil {
 			w.Changed(t)
 		}

@@ -344,6 +344,8 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		{"an explanation of nothing", "candidates", wanted("query", ""), api.SchemaViolation, "/query"},
 		{"an unknown parameter", "instances?wiat=running", wanted(), api.BadQuery, `did you mean "wait"?`},
 		{"an unknown goal", "instances?wait=runing", wanted(), api.BadQuery, `did you mean "running"?`},
+		{"a timeout without a unit", "instances?wait=running&timeout=20", wanted(), api.BadQuery, "of 10m at most"},
+		{"a timeout that is too long", "instances?timeout=1h", wanted(), api.BadQuery, "timeout is no duration"},
 		{"a parameter twice", "instances?wait=gone&wait=gone", wanted(), api.BadQuery, "twice"},
 		{"a query string that is none", "instances?wait=%zz", wanted(), api.BadQuery, "query string"},
 	} {

@@ -159,9 +159,9 @@ func waits(u *url.URL) time.Duration {
 	if q.Get("wait") == "" {
 		return 0
 	}
-	d, err := time.ParseDuration(q.Get("timeout"))
-	if err != nil {
-		return longestWait
+	var patience api.Patience
+	if patience.UnmarshalText([]byte(q.Get("timeout"))) != nil {
+		return api.LongestPatience // the peer has its own default
 	}
-	return min(max(d, 0), longestWait)
+	return patience.Duration()
 }

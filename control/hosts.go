@@ -146,10 +146,6 @@ func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, err
 // emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
 // unfinished move has a record, from which the next request or an audit finishes it.
 func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.MoveList, err error) {
-	patience, err := patience(in.Timeout, "")
-	if err != nil {
-		return list, err
-	}
 	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
 	if h.ID == "" {
 		return list, err
@@ -171,7 +167,7 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 	if err != nil || in.Wait == "" {
 		return list, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, in.Timeout.Duration())
 	defer cancel()
 	err = hosts.AwaitMoved(waiting, c.Cloud.Instances, h.ID, moved)
 	if errors.Is(waiting.Err(), context.DeadlineExceeded) {

@@ -13,7 +13,6 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/internal/wording"
 	"croft/schedule"
 	"croft/tenant/access"
 	"croft/tenant/objects"
@@ -466,26 +465,8 @@ func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.
 	return c.ordered(d.Instance, in.Waiting)
 }
 
-const (
-	defaultWait = time.Minute
-	longestWait = 10 * time.Minute
-)
-
 var goals = map[string]schedule.Goal{
 	"running": schedule.Running, "ready": schedule.Ready, "stopped": schedule.Stopped, "gone": schedule.Gone,
-}
-
-// patience parses the parameter timeout: how long the request wants to wait. Error texts start with but.
-func patience(text, but string) (time.Duration, error) {
-	if text == "" {
-		return defaultWait, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > longestWait {
-		return 0, api.NewProblem(api.BadQuery, fmt.Sprintf("%stimeout is no duration such as 30s, of %s at most", but,
-			wording.Duration(longestWait)))
-	}
-	return d, nil
 }
 
 // ordered returns the answer for a change that has been ordered, after the wait that the request asks for.
@@ -494,13 +475,9 @@ func (c *call) ordered(inst croft.Instance, in api.Waiting) (shown api.Instance,
 	c.action.record(c, actions.Done) // independently of how the wait ends
 	c.status = http.StatusAccepted
 	if goal := goals[in.Wait]; goal != nil {
-		patience, err := patience(in.Timeout, "it is ordered, but ")
-		if err != nil {
-			return shown, err
-		}
 		known, end := c.lasting()
 		defer end()
-		ctx, cancel := context.WithTimeout(known, patience)
+		ctx, cancel := context.WithTimeout(known, in.Timeout.Duration())
 		defer cancel()
 		err = c.Cloud.Instances.Wait(ctx, inst, goal, nil)
 		switch {

@@ -62,10 +62,6 @@ var ticketOperations = noun{Tag: "tickets", Home: true,
 }
 
 func openTicket(ctx context.Context, c *call, in api.NewTicket) (t pools.Ticket, err error) {
-	patience, err := ticketPatience(in.TicketWait)
-	if err != nil {
-		return t, err
-	}
 	m, err := ticketsIn(c, access.Within(c.home()))
 	if err != nil {
 		return t, err
@@ -88,7 +84,7 @@ func openTicket(ctx context.Context, c *call, in api.NewTicket) (t pools.Ticket,
 	}
 	c.action.record(c, actions.Done) // independently of how the wait ends
 	c.w.Header().Set("Location", "/v1/tickets/"+strconv.FormatInt(t.ID, 10))
-	return awaited(ctx, c, m, t, patience, http.StatusAccepted)
+	return awaited(ctx, c, m, t, ticketPatience(in.TicketWait), http.StatusAccepted)
 }
 
 // ticketNamed returns a ticket as an object of the action log.
@@ -106,11 +102,11 @@ func asGiven(given api.NewTicket, t pools.Ticket) bool {
 }
 
 // ticketPatience returns how long the request wants to wait for a ticket; 0: it does not wait.
-func ticketPatience(in api.TicketWait) (time.Duration, error) {
+func ticketPatience(in api.TicketWait) time.Duration {
 	if in.Wait == "" {
-		return 0, nil
+		return 0
 	}
-	return patience(in.Timeout, "")
+	return in.Timeout.Duration()
 }
 
 // findTicket returns the ticket that the path names, by calling ask with a client restricted to the tickets that the
@@ -138,10 +134,7 @@ func findTicket(c *call, name string, ask func(*pools.Client, context.Context, i
 }
 
 func getTicket(ctx context.Context, c *call, in api.TicketAwaited) (pools.Ticket, error) {
-	patience, err := ticketPatience(in.TicketWait)
-	if err != nil {
-		return pools.Ticket{}, err
-	}
+	patience := ticketPatience(in.TicketWait)
 	m, t, err := findTicket(c, in.ID, (*pools.Client).Ticket)
 	if err != nil {
 		return t, err

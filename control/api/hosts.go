@@ -25,8 +25,8 @@ type HostRemoval struct {
 type HostEmptying struct {
 	HostNamed
 
-	Wait    string `query:"wait"    json:"-" enum:"moved"` // answer when nothing that moves is left on the host
-	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
+	Wait    string   `query:"wait"    json:"-" enum:"moved"` // answer when nothing that moves is left on the host
+	Timeout Patience `query:"timeout" json:"-" default:"1m"` // longest wait, such as 30s: more than 0, and 10m at most
 }
 
 // HostImage is the input of removeHostImages.

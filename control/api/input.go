@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -19,7 +20,8 @@ import (
 // JSON are sent as the body.
 //
 // A parameter is a string, a bool, a *bool (nil: the default), an integer, a []string (which may be given several
-// times), or a *int64, which is a generation in If-Match.
+// times), a *int64, which is a generation in If-Match, or a type that reads and writes itself as text. An error of such
+// a type is the rest of a sentence that starts with the parameter. All parameters are read before an operation starts.
 type Input struct {
 	Parameters []Parameter
 	Body       bool // some fields are sent as a JSON body
@@ -230,6 +232,12 @@ func (p Parameter) checkValue(value string) error {
 
 // set converts the checked values of a parameter.
 func (p Parameter) set(field reflect.Value, values []string) error {
+	if of, is := field.Addr().Interface().(encoding.TextUnmarshaler); is {
+		if err := of.UnmarshalText([]byte(values[0])); err != nil {
+			return p.bad(err.Error())
+		}
+		return nil
+	}
 	switch kindOf(field.Type()) {
 	case reflect.Slice:
 		field.Set(reflect.ValueOf(values).Convert(field.Type()))
@@ -301,6 +309,10 @@ func (i Input) Write(path string, input any, header http.Header) string {
 func valuesOf(field reflect.Value, in string) []string {
 	if field.IsZero() && in != "path" {
 		return nil
+	}
+	if of, is := field.Interface().(encoding.TextMarshaler); is {
+		text, _ := of.MarshalText()
+		return []string{string(text)}
 	}
 	switch kindOf(field.Type()) {
 	case reflect.Slice:

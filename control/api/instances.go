@@ -19,8 +19,8 @@ type Waiting struct {
 	// Wait is the state to wait for: the instance runs with an address, has set itself up, is off, or is gone.
 	Wait string `query:"wait" json:"-" enum:"running,ready,stopped,gone"`
 
-	// Timeout is the longest wait, such as 30s; 10 minutes at most.
-	Timeout string `query:"timeout" json:"-" default:"1m"`
+	// Timeout is the longest wait, such as 30s: more than 0, and 10m at most.
+	Timeout Patience `query:"timeout" json:"-" default:"1m"`
 }
 
 // InstanceChange is the input of operations that change an instance.

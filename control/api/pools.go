@@ -35,8 +35,8 @@ type PoolResourceList struct {
 
 // TicketWait says whether to answer only when a ticket has its resource, has ended, or can never be served.
 type TicketWait struct {
-	Wait    string `query:"wait"    json:"-" enum:"ready"` // answer when the ticket has its resource, or has ended
-	Timeout string `query:"timeout" json:"-" default:"1m"` // how long to wait, such as 30s; at most 10 minutes
+	Wait    string   `query:"wait"    json:"-" enum:"ready"` // answer when the ticket has its resource, or has ended
+	Timeout Patience `query:"timeout" json:"-" default:"1m"` // longest wait, such as 30s: more than 0, and 10m at most
 }
 
 // TicketNamed names a ticket.
