@@ -3,14 +3,24 @@ package control_test
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"croft"
 	"croft/cluster"
+	"croft/cluster/clustertest"
+	"croft/cluster/requests"
+	"croft/cluster/seal"
+	"croft/cluster/sim"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/control/controltest"
@@ -286,34 +296,42 @@ func TestWhatSitesAndAppliancesTell(t *testing.T) {
 	ask("operator", http.MethodDelete, "images/disk", nil).want(t, http.StatusNoContent, "")
 }
 
-// accounts is a store with accounts on two clusters of anna: web, which has an agent, and young, which is not ready.
-type accounts struct{ cloud.Clusters }
-
-func (accounts) Find(_ context.Context, _ croft.Project, name string) (cluster.Cluster, error) {
-	if name != "web" && name != "young" {
-		return cluster.Cluster{}, croft.Errorf(croft.NotFound, "no cluster %s", name)
+// withAgent returns the clusters of anna: web, which has an agent, and young, which is not ready. Each account that the
+// agent makes has another password.
+func withAgent(t *testing.T) *requests.Service {
+	t.Helper()
+	var made atomic.Int64
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"username": "user", "password": "password%d"}`, made.Add(1))
+	}))
+	t.Cleanup(agent.Close)
+	key := filepath.Join(t.TempDir(), "key")
+	etcdtest.Must(seal.Generate(key))(t)
+	store, partition := clustertest.NewStore(), croft.NewPartitionID()
+	etcdtest.Must(store.PutAppliance(t.Context(), cluster.Appliance{Name: "slurm", Agent: &cluster.Agent{}}))(t)
+	for name, state := range map[string]cluster.State{"web": cluster.Ready, "young": cluster.Building} {
+		c := clustertest.NewCluster(name)
+		c.Project, c.User, c.State, c.MasterIP = "anna", name, state, "192.0.2.1"
+		etcdtest.Must(store.Create(t.Context(), c, 0))(t)
 	}
-	return cluster.Cluster{ID: croft.ClusterID(name), Name: name, Project: "anna", State: cluster.Ready}, nil
-}
-
-func (accounts) Account(_ context.Context, _ croft.Project, name, user string) (cluster.Login, error) {
-	if name == "young" {
-		return cluster.Login{}, cluster.Away("cluster young is BUILDING: it makes accounts once it is ready")
-	}
-	return cluster.Login{Username: user, Password: cluster.NewSecret("of-" + user), Made: true}, nil
+	return etcdtest.Must(requests.New(requests.Config{Backends: cluster.Backends{Partition: partition, Records: store,
+		Catalogue: store, Accounts: store, Drivers: map[cluster.SiteType]cluster.Driver{cluster.Sim: sim.New()},
+		Vault: etcdtest.Must(seal.Load(key))(t), Log: slog.New(slog.DiscardHandler)},
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, agent.Listener.Addr().String())
+		}}))(t)
 }
 
 // TestAnAccountIsItsUsers: only the answer to its user contains its password.
 func TestAnAccountIsItsUsers(t *testing.T) {
-	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Clusters = accounts{c.Clusters} })
+	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Clusters = withAgent(t) })
 	a := newAsker(t, url)
-	for _, as := range []string{"anna", "admin"} {
+	for i, as := range []string{"anna", "admin"} {
 		got := a.ask(t, as, http.MethodPut, "/v1/clusters/web/accounts/me", nil)
 		got.want(t, http.StatusCreated, "")
 		var account api.ClusterAccount
 		got.into(t, &account)
-		user := controltest.Known[as].User
-		if account.Username != user || account.Password != "of-"+user || got.header.Get("Cache-Control") != "no-store" {
+		if account.Username != "user" || account.Password != fmt.Sprint("password", i+1) || got.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s got %s", as, got.body)
 		}
 	}

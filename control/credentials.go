@@ -50,7 +50,7 @@ var credentialOperations = noun{Tag: "credentials",
 			Description: "The server's first key counts. This covers the secrets of credentials, clusters and " +
 				"accounts; afterwards no other key is needed. For operators."},
 			func(ctx context.Context, c *call, _ nothing) (api.Rewrapped, error) {
-				n, err := c.Cloud.Seals.Rewrap(ctx)
+				n, err := c.Cloud.Credentials.Rewrap(ctx)
 				return api.Rewrapped{Secrets: n}, fromSite(err)
 			}),
 	},

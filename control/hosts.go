@@ -46,17 +46,17 @@ var hostOperations = noun{Tag: "hosts",
 			Description: "Until enableHost; its instances go on. Repeating it is no error, here and with the next " +
 				"two."},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
-				return maintained(c)(c.Cloud.Maintenance.Drain(ctx, in.ID))
+				return maintained(c)(c.Cloud.Fleet.Drain(ctx, in.ID))
 			}),
 		do(Operation{ID: "enableHost", At: "POST /v1/hosts/{id}/enable", May: access.Operates,
 			Summary: "Let new instances come to a host again"},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
-				return maintained(c)(c.Cloud.Maintenance.Enable(ctx, in.ID))
+				return maintained(c)(c.Cloud.Fleet.Enable(ctx, in.ID))
 			}),
 		do(Operation{ID: "acceptHost", At: "POST /v1/hosts/{id}/accept", May: access.Operates,
 			Summary: "Let a host be served from another machine or state directory than before"},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
-				return maintained(c)(c.Cloud.Maintenance.Accept(ctx, in.ID))
+				return maintained(c)(c.Cloud.Fleet.Accept(ctx, in.ID))
 			}),
 		do(Operation{ID: "emptyHost", Also: accepted, At: "POST /v1/hosts/{id}/moves", May: access.Operates, Long: true,
 			Summary: "Recreate the ephemeral instances of a drained host on other hosts",
@@ -70,7 +70,7 @@ var hostOperations = noun{Tag: "hosts",
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 				h, err := c.Cloud.Hosts.Find(ctx, in.ID)
 				if h.ID != "" {
-					err = c.Cloud.Maintenance.RemoveMember(ctx, h)
+					err = c.Cloud.Fleet.RemoveMember(ctx, h)
 				}
 				return maintained(c)(h, err)
 			}),
@@ -135,7 +135,7 @@ func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 }
 
 func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, error) {
-	h, err := c.Cloud.Maintenance.Forget(ctx, in.ID, in.Force)
+	h, err := c.Cloud.Fleet.Forget(ctx, in.ID, in.Force)
 	for _, lost := range h.Lost {
 		c.action.also(c, actions.InstanceLost, lost.Project,
 			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
@@ -151,7 +151,7 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 		return list, err
 	}
 	c.action.about("", aboutHost(h))
-	moved, err := c.Cloud.Maintenance.MoveAll(ctx, h)
+	moved, err := c.Cloud.Fleet.MoveAll(ctx, h)
 	if err != nil && len(moved) == 0 {
 		return list, err
 	}

@@ -85,9 +85,6 @@ func listImages(ctx context.Context, c *call, _ nothing) (cloud.Catalog, error) 
 			list.Images[i].URL = ""
 		}
 	}
-	if c.Cloud.SiteImages == nil {
-		return list, nil
-	}
 	all, err := c.Cloud.SiteImages.List(ctx)
 	for _, one := range all {
 		list.SiteImages = append(list.SiteImages, siteImage(c.caller, one))

@@ -21,14 +21,14 @@ var auditOperations = noun{Tag: "audit",
 			Summary:     "Compare records, orders, claims, guests and disks of all hosts",
 			Description: "A change in progress is no difference. It takes some seconds."},
 			func(ctx context.Context, c *call, _ nothing) (audit.Report, error) {
-				return audited(ctx, c.Cloud.Audits.Audit)
+				return audited(ctx, c.Cloud.Auditor.Audit)
 			}),
 		do(Operation{ID: "repairCloud", At: "POST /v1/audit", May: access.Operates, Long: true,
 			Summary: "Compare, and mend what no guest and no disk on record can suffer from",
 			Description: "Only differences that this comparison found are repaired, and each change compares that " +
 				"nothing has changed since. So asking again is no error, and finishes what was interrupted."},
 			func(ctx context.Context, c *call, _ nothing) (audit.Report, error) {
-				return audited(ctx, c.Cloud.Audits.Repair)
+				return audited(ctx, c.Cloud.Auditor.Repair)
 			}),
 	},
 }

@@ -23,24 +23,24 @@ var partitionOperations = noun{Tag: "partitions",
 		do(Operation{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
 			Summary: "List the partitions that are known here"},
 			func(ctx context.Context, c *call, _ nothing) (list api.PartitionList, err error) {
-				list.Partitions, err = c.Cloud.Partitions.List(ctx)
+				list.Partitions, err = c.Cloud.Federation.List(ctx)
 				return list, err
 			}),
 		do(Operation{ID: "getPartition", At: "GET /v1/partitions/{id}", May: access.Operates,
 			Summary: "Get a partition"},
 			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
-				return c.Cloud.Partitions.Find(ctx, in.ID)
+				return c.Cloud.Federation.Find(ctx, in.ID)
 			}),
 		do(Operation{ID: "removePartition", At: "DELETE /v1/partitions/{id}", May: access.Operates,
 			Summary: "Forget a partition and everything that was imported of it"},
 			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
-				return c.Cloud.Partitions.Remove(ctx, in.ID)
+				return c.Cloud.Federation.Remove(ctx, in.ID)
 			}),
 		do(Operation{ID: "listRows", At: "GET /v1/partitions/{id}/rows", May: access.Operates,
 			Summary: "List everything of a kind that was imported of a partition"},
 			func(ctx context.Context, c *call, in api.RowsOfKind) (api.RowList, error) {
 				list := api.RowList{Rows: []json.RawMessage{}}
-				err := c.Cloud.Partitions.Rows(ctx, in.ID, in.Kind, func(row json.RawMessage) error {
+				err := c.Cloud.Federation.Rows(ctx, in.ID, in.Kind, func(row json.RawMessage) error {
 					list.Rows = append(list.Rows, row)
 					return nil
 				})
@@ -51,7 +51,7 @@ var partitionOperations = noun{Tag: "partitions",
 			Description: "It is for the operators of another cloud, which then takes this one for a peer. There " +
 				"is no secret in it."},
 			func(ctx context.Context, c *call, in api.CardRequest) (federation.Card, error) {
-				return c.Cloud.Peers.Card(ctx, in.Name, in.Endpoint)
+				return c.Cloud.Federation.Card(ctx, in.Name, in.Endpoint)
 			}),
 		do(Operation{ID: "addPeer", At: "POST /v1/peers", May: access.Operates,
 			Summary: "Make another cloud a peer, by its card",
@@ -61,7 +61,7 @@ var partitionOperations = noun{Tag: "partitions",
 			Conflict: api.NameTaken},
 			func(ctx context.Context, c *call, in federation.NewPeer) (federation.Partition, error) {
 				c.action.about("", actions.Object{Kind: "partition", ID: string(in.Card.Partition), Name: in.Alias})
-				p, err := c.Cloud.Peers.AddPeer(ctx, in)
+				p, err := c.Cloud.Federation.AddPeer(ctx, in)
 				if errors.Is(err, federation.ErrOtherCard) {
 					err = api.NewProblem(api.UUIDReused, err.Error())
 				}
@@ -71,12 +71,12 @@ var partitionOperations = noun{Tag: "partitions",
 			Summary:     "End the exchange of requests with a peer",
 			Description: "Its mappings go too, at once; instances stay with their projects, and an import stays."},
 			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
-				return c.Cloud.Peers.RemovePeer(ctx, in.ID)
+				return c.Cloud.Federation.RemovePeer(ctx, in.ID)
 			}),
 		do(Operation{ID: "listSigners", At: "GET /v1/signers", May: access.Operates,
 			Summary: "List the keys with which the servers of this cloud sign for its peers"},
 			func(ctx context.Context, c *call, _ nothing) (api.SignerList, error) {
-				all, err := c.Cloud.Peers.Signers(ctx)
+				all, err := c.Cloud.Federation.Signers(ctx)
 				return api.SignerList{Signers: append([]federation.Signer{}, all...)}, err
 			}),
 		do(Operation{ID: "retireSigner", At: "DELETE /v1/signers/{id}", May: access.Operates,
@@ -86,7 +86,7 @@ var partitionOperations = noun{Tag: "partitions",
 				if strings.Contains(in.ID, "/") {
 					return nothing{}, api.Hidden("key", in.ID)
 				}
-				return nothing{}, c.Cloud.Peers.RetireSigner(ctx, in.ID)
+				return nothing{}, c.Cloud.Federation.RetireSigner(ctx, in.ID)
 			}),
 		stream(Operation{ID: "exportPartition", At: "GET /v1/export", May: access.Operates,
 			Summary:     "Export what this cloud has on record",
@@ -108,7 +108,7 @@ func exportPartition(c *call, in api.Export) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
 	defer cancel()
 	w := &lateAnswer{w: c.w}
-	_, err := c.Cloud.Partitions.Export(ctx, in.Name, w)
+	_, err := c.Cloud.Federation.Export(ctx, in.Name, w)
 	if err != nil && w.begun { // the client sees that the last line is missing
 		return nil
 	}
@@ -134,7 +134,7 @@ func (a *lateAnswer) Write(text []byte) (int, error) {
 func importPartition(c *call, in api.Import) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
 	defer cancel()
-	p, changed, err := c.Cloud.Partitions.Import(ctx, http.MaxBytesReader(c.w, c.r.Body, maxImport), in.As)
+	p, changed, err := c.Cloud.Federation.Import(ctx, http.MaxBytesReader(c.w, c.r.Body, maxImport), in.As)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return croft.Errorf(croft.Invalid, "the export is larger than %d MiB", maxImport>>20)
 	}

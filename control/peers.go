@@ -12,7 +12,7 @@ import (
 // their own peer.
 func listMappings(ctx context.Context, c *call, _ api.ProjectNamed) (api.MappingList, error) {
 	list := api.MappingList{Mappings: []federation.Mapping{}}
-	all, err := c.Cloud.Peers.Mappings(ctx, c.project)
+	all, err := c.Cloud.Federation.Mappings(ctx, c.project)
 	for _, m := range all {
 		if c.caller.Peer == "" || c.caller.Peer == m.Peer {
 			list.Mappings = append(list.Mappings, m)
@@ -31,7 +31,7 @@ func mayMap(ctx context.Context, c *call, m federation.Mapping) (federation.Mapp
 		return m, api.NewProblem(api.ForbiddenVerb,
 			"only operators, and the users of another cloud themselves, say which of its projects have members here")
 	}
-	own, err := c.Cloud.Partitions.Find(ctx, string(c.caller.Peer))
+	own, err := c.Cloud.Federation.Find(ctx, string(c.caller.Peer))
 	if err != nil {
 		return m, err
 	}
@@ -56,7 +56,7 @@ func setMapping(ctx context.Context, c *call, in api.NewMapping) (federation.Map
 		}
 		m.TheirsID = c.caller.PeerProjectID
 	}
-	m, err = c.Cloud.Peers.Map(ctx, m)
+	m, err = c.Cloud.Federation.Map(ctx, m)
 	if croft.KindOf(err) == croft.Conflict && !c.caller.Operator() { // the other project may be secret
 		err = api.NewProblem(api.InUse, "that project of your cloud has its members in a project here already")
 	}
@@ -68,5 +68,5 @@ func removeMapping(ctx context.Context, c *call, in api.MappingNamed) (nothing, 
 	if err != nil {
 		return nothing{}, err
 	}
-	return nothing{}, c.Cloud.Peers.Unmap(ctx, m)
+	return nothing{}, c.Cloud.Federation.Unmap(ctx, m)
 }

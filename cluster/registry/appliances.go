@@ -9,17 +9,20 @@ import (
 
 	"croft"
 	"croft/cluster"
-	"croft/control/cloud"
 	"croft/internal/nearest"
 )
 
-type appliances struct{ *Registry }
+// Appliances manages appliances, which say what clusters are for, and their implementations, which say how sites build
+// them. In a call, @shop:slurm means the appliance that project shop calls slurm: its own, else the operators'
+// appliance. Plain slurm means the operators' appliance, else the appliance of the only project that has one (Conflict:
+// several projects have one). Answers contain the plain name, and the project separately.
+type Appliances struct{ *Registry }
 
 // Appliances returns the manager of appliances and their implementations.
-func (r *Registry) Appliances() cloud.Appliances { return appliances{r} }
+func (r *Registry) Appliances() Appliances { return Appliances{r} }
 
-// List implements cloud.Appliances.
-func (r appliances) List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error) {
+// List returns the appliances that a project may use, by name: its own and public ones; an empty project means all.
+func (r Appliances) List(ctx context.Context, project croft.Project) ([]cluster.Appliance, error) {
 	all, err := r.Catalogue.Appliances(ctx, project)
 	if err != nil {
 		return nil, err
@@ -54,15 +57,15 @@ func plainly(i cluster.Implementation) cluster.Implementation {
 	return i
 }
 
-// Find implements cloud.Appliances.
-func (r appliances) Find(ctx context.Context, name string) (cluster.Appliance, error) {
+// Find returns an appliance. NotFound; Conflict.
+func (r Appliances) Find(ctx context.Context, name string) (cluster.Appliance, error) {
 	a, err := r.find(ctx, name)
 	return plain(a), err
 }
 
 // find returns an appliance with its unique name. A name without a project means the appliance without one; if none
 // exists, the one of the only project that has an appliance of the name. NotFound. Conflict: several projects have one.
-func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance, error) {
+func (r Appliances) find(ctx context.Context, unique string) (cluster.Appliance, error) {
 	project, name := cluster.SplitAppliance(unique)
 	if err := cluster.CheckAppliance(unique); err != nil { // the name becomes part of a key
 		return cluster.Appliance{}, croft.Errorf(croft.NotFound, "there is no appliance %.80q", name)
@@ -96,8 +99,8 @@ func (r appliances) find(ctx context.Context, unique string) (cluster.Appliance,
 		len(namesakes), name)
 }
 
-// Create implements cloud.Appliances.
-func (r appliances) Create(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
+// Create creates an appliance. Conflict: the name is taken. Invalid.
+func (r Appliances) Create(ctx context.Context, a cluster.Appliance) (cluster.Appliance, error) {
 	if err := cmp.Or(cluster.CheckName("an appliance", a.Name), checkAppliance(&a)); err != nil {
 		return a, err
 	}
@@ -108,8 +111,8 @@ func (r appliances) Create(ctx context.Context, a cluster.Appliance) (cluster.Ap
 	return plain(made), err
 }
 
-// Change implements cloud.Appliances.
-func (r appliances) Change(ctx context.Context, name string, c cluster.ApplianceChange, generation *int64) (
+// Change changes an appliance if it has the given generation; nil accepts any.
+func (r Appliances) Change(ctx context.Context, name string, c cluster.ApplianceChange, generation *int64) (
 	cluster.Appliance, error) {
 	now, err := amend(ctx, generation, func(ctx context.Context) (cluster.Appliance, int64, error) {
 		a, err := r.find(ctx, name)
@@ -127,8 +130,8 @@ func (r appliances) Change(ctx context.Context, name string, c cluster.Appliance
 	return plain(now), err
 }
 
-// Remove implements cloud.Appliances.
-func (r appliances) Remove(ctx context.Context, name string) error {
+// Remove removes an appliance. Conflict: it has implementations.
+func (r Appliances) Remove(ctx context.Context, name string) error {
 	a, err := r.find(ctx, name)
 	if err != nil {
 		return err
@@ -136,8 +139,8 @@ func (r appliances) Remove(ctx context.Context, name string) error {
 	return r.Catalogue.RemoveAppliance(ctx, a.Name)
 }
 
-// Implementations implements cloud.Appliances.
-func (r appliances) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
+// Implementations lists the implementations of an appliance by site and revision.
+func (r Appliances) Implementations(ctx context.Context, appliance string) ([]cluster.Implementation, error) {
 	a, err := r.find(ctx, appliance)
 	if err != nil {
 		return nil, err
@@ -149,8 +152,8 @@ func (r appliances) Implementations(ctx context.Context, appliance string) ([]cl
 	return all, err
 }
 
-// AddImplementation implements cloud.Appliances.
-func (r appliances) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
+// AddImplementation stores the next revision. Invalid: the template has an error; the text names its line.
+func (r Appliances) AddImplementation(ctx context.Context, i cluster.Implementation) (cluster.Implementation, error) {
 	a, err := r.find(ctx, i.Appliance)
 	if err != nil {
 		return i, err
@@ -236,7 +239,7 @@ func declared(i cluster.Implementation, c cluster.Contract) error {
 }
 
 // implementation checks that an implementation belongs to an appliance. NotFound.
-func (r appliances) implementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
+func (r Appliances) implementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
 	a, err := r.find(ctx, appliance)
 	if err != nil {
 		return err
@@ -249,8 +252,8 @@ func (r appliances) implementation(ctx context.Context, appliance string, id clu
 	return err
 }
 
-// EnableImplementation implements cloud.Appliances.
-func (r appliances) EnableImplementation(ctx context.Context, appliance string, id cluster.ImplementationID,
+// EnableImplementation permits or ends the use of an implementation for new clusters.
+func (r Appliances) EnableImplementation(ctx context.Context, appliance string, id cluster.ImplementationID,
 	enabled bool) (cluster.Implementation, error) {
 	if err := r.implementation(ctx, appliance, id); err != nil {
 		return cluster.Implementation{}, err
@@ -259,8 +262,8 @@ func (r appliances) EnableImplementation(ctx context.Context, appliance string, 
 	return plainly(i), err
 }
 
-// RemoveImplementation implements cloud.Appliances.
-func (r appliances) RemoveImplementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
+// RemoveImplementation removes an implementation. Conflict: a cluster was built by it.
+func (r Appliances) RemoveImplementation(ctx context.Context, appliance string, id cluster.ImplementationID) error {
 	if err := r.implementation(ctx, appliance, id); err != nil {
 		return err
 	}

@@ -7,13 +7,14 @@ import (
 
 	"croft"
 	"croft/cluster"
-	"croft/control/cloud"
 )
 
-type credentials struct{ *Registry }
+// Credentials manages the credentials with which the cloud acts for users at sites. Their secrets can be written but
+// never read. Each is named by its ID, or by its name for the user in the project.
+type Credentials struct{ *Registry }
 
 // Credentials returns the manager of credentials.
-func (r *Registry) Credentials() cloud.Credentials { return credentials{r} }
+func (r *Registry) Credentials() Credentials { return Credentials{r} }
 
 // maxCredentials is the maximum number of credentials of a user in a project.
 const maxCredentials = 100
@@ -24,8 +25,8 @@ func shown(c cluster.Credential) cluster.Credential {
 	return c
 }
 
-// List implements cloud.Credentials.
-func (r credentials) List(ctx context.Context, project croft.Project, user string) ([]cluster.Credential, error) {
+// List returns the credentials of a user in a project; with both empty, all credentials.
+func (r Credentials) List(ctx context.Context, project croft.Project, user string) ([]cluster.Credential, error) {
 	all, err := r.Catalogue.Credentials(ctx, project, user)
 	for i := range all {
 		all[i] = shown(all[i])
@@ -33,8 +34,8 @@ func (r credentials) List(ctx context.Context, project croft.Project, user strin
 	return all, err
 }
 
-// Find implements cloud.Credentials.
-func (r credentials) Find(ctx context.Context, project croft.Project, user, idOrName string) (cluster.Credential,
+// Find returns a credential. NotFound.
+func (r Credentials) Find(ctx context.Context, project croft.Project, user, idOrName string) (cluster.Credential,
 	error) {
 	c, err := r.find(ctx, project, user, idOrName)
 	return shown(c), err
@@ -57,8 +58,8 @@ func (r *Registry) find(ctx context.Context, project croft.Project, user, idOrNa
 	return pick("credential", idOrName, all, func(c cluster.Credential) string { return c.Name })
 }
 
-// Create implements cloud.Credentials.
-func (r credentials) Create(ctx context.Context, n cluster.NewCredential) (cluster.Credential, error) {
+// Create stores a credential that the site accepts. Invalid: the site refuses it. Unavailable.
+func (r Credentials) Create(ctx context.Context, n cluster.NewCredential) (cluster.Credential, error) {
 	c := n.Credential
 	at, err := r.site(ctx, c.Site)
 	if err != nil {
@@ -88,7 +89,7 @@ func (r credentials) Create(ctx context.Context, n cluster.NewCredential) (clust
 
 // isFree rejects a name that is taken, before the site is asked, and a credential beyond maxCredentials. Conflict.
 // Invalid.
-func (r credentials) isFree(ctx context.Context, c cluster.Credential) error {
+func (r Credentials) isFree(ctx context.Context, c cluster.Credential) error {
 	all, err := r.Catalogue.Credentials(ctx, c.Project, c.User)
 	if err != nil {
 		return err
@@ -153,8 +154,9 @@ func (r *Registry) verify(ctx context.Context, at cluster.Site, c cluster.Creden
 		"store it unverified", at.Name, why)
 }
 
-// Change implements cloud.Credentials. A change that the site refuses is not stored.
-func (r credentials) Change(ctx context.Context, project croft.Project, user, idOrName string,
+// Change changes a credential if it has the given generation; nil accepts any. A change that the site refuses is not
+// stored.
+func (r Credentials) Change(ctx context.Context, project croft.Project, user, idOrName string,
 	c cluster.CredentialChange, generation *int64) (cluster.Credential, error) {
 	first, err := r.find(ctx, project, user, idOrName)
 	if err != nil {
@@ -172,7 +174,7 @@ func (r credentials) Change(ctx context.Context, project croft.Project, user, id
 }
 
 // change changes a credential, and verifies the changes at the site.
-func (r credentials) change(ctx context.Context, at cluster.Site, v *cluster.Credential,
+func (r Credentials) change(ctx context.Context, at cluster.Site, v *cluster.Credential,
 	c cluster.CredentialChange) error {
 	set(&v.Name, c.Name)
 	set(&v.Username, c.Username)
@@ -202,7 +204,7 @@ func (r credentials) change(ctx context.Context, at cluster.Site, v *cluster.Cre
 }
 
 // secretOf seals a new secret, or opens the stored one.
-func (r credentials) secretOf(v *cluster.Credential, plain *cluster.Secret) (cluster.Secret, error) {
+func (r Credentials) secretOf(v *cluster.Credential, plain *cluster.Secret) (cluster.Secret, error) {
 	if plain == nil {
 		return r.open(*v)
 	}
@@ -216,8 +218,8 @@ func (r credentials) secretOf(v *cluster.Credential, plain *cluster.Secret) (clu
 	return *plain, err
 }
 
-// Remove implements cloud.Credentials.
-func (r credentials) Remove(ctx context.Context, project croft.Project, user, idOrName string) error {
+// Remove removes a credential. Conflict: a cluster uses it.
+func (r Credentials) Remove(ctx context.Context, project croft.Project, user, idOrName string) error {
 	c, err := r.find(ctx, project, user, idOrName)
 	if err != nil {
 		return err

@@ -7,17 +7,17 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/cluster/outbound"
-	"croft/control/cloud"
 	"croft/internal/lazyregexp"
 )
 
 // images manages images. Bring asks a site once, for a bounded time: the site starts or continues the copy, and its
 // progress is stored. A later call shows the progress. The manager asks the driver itself while a cluster waits for its
 // image, and does not depend on Bring.
-type images struct{ *Registry }
+// SiteImages manages images that implementations name, and copies them to sites.
+type SiteImages struct{ *Registry }
 
 // SiteImages returns the manager of images.
-func (r *Registry) SiteImages() cloud.SiteImages { return images{r} }
+func (r *Registry) SiteImages() SiteImages { return SiteImages{r} }
 
 // image returns a stored image, or the cloud's image of the name. NotFound.
 func (r *Registry) image(ctx context.Context, name string) (cluster.SiteImage, error) {
@@ -37,20 +37,20 @@ func (r *Registry) image(ctx context.Context, name string) (cluster.SiteImage, e
 	return i, err
 }
 
-// List implements cloud.SiteImages.
-func (r images) List(ctx context.Context) ([]cluster.SiteImage, error) {
+// List lists the images by name.
+func (r SiteImages) List(ctx context.Context) ([]cluster.SiteImage, error) {
 	return r.Catalogue.Images(ctx)
 }
 
-// Find implements cloud.SiteImages.
-func (r images) Find(ctx context.Context, name string) (cluster.SiteImage, error) {
+// Find returns an image. NotFound.
+func (r SiteImages) Find(ctx context.Context, name string) (cluster.SiteImage, error) {
 	return r.image(ctx, name)
 }
 
 var sumForm = lazyregexp.New(`^[0-9a-f]{64}$`)
 
-// Create implements cloud.SiteImages.
-func (r images) Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {
+// Create stores an image. Conflict: the name is taken. Invalid.
+func (r SiteImages) Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteImage, error) {
 	if err := cluster.CheckName("an image", i.Name); err != nil {
 		return i, err
 	}
@@ -77,8 +77,8 @@ func (r images) Create(ctx context.Context, i cluster.SiteImage) (cluster.SiteIm
 	return r.Catalogue.PutImage(ctx, i)
 }
 
-// Remove implements cloud.SiteImages. Copies at sites stay there.
-func (r images) Remove(ctx context.Context, name string) error {
+// Remove removes an image. Copies at sites stay there.
+func (r SiteImages) Remove(ctx context.Context, name string) error {
 	all, err := r.Catalogue.Images(ctx)
 	if err != nil {
 		return err
@@ -89,8 +89,9 @@ func (r images) Remove(ctx context.Context, name string) error {
 	return r.Catalogue.RemoveImage(ctx, name)
 }
 
-// Bring implements cloud.SiteImages. It also stores an image of the cloud's catalogue, to have a record for the copies.
-func (r images) Bring(ctx context.Context, name, site, ref string, project croft.Project,
+// Bring starts to copy an image to a site with the credential of a user. With ref, it records instead where the image
+// already is. It also stores an image of the cloud's catalogue, to have a record for the copies.
+func (r SiteImages) Bring(ctx context.Context, name, site, ref string, project croft.Project,
 	user string) (cluster.SiteImage,
 	error) {
 	i, err := r.image(ctx, name)

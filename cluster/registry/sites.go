@@ -5,16 +5,17 @@ import (
 
 	"croft"
 	"croft/cluster"
-	"croft/control/cloud"
 )
 
-type sites struct{ *Registry }
+// Sites manages the sites where clusters can be built. Conflict: the site has another generation, or is in use.
+// NotFound. Invalid.
+type Sites struct{ *Registry }
 
 // Sites returns the manager of sites.
-func (r *Registry) Sites() cloud.Sites { return sites{r} }
+func (r *Registry) Sites() Sites { return Sites{r} }
 
-// List implements cloud.Sites.
-func (r sites) List(ctx context.Context) ([]cluster.Site, error) {
+// List lists the sites by name.
+func (r Sites) List(ctx context.Context) ([]cluster.Site, error) {
 	all, err := r.Catalogue.Sites(ctx)
 	for i := range all {
 		all[i].Health = r.healthOf(all[i].Name)
@@ -22,15 +23,15 @@ func (r sites) List(ctx context.Context) ([]cluster.Site, error) {
 	return all, err
 }
 
-// Find implements cloud.Sites.
-func (r sites) Find(ctx context.Context, name string) (cluster.Site, error) {
+// Find returns a site. NotFound.
+func (r Sites) Find(ctx context.Context, name string) (cluster.Site, error) {
 	s, err := r.site(ctx, name)
 	s.Health = r.healthOf(name)
 	return s, err
 }
 
-// Create implements cloud.Sites.
-func (r sites) Create(ctx context.Context, s cluster.Site) (cluster.Site, error) {
+// Create creates a site. Conflict: the name is taken. Invalid.
+func (r Sites) Create(ctx context.Context, s cluster.Site) (cluster.Site, error) {
 	if s.Type == cluster.Local || s.Name == cluster.LocalSite {
 		return s, croft.Errorf(croft.Invalid, "the site %s, of type %s, is made by croft itself: choose another name and type",
 			cluster.LocalSite, cluster.Local)
@@ -48,8 +49,8 @@ func (r sites) Create(ctx context.Context, s cluster.Site) (cluster.Site, error)
 	return s, err
 }
 
-// Change implements cloud.Sites.
-func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, generation *int64) (cluster.Site, error) {
+// Change changes a site if it has the given generation; nil accepts any.
+func (r Sites) Change(ctx context.Context, name string, c cluster.SiteChange, generation *int64) (cluster.Site, error) {
 	return amend(ctx, generation, func(ctx context.Context) (cluster.Site, int64, error) {
 		s, err := r.Find(ctx, name)
 		return s, s.Generation, err
@@ -74,8 +75,8 @@ func (r sites) Change(ctx context.Context, name string, c cluster.SiteChange, ge
 	})
 }
 
-// Remove implements cloud.Sites.
-func (r sites) Remove(ctx context.Context, name string) error {
+// Remove removes a site that nothing uses.
+func (r Sites) Remove(ctx context.Context, name string) error {
 	if name == cluster.LocalSite {
 		return croft.Errorf(croft.Conflict, "the site %s cannot be removed: disable it, if no clusters are to be built there",
 			name)
@@ -92,8 +93,8 @@ func (r sites) Remove(ctx context.Context, name string) error {
 	return err
 }
 
-// Health implements cloud.Sites.
-func (r sites) Health(ctx context.Context, name string, project croft.Project, user string) (cluster.SiteHealth,
+// Health contacts the site now, with the user's credential if there is one.
+func (r Sites) Health(ctx context.Context, name string, project croft.Project, user string) (cluster.SiteHealth,
 	error) {
 	at, err := r.site(ctx, name)
 	if err != nil {

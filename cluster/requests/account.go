@@ -25,7 +25,9 @@ const (
 // mark returns the name of a user's mark. No user name starts with a dot.
 func mark(user string) string { return ".making." + user }
 
-// Account implements cloud.Clusters. Of several concurrent requests, one creates the account.
+// Account returns the account of a user on a cluster, and creates it if necessary. Unavailable: the cluster is not
+// ready, or its agent does not answer. Invalid: its appliance creates no accounts. Of several concurrent requests, one
+// creates the account.
 func (s *Service) Account(ctx context.Context, project croft.Project, idOrName, user string) (cluster.Login, error) {
 	c, err := s.Find(ctx, project, idOrName)
 	if err != nil {
@@ -210,7 +212,7 @@ func (s *Service) removing(ctx context.Context, c cluster.Cluster) error {
 	return err
 }
 
-// RemoveAccount implements cloud.Clusters. The account on the machines stays there.
+// RemoveAccount forgets the account of a user. NotFound. The account on the machines stays there.
 func (s *Service) RemoveAccount(ctx context.Context, project croft.Project, idOrName, user string) error {
 	c, err := s.Find(ctx, project, idOrName)
 	if err != nil {

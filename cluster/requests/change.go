@@ -50,7 +50,8 @@ func (s *Service) change(ctx context.Context, project croft.Project, idOrName st
 	return c, err
 }
 
-// Change implements cloud.Clusters.
+// Change changes a cluster if it has the given generation; nil accepts any. Conflict: it has another generation, or its
+// state permits no resize. Invalid.
 func (s *Service) Change(ctx context.Context, project croft.Project, idOrName string, ch cluster.Change,
 	generation *int64) (cluster.Cluster, error) {
 	if err := checkChange(ch); err != nil {
@@ -151,7 +152,7 @@ func living(c cluster.Cluster) error {
 	return nil
 }
 
-// EndUse implements cloud.Clusters.
+// EndUse ends a use. NotFound.
 func (s *Service) EndUse(ctx context.Context, project croft.Project, idOrName string, use cluster.UseID) (
 	cluster.Cluster, error) {
 	return s.change(ctx, project, idOrName, func(c *cluster.Cluster) (bool, error) {
@@ -167,7 +168,7 @@ func (s *Service) EndUse(ctx context.Context, project croft.Project, idOrName st
 	})
 }
 
-// Delete implements cloud.Clusters.
+// Delete starts the removal of a cluster. Conflict: other users use it, and Force is false.
 func (s *Service) Delete(ctx context.Context, project croft.Project, idOrName string, r cluster.Removal) (
 	cluster.Cluster, error) {
 	asked := false

@@ -18,8 +18,10 @@ import (
 // maxTries bounds the tries of a write that loses against concurrent ones.
 const maxTries = 50
 
-// Create implements cloud.Clusters. A request with an ID may be repeated: nothing is created twice. Joining an existing
-// cluster asks no site.
+// Create requests a cluster, and returns when it is on record; or it returns an existing cluster that can be reused.
+// *cluster.ChoiceError: no site can build it. Conflict: the name is taken, or the ID belongs to another request.
+// Invalid. OverQuota. A request with an ID may be repeated: nothing is created twice. Joining an existing cluster asks
+// no site.
 func (s *Service) Create(ctx context.Context, r cluster.Request) (cluster.Created, error) {
 	if err := s.check(ctx, &r); err != nil {
 		return cluster.Created{}, err
@@ -178,7 +180,7 @@ func pause(ctx context.Context, try int) error {
 	return delay.For(ctx, time.Duration(try+1)*5*time.Millisecond)
 }
 
-// Explain implements cloud.Clusters. The name may be empty.
+// Explain returns where a request would be built. It changes nothing. The name may be empty.
 func (s *Service) Explain(ctx context.Context, r cluster.Request) (cluster.Explanation, error) {
 	r.Name = cmp.Or(r.Name, "a")
 	if err := s.check(ctx, &r); err != nil {

@@ -10,7 +10,7 @@ import (
 	"croft/cluster"
 )
 
-// AddHost implements cloud.Clusters. NoCapacity: its site has no room.
+// AddHost adds one slave to a cluster. Conflict. NoCapacity: its site has no room.
 func (s *Service) AddHost(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error) {
 	if err := s.fitsAfter(ctx, project, idOrName, func(cluster.Cluster) int { return 1 }); err != nil {
 		return cluster.Cluster{}, err
@@ -23,7 +23,7 @@ func (s *Service) AddHost(ctx context.Context, project croft.Project, idOrName s
 // Last names the most recently added slave, for RemoveHost.
 const Last = "last"
 
-// RemoveHost implements cloud.Clusters.
+// RemoveHost removes a slave, chosen by its ID, its name, or "last". Conflict: it is the master, or may not be removed.
 func (s *Service) RemoveHost(ctx context.Context, project croft.Project, idOrName, host string) (cluster.Cluster,
 	error) {
 	return s.change(ctx, project, idOrName, func(c *cluster.Cluster) (bool, error) {

@@ -12,7 +12,9 @@ import (
 	"croft/internal/nearest"
 )
 
-// Output implements cloud.Clusters. Reading a secret output adds an event with the user's name.
+// Output returns an output of a user's cluster, even a secret one. NotFound: there is no such output. Denied: the
+// cluster belongs to another user. Unavailable: there is no key to open it with. Reading a secret output adds an event
+// with the user's name.
 func (s *Service) Output(ctx context.Context, project croft.Project, idOrName, user, name string) (cluster.Output,
 	error) {
 	c, err := s.Find(ctx, project, idOrName)

@@ -34,7 +34,7 @@ type Config struct {
 	Outbound outbound.Rule
 }
 
-// Service implements cloud.Clusters.
+// Service manages clusters, each named by its ID or by its name in the project. Its methods return NotFound for others.
 type Service struct {
 	c      Config
 	survey *survey.Survey
@@ -62,7 +62,7 @@ func New(c Config) (*Service, error) {
 	return &Service{c: c, survey: looking, agents: newAgents(c.Dial)}, nil
 }
 
-// Find implements cloud.Clusters.
+// Find returns a cluster. A deleted cluster is found by its ID for cluster.Remembered.
 func (s *Service) Find(ctx context.Context, project croft.Project, idOrName string) (cluster.Cluster, error) {
 	if id, err := croft.ParseClusterID(idOrName); err == nil {
 		c, err := s.c.Records.Get(ctx, id)
@@ -85,7 +85,7 @@ func gone(c cluster.Cluster) bool {
 	return c.State == cluster.Deleted && time.Since(c.Ended) > cluster.Remembered
 }
 
-// List implements cloud.Clusters.
+// List returns the clusters of a project that are not deleted, by name; an empty project means all projects.
 func (s *Service) List(ctx context.Context, project croft.Project, f cluster.Filter) ([]cluster.Cluster, error) {
 	if f.State != "" && !slices.Contains(cluster.States, f.State) {
 		var words []string
@@ -109,7 +109,7 @@ func (s *Service) List(ctx context.Context, project croft.Project, f cluster.Fil
 	}), nil
 }
 
-// Events implements cloud.Clusters.
+// Events returns the events of a cluster, oldest first.
 func (s *Service) Events(ctx context.Context, project croft.Project, idOrName string) ([]cluster.Event, error) {
 	c, err := s.Find(ctx, project, idOrName)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"croft/cluster"
 )
 
-// Wait implements cloud.Clusters. A cluster whose wanted size differs from its size is not settled, even before its
+// Wait returns a cluster when its state is settled, or in its state when ctx ends. It calls progress, which may be nil,
+// with each change until then. A cluster whose wanted size differs from its size is not settled, even before its
 // manager has seen the change.
 func (s *Service) Wait(ctx context.Context, project croft.Project, idOrName string, progress func(cluster.Cluster)) (
 	cluster.Cluster, error) {

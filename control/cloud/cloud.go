@@ -4,7 +4,6 @@ package cloud
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -13,6 +12,8 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/cluster/registry"
+	"croft/cluster/requests"
 	"croft/compute"
 	"croft/control/api"
 	"croft/control/federation"
@@ -39,24 +40,22 @@ type Cloud struct {
 	Aggregates  Aggregates
 	Distances   Distances
 	Policies    Policies
-	Maintenance Maintenance
+	Fleet       *hosts.Fleet
 	Keys        Keys
 	Projects    Projects
 	Usage       Usage
 	Catalogue   Catalogue
 	Images      Images
-	Audits      Audits
+	Auditor     *audit.Auditor
 	Monitor     Monitor
 	Tokens      Tokens
 	Access      Access
-	Partitions  Partitions
-	Peers       Peers
-	Clusters    Clusters
-	Sites       Sites
-	Credentials Credentials
-	Appliances  Appliances
-	SiteImages  SiteImages
-	Seals       Seals
+	Federation  *federation.Service
+	Clusters    *requests.Service
+	Sites       registry.Sites
+	Credentials registry.Credentials
+	Appliances  registry.Appliances
+	SiteImages  registry.SiteImages
 	Connection  io.Closer
 }
 
@@ -159,22 +158,6 @@ type Hosts interface {
 	Problems(ctx context.Context) []string
 }
 
-// Maintenance changes hosts, each named by ID or name. NotFound.
-type Maintenance interface {
-	// Drain keeps new instances away from a host until Enable.
-	Drain(ctx context.Context, idOrName string) (hosts.Host, error)
-	Enable(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Accept lets an agent on another machine, or with another state directory, serve the host.
-	Accept(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Forget removes a host. With force, its instances are lost until they are recreated or destroyed; Host.Lost names
-	// them, also with an error. Conflict: the host is alive or has instances, and force is false.
-	Forget(ctx context.Context, idOrName string, force bool) (hosts.Host, error)
-	// MoveAll recreates the ephemeral instances of a host on other hosts, and reports the outcome for each.
-	MoveAll(ctx context.Context, h hosts.Host) ([]hosts.Moved, error)
-	// RemoveMember removes a host's server from the etcd cluster. Conflict: too few members would remain.
-	RemoveMember(ctx context.Context, h hosts.Host) error
-}
-
 // Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
 
@@ -232,14 +215,6 @@ type Image struct {
 	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
 }
 
-// Audits compares all records with the actual state.
-type Audits interface {
-	Audit(ctx context.Context) (audit.Report, error)
-	// Repair does the same as Audit, and also repairs the differences that are marked as repairable; each difference
-	// has its outcome.
-	Repair(ctx context.Context) (audit.Report, error)
-}
-
 // Monitor reads data that changes all the time.
 type Monitor interface {
 	// Usages returns the current resource use of a host's guests. Unavailable: the host does not answer.
@@ -278,38 +253,6 @@ type NewAccess struct {
 	Within  bool           // the creator's own right ends with the project, which must have a record
 	Parent  access.TokenID // token that creates this one; empty: none
 	Life    time.Duration  // access.ShortestTokenLife to access.LongestTokenLife
-}
-
-// Partitions exchanges the records of partitions. federation.Service documents what each method does and returns.
-type Partitions interface {
-	// List returns all partitions that this one knows, with home first.
-	List(ctx context.Context) ([]federation.Partition, error)
-	// Find returns a partition by its ID or its alias. NotFound.
-	Find(ctx context.Context, idOrAlias string) (federation.Partition, error)
-	// Export writes an export of home. It writes nothing until it has read everything. name is a suggested alias for
-	// other partitions, or empty.
-	Export(ctx context.Context, name string, w io.Writer) (federation.Header, error)
-	// Import reads an export and shows it, completely or not at all. Unless alias is empty, the partition has this name
-	// here from now on. changed is false if this same export is already shown. Invalid. Conflict: a newer export is
-	// shown, or the alias is taken.
-	Import(ctx context.Context, from io.Reader, alias string) (p federation.Partition, changed bool, err error)
-	// Rows calls each with the rows of a kind that were imported from a partition. NotFound.
-	Rows(ctx context.Context, idOrAlias string, kind federation.Kind, each func(json.RawMessage) error) error
-	// Remove forgets a partition and everything imported from it, and returns its record. NotFound.
-	Remove(ctx context.Context, idOrAlias string) (federation.Partition, error)
-}
-
-// Peers manages the clouds that this one exchanges requests with; federation.Service documents what each method does. A
-// peer is named by its UUID or its alias.
-type Peers interface {
-	Card(ctx context.Context, name, endpoint string) (federation.Card, error)
-	AddPeer(ctx context.Context, n federation.NewPeer) (federation.Partition, error)
-	RemovePeer(ctx context.Context, idOrAlias string) (federation.Partition, error)
-	Map(ctx context.Context, m federation.Mapping) (federation.Mapping, error)
-	Unmap(ctx context.Context, m federation.Mapping) error
-	Mappings(ctx context.Context, project croft.Project) ([]federation.Mapping, error)
-	Signers(ctx context.Context) ([]federation.Signer, error)
-	RetireSigner(ctx context.Context, id string) error
 }
 
 // HostCalled returns the host with this ID or, if there is none, with this name. NotFound. Conflict: several have the

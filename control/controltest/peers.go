@@ -79,7 +79,7 @@ func (s *Site) Meet(t testing.TB, other *Site, alias string, roles ...access.Rol
 func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...access.Role) {
 	t.Helper()
 	wanted := federation.NewPeer{Card: card, Replace: true, Alias: alias, Roles: roles}
-	if _, err := s.Under.Peers.AddPeer(t.Context(), wanted); err != nil {
+	if _, err := s.Under.Federation.AddPeer(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
 	patient.Until(t, "the server knows the peer", func() bool {
@@ -91,7 +91,7 @@ func (s *Site) Add(t testing.TB, card federation.Card, alias string, roles ...ac
 // Card returns the card of the site.
 func (s *Site) Card(t testing.TB) federation.Card {
 	t.Helper()
-	card, err := s.Under.Peers.Card(t.Context(), "", "")
+	card, err := s.Under.Federation.Card(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,15 +40,15 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Foreign: s.Placement.Cloud != ""}
 	over := &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
-		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Maintenance: fleet,
+		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Fleet: fleet,
 		Aggregates: aggregates{store.Aggregates, store}, Distances: distances{store},
 		Policies: policies{store, scheduler},
 		Keys:     store.SSHKeys, Projects: projects{store.Projects},
 		Catalogue: catalogue{claims, fleet}, Usage: usageHistory{store.Usage}, Images: images{a},
-		Audits:  auditor,
+		Auditor: auditor,
 		Monitor: a, Tokens: tokens{store, h, s},
 		Access:     accessTokens{store.AccessTokens},
-		Partitions: known, Peers: known,
+		Federation: known,
 		Connection: io.NopCloser(nil),
 	}
 	building := how.Clusters

@@ -72,7 +72,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 		return err
 	}
 	into.Clusters, into.Sites, into.Credentials = asked, c.registry.Sites(), c.registry.Credentials()
-	into.Appliances, into.SiteImages, into.Seals = c.registry.Appliances(), c.registry.SiteImages(), c.registry
+	into.Appliances, into.SiteImages = c.registry.Appliances(), c.registry.SiteImages()
 	return nil
 }
 
