@@ -8,7 +8,6 @@ import (
 	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/control/federation"
 	"croft/hosts/audit"
 	pools "croft/pool/api"
@@ -270,8 +269,8 @@ func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (api.Access
 }
 
 // ListImages: List the images that requests may name.
-func (c *Client) ListImages(ctx context.Context) (cloud.Catalog, error) {
-	return call[cloud.Catalog](ctx, c, "GET /v1/images", nil)
+func (c *Client) ListImages(ctx context.Context) (api.Catalog, error) {
+	return call[api.Catalog](ctx, c, "GET /v1/images", nil)
 }
 
 // AddImage: Add an image with a checked source, which can be brought to sites.

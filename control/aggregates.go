@@ -10,9 +10,9 @@ import (
 	"croft"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/internal/nearest"
 	"croft/schedule"
+	"croft/schedule/topology"
 	"croft/tenant/access"
 )
 
@@ -112,7 +112,7 @@ func getAggregate(ctx context.Context, c *call, in api.AggregateNamed) (croft.Ag
 // hostsNamed returns the hosts with these names or UUIDs.
 func hostsNamed(ctx context.Context, c *call, names []string) (all []croft.HostID, err error) {
 	for _, name := range names {
-		h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, name)
+		h, err := c.Cloud.Fleet.Record(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -130,8 +130,23 @@ func createAggregate(ctx context.Context, c *call, in api.NewAggregate) (a croft
 	if a.Hosts, err = hostsNamed(ctx, c, in.Hosts); err != nil {
 		return a, err
 	}
+	if err := checkNoSite(ctx, c, a.Name); err != nil {
+		return a, err
+	}
 	c.w.Header().Set("Location", "/v1/aggregates/"+a.Name)
 	return c.Cloud.Aggregates.Create(ctx, a)
+}
+
+// checkNoSite refuses the name of a site for an aggregate, because a request with this name means the location.
+func checkNoSite(ctx context.Context, c *call, name string) error {
+	all, err := c.Cloud.Fleet.Records(ctx)
+	for _, h := range all {
+		if path, unplaced := topology.Of(h); unplaced == nil && path.At(croft.LevelSite).String() == name {
+			return croft.Errorf(croft.Conflict,
+				"%s is a site: requests may name it already; choose another name for the aggregate", name)
+		}
+	}
+	return err
 }
 
 func changeAggregate(ctx context.Context, c *call, in api.AggregateChange) (a croft.Aggregate, err error) {

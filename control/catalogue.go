@@ -16,7 +16,7 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 		do(Operation{ID: "listResourceTypes", At: "GET /v1/resource-types", May: access.EveryHuman,
 			Summary: "List the classes of resources"},
 			func(ctx context.Context, c *call, _ nothing) (api.ResourceTypeList, error) {
-				all, err := c.Cloud.Catalogue.Classes(ctx)
+				all, err := c.Cloud.Claims.ResourceClasses(ctx)
 				return api.ResourceTypesOf(all), err
 			}),
 		do(Operation{ID: "listCapabilities", At: "GET /v1/capabilities", May: access.EveryHuman,
@@ -26,12 +26,12 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 			Description: "Requests may name it from then on. Repeating it is no error. One that no host has is " +
 				"removed after a day."},
 			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
-				return api.CapabilityOf(in.Name), c.Cloud.Catalogue.AddTrait(ctx, in.Name)
+				return customTrait(ctx, in, c.Cloud.Claims.PutTrait)
 			}),
 		do(Operation{ID: "removeCapability", At: "DELETE /v1/capabilities/{name}", May: access.Operates,
 			Summary: "Remove a capability of this cloud's own that no host has"},
 			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
-				return api.CapabilityOf(in.Name), c.Cloud.Catalogue.RemoveTrait(ctx, in.Name)
+				return customTrait(ctx, in, c.Cloud.Claims.RemoveTrait)
 			}),
 		do(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees only some of them
 			Summary:     "List the users that the caller sees",
@@ -43,8 +43,17 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 	},
 }
 
+// customTrait changes a custom trait.
+func customTrait(ctx context.Context, in api.CapabilityNamed, change func(context.Context, croft.Trait) error) (
+	api.Capability, error) {
+	if err := in.Name.CheckCustom(); err != nil {
+		return api.CapabilityOf(in.Name), err
+	}
+	return api.CapabilityOf(in.Name), change(ctx, in.Name)
+}
+
 func listCapabilities(ctx context.Context, c *call, _ nothing) (list api.CapabilityList, err error) {
-	all, err := c.Cloud.Catalogue.Traits(ctx)
+	all, err := c.Cloud.Claims.Traits(ctx)
 	if err != nil {
 		return list, err
 	}
@@ -58,7 +67,7 @@ func (c *call) visibleTraits(ctx context.Context, all []croft.Trait) ([]croft.Tr
 	if c.scope.All() || !slices.ContainsFunc(all, isNetwork) {
 		return all, nil
 	}
-	hosts, err := c.Cloud.Hosts.Records(ctx)
+	hosts, err := c.Cloud.Fleet.Records(ctx)
 	if err != nil {
 		return nil, err
 	}

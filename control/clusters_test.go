@@ -331,7 +331,8 @@ func TestAnAccountIsItsUsers(t *testing.T) {
 		got.want(t, http.StatusCreated, "")
 		var account api.ClusterAccount
 		got.into(t, &account)
-		if account.Username != "user" || account.Password != fmt.Sprint("password", i+1) || got.header.Get("Cache-Control") != "no-store" {
+		if account.Username != "user" || account.Password != fmt.Sprint("password", i+1) ||
+			got.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s got %s", as, got.body)
 		}
 	}

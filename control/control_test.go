@@ -269,7 +269,7 @@ func TestTheCatalogIsListed(t *testing.T) {
 	got := a.ask(t, "reader", http.MethodGet, "/v1/images", nil)
 	got.hides(t, "other.example")
 	for _, asker := range []answer{got, a.ask(t, "operator", http.MethodGet, "/v1/images", nil)} {
-		var list cloud.Catalog
+		var list api.Catalog
 		asker.into(t, &list)
 		if len(list.Images) != 1 || list.Images[0].Name != "debian-12" || len(list.Sources) != 1 {
 			t.Errorf("listed %s", asker.body)

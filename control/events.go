@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/control/feed"
+	"croft/tenant/access"
 )
 
 // heartbeat is the interval of the comments that show that a stream is alive.
@@ -245,7 +246,7 @@ func (s *Server) stored(ctx context.Context, p croft.Project) (id croft.ProjectI
 	if p == "" || s.Cloud.Projects == nil {
 		return "", 0, nil
 	}
-	all, err := s.Cloud.Projects.List(ctx, p)
+	all, err := s.Cloud.Projects.List(ctx, access.Within(p))
 	if err != nil || len(all) == 0 {
 		return "", 0, err
 	}

@@ -19,6 +19,7 @@ import (
 	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/tenant"
+	"croft/tenant/access"
 )
 
 // streamed opens a stream; next returns its next line with the given prefix.
@@ -96,13 +97,13 @@ func TestEventsAreTheCallersAndCanBeResumed(t *testing.T) {
 
 // countedProjects counts the reads of projects.
 type countedProjects struct {
-	cloud.Projects
+	tenant.Projects
 	reads atomic.Int64
 }
 
-func (p *countedProjects) List(ctx context.Context, names ...croft.Project) ([]tenant.Tenant, error) {
+func (p *countedProjects) List(ctx context.Context, of access.Scope) ([]tenant.Tenant, error) {
 	p.reads.Add(1)
-	return p.Projects.List(ctx, names...)
+	return p.Projects.List(ctx, of)
 }
 
 // With one read per stream, 1500 idle streams and 25 changes kept the store so busy that an answer took 49 s.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"croft"
 	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/hosts"
 	"croft/internal/lazyregexp"
 	"croft/tenant/access"
@@ -68,7 +68,7 @@ var hostOperations = noun{Tag: "hosts",
 			Summary:     "Take the server of etcd on a host out of etcd",
 			Description: "The host stays. Refused where the others would be too few then."},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
-				h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+				h, err := c.Cloud.Fleet.Find(ctx, in.ID)
 				if h.ID != "" {
 					err = c.Cloud.Fleet.RemoveMember(ctx, h)
 				}
@@ -80,14 +80,14 @@ var hostOperations = noun{Tag: "hosts",
 			Summary:     "Get what a host offers of each class of resources, and the claimed part of it",
 			Description: "The host's agent writes it, from what the host has and from its settings."},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.InventoryList, error) {
-				p, err := c.Cloud.Catalogue.Provider(ctx, in.ID)
+				p, err := provider(ctx, c, in)
 				return api.InventoriesOf(p), err
 			}),
 		do(Operation{ID: "getHostCapabilities", At: "GET /v1/hosts/{id}/capabilities", May: access.Operates,
 			Summary:     "List the capabilities of a host",
 			Description: "The host's agent writes them, from what the host has and from its settings."},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.CapabilityList, error) {
-				p, err := c.Cloud.Catalogue.Provider(ctx, in.ID)
+				p, err := provider(ctx, c, in)
 				return api.CapabilitiesOf(p.Traits), err
 			}),
 	},
@@ -108,11 +108,11 @@ func aboutHost(h hosts.Host) actions.Object {
 }
 
 func listHosts(ctx context.Context, c *call, _ nothing) (api.HostList, error) {
-	all, err := c.Cloud.Hosts.List(ctx)
+	all, err := c.Cloud.Fleet.List(ctx)
 	if err != nil && len(all) == 0 {
 		return api.HostList{}, err
 	}
-	list := api.HostList{Hosts: []api.Host{}, Problems: c.Cloud.Hosts.Problems(ctx)}
+	list := api.HostList{Hosts: []api.Host{}, Problems: c.Cloud.Etcd.Problems(ctx)}
 	if err != nil {
 		list.Error = err.Error()
 	}
@@ -123,7 +123,7 @@ func listHosts(ctx context.Context, c *call, _ nothing) (api.HostList, error) {
 }
 
 func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
-	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	h, err := c.Cloud.Fleet.Find(ctx, in.ID)
 	if err != nil {
 		return api.Host{}, err
 	}
@@ -146,7 +146,7 @@ func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, err
 // emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each
 // unfinished move has a record, from which the next request or an audit finishes it.
 func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.MoveList, err error) {
-	h, err := c.Cloud.Hosts.Find(ctx, in.ID)
+	h, err := c.Cloud.Fleet.Find(ctx, in.ID)
 	if h.ID == "" {
 		return list, err
 	}
@@ -178,12 +178,30 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 }
 
 func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestUsageList, err error) {
-	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
 	if err != nil {
 		return list, err
 	}
 	all, err := c.Cloud.Monitor.Usages(ctx, h)
 	return api.GuestUsageList{Usages: append([]compute.Usage{}, all...)}, err
+}
+
+// provider returns what a host offers, and how much of it is claimed. NotFound.
+func provider(ctx context.Context, c *call, in api.HostNamed) (croft.Provider, error) {
+	h, err := c.Cloud.Fleet.Find(ctx, in.ID)
+	if err != nil {
+		return croft.Provider{}, err
+	}
+	all, err := c.Cloud.Claims.Providers(ctx)
+	if err != nil {
+		return croft.Provider{}, err
+	}
+	i := slices.IndexFunc(all, func(p croft.Provider) bool { return p.ID == h.ID })
+	if i < 0 {
+		return croft.Provider{}, croft.Errorf(croft.NotFound,
+			"host %s has no resource provider yet: its agent makes one", h.Name)
+	}
+	return all[i], nil
 }
 
 // digest matches a SHA-256, which cannot be a name in the catalog.
@@ -204,7 +222,7 @@ func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.
 // cached returns the images of a host's cache that do returns.
 func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Context, croft.Host) ([]compute.Held,
 	error)) (list api.HeldList, err error) {
-	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
 	if err != nil {
 		return list, err
 	}
@@ -221,7 +239,7 @@ func pullImage(c *call, in api.NewImage) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, in.ID)
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/tenant/access"
 )
 
@@ -75,7 +74,7 @@ func catalogName(image string) string {
 	return image
 }
 
-func listImages(ctx context.Context, c *call, _ nothing) (cloud.Catalog, error) {
+func listImages(ctx context.Context, c *call, _ nothing) (api.Catalog, error) {
 	list, err := c.Images.List()
 	if err != nil {
 		return list, err

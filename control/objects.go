@@ -8,7 +8,6 @@ import (
 
 	"croft/control/api"
 	"croft/control/bodies"
-	"croft/control/cloud"
 	"croft/tenant/access"
 	"croft/tenant/objects"
 )
@@ -99,7 +98,7 @@ func thing(ctx context.Context, c *call, in api.ObjectNamed) (objects.Ref, error
 		if !c.caller.Operator() {
 			return ref, errNoHosts
 		}
-		h, err := cloud.HostCalled(ctx, c.Cloud.Hosts, ref.ID)
+		h, err := c.Cloud.Fleet.Record(ctx, ref.ID)
 		ref.ID = string(h.ID)
 		return ref, err
 	case objects.Image, objects.Group:

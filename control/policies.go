@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"croft"
 	"croft/control/actions"
@@ -23,7 +25,7 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 		do(Operation{ID: "checkPolicy", At: "POST /v1/policies", May: access.Operates, // its errors reveal locations
 			Summary: "Check whether a policy can choose hosts, and store nothing"},
 			func(ctx context.Context, c *call, in api.PolicyCheck) (list api.PolicyHints, err error) {
-				list.Hints, err = c.Cloud.Policies.Check(ctx, croft.CrushPolicy{Name: in.Name, Text: in.Text})
+				list.Hints, err = checkPolicy(ctx, c, croft.CrushPolicy{Name: in.Name, Text: in.Text})
 				return list, err
 			}),
 		do(Operation{ID: "getPolicy", At: "GET /v1/policies/{name}", May: access.EveryHuman, Summary: "Get a policy"},
@@ -35,7 +37,11 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 			Description: "It has to be able to choose hosts. Instances stay where they are.",
 			Conflict:    api.GenerationMismatch},
 			func(ctx context.Context, c *call, in api.PolicyText) (croft.CrushPolicy, error) {
-				return c.Cloud.Policies.Set(ctx, croft.CrushPolicy{Name: in.Name, Text: in.Text}, in.Base)
+				wanted := croft.CrushPolicy{Name: in.Name, Text: in.Text}
+				if _, err := checkPolicy(ctx, c, wanted); err != nil {
+					return wanted, err
+				}
+				return c.Cloud.Policies.Set(ctx, wanted, in.Base)
 			}),
 		do(Operation{ID: "removePolicy", At: "DELETE /v1/policies/{name}", May: access.Operates,
 			Summary: "Remove a policy; instances stay where they are", Conflict: api.GenerationMismatch},
@@ -51,12 +57,39 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 				if err != nil {
 					return nil, err
 				}
-				return c.Cloud.Policies.Standing(ctx, st.Instance.Project, string(st.Instance.ID))
+				return c.Cloud.Scheduler.Standing(ctx, st.Instance.Project, string(st.Instance.ID))
 			}),
 		do(Operation{ID: "getCrushMap", At: "GET /v1/crush", May: access.Operates,
 			Summary: "Get the CRUSH map of the hosts, with the policies as rules"},
 			func(ctx context.Context, c *call, _ nothing) (api.CrushMap, error) {
-				return c.Cloud.Policies.Map(ctx)
+				all, err := c.Cloud.Policies.List(ctx)
+				if err != nil {
+					return api.CrushMap{}, err
+				}
+				m, err := c.Cloud.Scheduler.CrushMap(ctx, time.Now())
+				if err != nil {
+					return api.CrushMap{}, err
+				}
+				var text strings.Builder
+				err = m.WriteText(&text, all...)
+				return api.CrushMap{Text: text.String(), Out: append([]int32{}, m.Out()...)}, err
 			}),
 	},
+}
+
+// checkPolicy reports whether a policy can choose hosts, and returns hints about parts that its author may not have
+// intended, one sentence each. Invalid. NotFound: no host is in a location that the policy uses.
+func checkPolicy(ctx context.Context, c *call, wanted croft.CrushPolicy) ([]string, error) {
+	if err := wanted.Check(); err != nil {
+		return nil, err
+	}
+	m, err := c.Cloud.Scheduler.CrushMap(ctx, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := m.Compile(wanted)
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{}, compiled.Hints(wanted)...), nil
 }

@@ -142,13 +142,7 @@ func listProjects(ctx context.Context, c *call, _ nothing) (api.ProjectList, err
 
 // visibleProjects reads only the projects that the caller sees.
 func visibleProjects(ctx context.Context, c *call) ([]tenant.Tenant, error) {
-	if c.scope.All() {
-		return c.Cloud.Projects.List(ctx)
-	}
-	if names := c.scope.Projects(); len(names) > 0 {
-		return c.Cloud.Projects.List(ctx, names...)
-	}
-	return nil, nil
+	return c.Cloud.Projects.List(ctx, c.scope)
 }
 
 // visible removes a parent that the caller does not see. Readers see no members but themselves.
@@ -194,7 +188,7 @@ func createProject(ctx context.Context, c *call, in api.NewProject) (p tenant.Te
 		}
 	}
 	p, err = c.Cloud.Projects.Create(ctx, tenant.Tenant{Name: in.Name, Parent: in.Parent, Note: in.Note,
-		Created: time.Now().UTC()})
+		Created: time.Now().UTC(), Started: true})
 	if err != nil {
 		return p, err
 	}
@@ -207,7 +201,7 @@ func createProject(ctx context.Context, c *call, in api.NewProject) (p tenant.Te
 func checkReserved(ctx context.Context, c *call, name croft.Project) error {
 	reserved := slices.Contains(c.Reserved, name)
 	if !reserved {
-		all, err := c.Cloud.Hosts.Records(ctx)
+		all, err := c.Cloud.Fleet.Records(ctx)
 		if err != nil {
 			return err
 		}
@@ -234,7 +228,7 @@ func (c *call) follow(ctx context.Context, p croft.Project) {
 
 // namedProject reads the project in the path, which the caller sees.
 func namedProject(ctx context.Context, c *call) (tenant.Tenant, error) {
-	all, err := c.Cloud.Projects.List(ctx, c.project)
+	all, err := c.Cloud.Projects.List(ctx, access.Within(c.project))
 	if err != nil {
 		return tenant.Tenant{}, err
 	}
@@ -320,5 +314,5 @@ func history(ctx context.Context, c *call, projects []croft.Project, in api.Days
 	if err := f.Check(); err != nil {
 		return usage.Report{}, api.NewProblem(api.BadQuery, err.Error())
 	}
-	return c.Cloud.Usage.List(ctx, f)
+	return c.Cloud.Usage.List(ctx, access.Everything(), f)
 }

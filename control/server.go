@@ -53,7 +53,7 @@ type Images interface {
 	// Public reports whether hosts may fetch a reference that CheckSource permits only from the internet.
 	Public(reference string) bool
 	// List returns the catalog.
-	List() (cloud.Catalog, error)
+	List() (api.Catalog, error)
 }
 
 // Server serves the API. Run must run while its handler serves events.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -46,9 +47,48 @@ func (h Host) State() string {
 	return "ready"
 }
 
-// List returns all hosts by name. If Placement does not answer, claims are missing and err says why; the hosts are
-// valid.
+// Records returns the records of the named hosts that exist; without names, of all hosts.
+func (f *Fleet) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return f.Hosts.Hosts(ctx, ids...)
+}
+
+// Record returns the record of the host with this ID or, if there is none, with this name. NotFound. Conflict: several
+// have the name.
+func (f *Fleet) Record(ctx context.Context, idOrName string) (croft.Host, error) {
+	all, err := f.Records(ctx)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	h, err := croft.HostCalled(maps.Values(all), idOrName)
+	if errors.Is(err, croft.NotFound) {
+		var names []string
+		for _, h := range all {
+			names = append(names, h.Name)
+		}
+		slices.Sort(names)
+		return croft.Host{}, croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
+	}
+	return h, err
+}
+
+// List returns all hosts by name, with overdue certificates among their problems. If Placement does not answer, claims
+// are missing and err says why; the hosts are valid.
 func (f *Fleet) List(ctx context.Context) ([]Host, error) {
+	all, err := f.withClaims(ctx)
+	if all == nil && err != nil || f.Overdue == nil {
+		return all, err
+	}
+	overdue, unknown := f.Overdue(ctx)
+	for i := range all {
+		if problem, is := overdue[all[i].ID]; is {
+			all[i].Problems = append(all[i].Problems, problem)
+		}
+	}
+	return all, errors.Join(err, unknown)
+}
+
+// withClaims returns all hosts by name, as List does.
+func (f *Fleet) withClaims(ctx context.Context) ([]Host, error) {
 	providers, noClaims := f.providers(ctx)
 	all, err := f.list(ctx, providers)
 	if err != nil {
@@ -236,9 +276,9 @@ func shareMachines(all []Host) {
 	}
 }
 
-// Find returns the host with this UUID or name, as List does. NotFound. Conflict: several hosts have the name.
+// Find returns the host with this UUID or name. NotFound. Conflict: several hosts have the name.
 func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
-	all, noClaims := f.List(ctx)
+	all, noClaims := f.withClaims(ctx)
 	if all == nil {
 		return Host{}, noClaims
 	}
@@ -348,7 +388,9 @@ type Config struct {
 	Aggregates Aggregates // optional
 	Distances  Distances  // optional
 	Properties Properties // optional
-	Chooser    Chooser    // optional; without it, instances are moved as if no policy had chosen their hosts
+	// Overdue describes the hosts whose certificates are overdue for renewal, one sentence each. Optional.
+	Overdue func(context.Context) (map[croft.HostID]string, error)
+	Chooser Chooser // optional; without it, instances are moved as if no policy had chosen their hosts
 
 	UndoTimeout time.Duration // timeout for undoing after a failure; 5 s by default
 	Log         *slog.Logger  // discards by default

@@ -1,5 +1,7 @@
 package api
 
+import "croft/cluster"
+
 // ImageNamed names an image for sites.
 type ImageNamed struct {
 	Name string `path:"name" json:"-"` // name of the image
@@ -24,4 +26,25 @@ type ImageAtSite struct {
 
 	Site string `path:"site"          json:"-"`        // name of the site
 	Ref  string `json:"ref,omitempty" maxLength:"255"` // name of the image at the site, if the site already has it
+}
+
+// Catalog lists the images that requests may name.
+type Catalog struct {
+	Images []Image `json:"images"` // by name
+	// Sources are the address prefixes of other images that tenants may name; without them, tenants may name images of
+	// the catalog only.
+	Sources []string `json:"sources"`
+	// SiteImages are the images that implementations of appliances name.
+	SiteImages []cluster.SiteImage `json:"site_images,omitempty"`
+}
+
+// Image is an image of the catalog.
+type Image struct {
+	Name        string `json:"name"`                  // what requests name
+	Alias       string `json:"alias,omitempty"`       // name of the image that this alias means
+	Description string `json:"description,omitempty"` // for people
+	User        string `json:"user,omitempty"`        // login name
+	// What verifies it, in words.
+	VerifiedBy string `json:"verified_by"`
+	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
 }

@@ -1,17 +1,14 @@
-// Package cloud declares the services behind the operations of the API, as interfaces of a few methods each. Package
-// cloud/direct implements them over etcd and Placement, and package cloudtest checks the API against one contract.
+// Package cloud holds the services behind the operations of the API: those of the rooms, and what stores and hosts
+// provide, as interfaces of a few methods each. Package cloud/direct joins them over etcd and Placement, and package
+// cloudtest checks the API against one contract.
 package cloud
 
 import (
 	"context"
-	"errors"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
 	"croft"
-	"croft/cluster"
 	"croft/cluster/registry"
 	"croft/cluster/requests"
 	"croft/compute"
@@ -19,7 +16,6 @@ import (
 	"croft/control/federation"
 	"croft/hosts"
 	"croft/hosts/audit"
-	"croft/internal/nearest"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -36,15 +32,16 @@ type Cloud struct {
 	Holds       Holds
 	Consoles    Consoles
 	Ports       Ports
-	Hosts       Hosts
 	Aggregates  Aggregates
 	Distances   Distances
 	Policies    Policies
 	Fleet       *hosts.Fleet
+	Etcd        Etcd
+	Scheduler   *schedule.Scheduler
 	Keys        Keys
-	Projects    Projects
+	Projects    tenant.Projects
 	Usage       Usage
-	Catalogue   Catalogue
+	Claims      Claims
 	Images      Images
 	Auditor     *audit.Auditor
 	Monitor     Monitor
@@ -145,40 +142,19 @@ type Ports interface {
 	Connect(ctx context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error
 }
 
-// Hosts reads hosts.
-type Hosts interface {
-	// Records returns the records of the named hosts that exist; without names, of all hosts.
-	Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
-	// List returns all hosts with their capacity and claims, sorted by name. If an error concerns only some of the
-	// data, it returns the hosts and the error.
-	List(ctx context.Context) ([]hosts.Host, error)
-	// Find returns one host as List does, with its instances. NotFound.
-	Find(ctx context.Context, idOrName string) (hosts.Host, error)
-	// Problems describes problems of the cloud's store, one sentence per problem.
+// Etcd is the cloud's store.
+type Etcd interface {
+	// Problems describes current and imminent problems, one sentence each.
 	Problems(ctx context.Context) []string
 }
 
 // Keys stores public SSH keys of projects, by name.
 type Keys = schedule.Keys
 
-// Projects manages projects and quotas; tenant.Projects documents what each method does and returns.
-type Projects interface {
-	// List returns the projects that the caller sees, by name; with names, only the named projects that have a record.
-	List(ctx context.Context, names ...croft.Project) ([]tenant.Tenant, error)
-	Create(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
-	Change(ctx context.Context, p tenant.Tenant) (tenant.Tenant, error)
-	Remove(ctx context.Context, name croft.Project) error
-	Defaults(ctx context.Context) (tenant.Defaults, error)
-	SetDefaults(ctx context.Context, d tenant.Defaults) (tenant.Defaults, error)
-	Accounts(ctx context.Context, names ...croft.Project) ([]tenant.Account, error)
-	Check(ctx context.Context) ([]tenant.Discrepancy, error)
-	Recount(ctx context.Context, name croft.Project) error
-}
-
 // Usage reads what projects used, by day.
 type Usage interface {
-	// List returns the usage that the filter chooses, as far as the caller may see it. Invalid.
-	List(ctx context.Context, f usage.Filter) (usage.Report, error)
+	// List returns the usage of a scope that the filter chooses.
+	List(ctx context.Context, of access.Scope, f usage.Filter) (usage.Report, error)
 }
 
 // Images manages the images cached on hosts.
@@ -192,27 +168,6 @@ type Images interface {
 	// Remove removes an image from a host's cache, chosen by its reference or its SHA-256, and returns it; without
 	// either, it removes all images that no disk is based on. NotFound: the host does not have it. Unavailable.
 	Remove(ctx context.Context, host croft.Host, reference string) ([]compute.Held, error)
-}
-
-// Catalog lists the images that requests may name.
-type Catalog struct {
-	Images []Image `json:"images"` // by name
-	// Sources are the address prefixes of other images that tenants may name; without them, tenants may name images of
-	// the catalog only.
-	Sources []string `json:"sources"`
-	// SiteImages are the images that implementations of appliances name.
-	SiteImages []cluster.SiteImage `json:"site_images,omitempty"`
-}
-
-// Image is an image of the catalog.
-type Image struct {
-	Name        string `json:"name"`                  // what requests name
-	Alias       string `json:"alias,omitempty"`       // name of the image that this alias means
-	Description string `json:"description,omitempty"` // for people
-	User        string `json:"user,omitempty"`        // login name
-	// What verifies it, in words.
-	VerifiedBy string `json:"verified_by"`
-	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
 }
 
 // Monitor reads data that changes all the time.
@@ -255,21 +210,63 @@ type NewAccess struct {
 	Life    time.Duration  // access.ShortestTokenLife to access.LongestTokenLife
 }
 
-// HostCalled returns the host with this ID or, if there is none, with this name. NotFound. Conflict: several have the
-// name.
-func HostCalled(ctx context.Context, hosts Hosts, idOrName string) (croft.Host, error) {
-	all, err := hosts.Records(ctx)
-	if err != nil {
-		return croft.Host{}, err
-	}
-	h, err := croft.HostCalled(maps.Values(all), idOrName)
-	if errors.Is(err, croft.NotFound) {
-		var names []string
-		for _, h := range all {
-			names = append(names, h.Name)
-		}
-		slices.Sort(names)
-		return croft.Host{}, croft.Errorf(croft.NotFound, "%w%s", err, nearest.Hint(idOrName, names))
-	}
-	return h, err
+// Aggregates keeps named sets of hosts, which requests may restrict their hosts to.
+type Aggregates interface {
+	// List returns the aggregates by name.
+	List(ctx context.Context) ([]croft.Aggregate, error)
+	// Find returns an aggregate. NotFound.
+	Find(ctx context.Context, name string) (croft.Aggregate, error)
+	// Create creates an aggregate. Conflict: there is one with this name. NotFound: a host does not exist. Invalid.
+	Create(ctx context.Context, a croft.Aggregate) (croft.Aggregate, error)
+	// Change changes an aggregate. NotFound: the aggregate, or a host to be added, does not exist. Conflict: the
+	// aggregate has another generation. Invalid.
+	Change(ctx context.Context, name string, c croft.AggregateChange) (croft.Aggregate, error)
+	// Remove removes an aggregate if it has the given generation; nil accepts any. Its hosts stay. NotFound; Conflict.
+	Remove(ctx context.Context, name string, generation *int64) error
+}
+
+// Distances manages stated distances between aggregates, locations and hosts. Requests may name a type of distance.
+// Hosts are given by name or UUID. Callers who are not operators see the types, and the distances between public
+// aggregates only.
+type Distances interface {
+	// List returns the stated distances of all types, by type.
+	List(ctx context.Context) ([]croft.Distances, error)
+	// Between returns the distance of a type between two places, whether it is stated or calculated. NotFound: a place
+	// does not exist, or the distance is not known. Invalid.
+	Between(ctx context.Context, kind, a, b string) (croft.Between, error)
+	// Set states a distance, which replaces the stated distance of this pair, and returns the new generation of the
+	// type's distances. NotFound: a place does not exist. Conflict: the distances of the type have another generation;
+	// nil accepts any. Invalid.
+	Set(ctx context.Context, kind string, d croft.Distance, generation *int64) (int64, error)
+	// Remove removes a stated distance, even if its places no longer exist. NotFound; Conflict.
+	Remove(ctx context.Context, kind, a, b string, generation *int64) error
+}
+
+// Policies keeps the policies by which CRUSH chooses hosts, for the whole cloud.
+type Policies interface {
+	// List returns the policies by name.
+	List(ctx context.Context) ([]croft.CrushPolicy, error)
+	// Find returns a policy. NotFound.
+	Find(ctx context.Context, name string) (croft.CrushPolicy, error)
+	// Set stores a policy, and replaces the policy of the same name if that has the given
+	// generation. Generation 0 means that no such policy exists; nil accepts any. Instances stay where they are.
+	// Conflict: the policy has another generation.
+	Set(ctx context.Context, p croft.CrushPolicy, generation *int64) (croft.CrushPolicy, error)
+	// Remove removes a policy if it has the given generation; nil accepts any. Instances stay where they are. NotFound;
+	// Conflict.
+	Remove(ctx context.Context, name string, generation *int64) error
+}
+
+// Claims is the client of Placement, as far as operations need it.
+type Claims interface {
+	// ResourceClasses lists the resource classes by name.
+	ResourceClasses(ctx context.Context) ([]croft.ResourceClass, error)
+	// Traits lists the traits by name.
+	Traits(ctx context.Context) ([]croft.Trait, error)
+	// PutTrait creates a custom trait. It does nothing if the trait exists.
+	PutTrait(ctx context.Context, t croft.Trait) error
+	// RemoveTrait removes a custom trait. NotFound. Conflict: a host has it.
+	RemoveTrait(ctx context.Context, t croft.Trait) error
+	// Providers describes every provider.
+	Providers(ctx context.Context) ([]croft.Provider, error)
 }

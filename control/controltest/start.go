@@ -251,8 +251,8 @@ func (Images) Public(reference string) bool {
 }
 
 // List implements control.Images.
-func (Images) List() (cloud.Catalog, error) {
-	return cloud.Catalog{Images: []cloud.Image{{Name: "debian-12", VerifiedBy: "nothing",
+func (Images) List() (api.Catalog, error) {
+	return api.Catalog{Images: []api.Image{{Name: "debian-12", VerifiedBy: "nothing",
 		URL: "https://other.example/debian-12.qcow2"}}, Sources: []string{"https://images.example/"}}, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/hosts/audit"
 	"croft/schedule"
 )
@@ -147,7 +146,7 @@ func (s *suite) pull(image string) (*compute.Pulled, error) {
 
 func (s *suite) images() {
 	catalog, err := s.Client.ListImages(s.ctx)
-	if err != nil || !slices.ContainsFunc(catalog.Images, func(i cloud.Image) bool { return i.Name == "debian-12" }) {
+	if err != nil || !slices.ContainsFunc(catalog.Images, func(i api.Image) bool { return i.Name == "debian-12" }) {
 		s.Errorf("the catalog is %+v, %v", catalog, err)
 	}
 	got, err := s.pull("/images/tiny.qcow2")

@@ -1,6 +1,8 @@
 package direct
 
 import (
+	"context"
+	"croft"
 	"io"
 
 	"croft/control/cloud"
@@ -11,6 +13,7 @@ import (
 	"croft/placementclient"
 	"croft/schedule"
 	"croft/tenant/objects"
+	"croft/trust"
 )
 
 // Claims is the client of Placement.
@@ -25,7 +28,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	a := agents{store}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
 		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
-		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler})
+		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler,
+		Overdue: func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
 	if err != nil {
 		return nil, err
 	}
@@ -34,26 +38,32 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
-	h := hostList{store, fleet}
 	known := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
 		Apart:   claims,
 		Foreign: s.Placement.Cloud != ""}
 	over := &cloud.Cloud{
 		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
-		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Hosts: h, Fleet: fleet,
-		Aggregates: aggregates{store.Aggregates, store}, Distances: distances{store},
-		Policies: policies{store, scheduler},
-		Keys:     store.SSHKeys, Projects: projects{store.Projects},
-		Catalogue: catalogue{claims, fleet}, Usage: usageHistory{store.Usage}, Images: images{a},
-		Auditor: auditor,
-		Monitor: a, Tokens: tokens{store, h, s},
-		Access:     accessTokens{store.AccessTokens},
-		Federation: known,
-		Connection: io.NopCloser(nil),
+		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
+		Etcd: store.Cluster, Scheduler: scheduler, Aggregates: store.Aggregates, Distances: distances{store},
+		Policies: store.Policies, Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage,
+		Images: images{a}, Auditor: auditor, Monitor: a, Tokens: tokens{store, fleet, s},
+		Access: accessTokens{store.AccessTokens}, Federation: known, Connection: io.NopCloser(nil),
 	}
 	building := how.Clusters
 	if building == nil {
 		building = &Clusters{}
 	}
 	return over, building.over(over, store, scheduler)
+}
+
+// overdue describes the hosts whose certificates are overdue for renewal.
+func overdue(ctx context.Context, store *etcdstore.Store) (map[croft.HostID]string, error) {
+	joined, err := store.Trust.AllJoined(ctx)
+	all := map[croft.HostID]string{}
+	for id, j := range joined {
+		if problem := trust.OverdueOf(j); problem != "" {
+			all[id] = problem
+		}
+	}
+	return all, err
 }

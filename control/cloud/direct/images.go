@@ -15,7 +15,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/compute/image"
-	"croft/control/cloud"
+	"croft/control/api"
 )
 
 // images implements cloud.Images.
@@ -43,22 +43,22 @@ func (c Catalog) CheckSource(reference string) error { return c.Sources.Check(re
 func (c Catalog) Public(reference string) bool { return c.Sources.Public(reference) }
 
 // List returns the images of the catalog and the sources.
-func (c Catalog) List() (cloud.Catalog, error) {
+func (c Catalog) List() (api.Catalog, error) {
 	files := c.Files
 	if files == nil {
 		files = image.CatalogFiles()
 	}
 	catalog, err := image.LoadCatalog(files, nil)
 	if err != nil {
-		return cloud.Catalog{}, err
+		return api.Catalog{}, err
 	}
-	list := cloud.Catalog{Images: []cloud.Image{}, Sources: c.Sources.Prefixes()}
+	list := api.Catalog{Images: []api.Image{}, Sources: c.Sources.Prefixes()}
 	for _, e := range catalog.List() {
 		real, err := catalog.Resolve(e.Name) // for an alias, the image that it means
 		if err != nil {
-			return cloud.Catalog{}, err
+			return api.Catalog{}, err
 		}
-		list.Images = append(list.Images, cloud.Image{Name: e.Name, Alias: e.Alias, Description: real.Description,
+		list.Images = append(list.Images, api.Image{Name: e.Name, Alias: e.Alias, Description: real.Description,
 			User: real.User, VerifiedBy: real.Verification(), URL: real.URL})
 	}
 	return list, nil

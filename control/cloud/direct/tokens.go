@@ -11,8 +11,8 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/control/cloud"
 	"croft/etcdstore"
+	"croft/hosts"
 	"croft/internal/endpoint"
 	"croft/trust"
 	"croft/trust/invitation"
@@ -22,7 +22,7 @@ import (
 // tokens implements api.Invitations.
 type tokens struct {
 	store    *etcdstore.Store
-	hosts    cloud.Hosts
+	fleet    *hosts.Fleet
 	settings Settings
 }
 
@@ -41,7 +41,7 @@ func (t tokens) Invite(ctx context.Context, i api.NewInvitation, life time.Durat
 	}
 	var host croft.HostID
 	if i.Host != "" {
-		found, err := cloud.HostCalled(ctx, t.hosts, i.Host)
+		found, err := t.fleet.Record(ctx, i.Host)
 		if err != nil {
 			return none, err
 		}
