@@ -86,7 +86,7 @@ func printAudit(cmd *cobra.Command, format string, report audit.Report) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "host %s is unchecked, its guests and disks: %s\n", plain.Line(u.Name),
 			plain.Line(u.Why))
 	}
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(cmd.OutOrStdout(), format, struct {
 			Differences []audit.Difference `json:"differences"`
 			Unchecked   []audit.Unchecked  `json:"unchecked"`

@@ -87,7 +87,7 @@ should be.`,
 }
 
 func printCertificates(cmd *cobra.Command, format string, all []trust.Held) error {
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(cmd.OutOrStdout(), format, all)
 	}
 	t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}

@@ -2,6 +2,7 @@ package args
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"croft"
 	"croft/compute/image"
+	"croft/internal/nearest"
 	"croft/schedule"
 )
 
@@ -39,6 +41,21 @@ func CompleteInstances(most int, states ...croft.State) cobra.CompletionFunc {
 
 // Offer receives a name and its description.
 type Offer = func(name, what string)
+
+// Near adds the most similar name of those that list offers to a NotFound error that names none.
+func Near(name string, err error, list func(Offer) error) error {
+	if !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {
+		return err
+	}
+	var names []string
+	if list(func(name, _ string) { names = append(names, name) }) != nil {
+		return err // the hint is optional
+	}
+	if hint := nearest.Hint(name, names); hint != "" {
+		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
 
 // StoredNames completes names that are stored in the cloud: list offers them with descriptions, and StoredNames keeps
 // the ones that start with prefix and are not given yet. It returns nothing if the cloud does not answer soon.

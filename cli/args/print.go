@@ -8,7 +8,7 @@ import (
 
 // WantsData reports whether the output is for programs.
 func (c *Client) WantsData() bool {
-	return c.Settings.Output == out.FormatJSON || c.Settings.Output == out.FormatYAML
+	return out.IsData(c.Settings.Output)
 }
 
 // PrintData prints a result for programs.
@@ -18,13 +18,7 @@ func (c *Client) PrintData(data any) error {
 
 // Print prints a result: data for programs, and for people a table that fill fills.
 func (c *Client) Print(data any, fill func(*out.Table)) error {
-	if c.WantsData() {
-		return c.PrintData(data)
-	}
-	stdout := c.Cmd.OutOrStdout()
-	t := out.Table{Color: out.IsColored(stdout)}
-	fill(&t)
-	return t.Print(stdout)
+	return out.Print(c.Cmd.OutOrStdout(), c.Settings.Output, data, fill)
 }
 
 // PrintText prints a result: data for programs, and for people a text.

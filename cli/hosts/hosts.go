@@ -85,7 +85,7 @@ type hostData struct {
 
 func printHosts(cmd *cobra.Command, format string, all []api.Host) error {
 	stdout := cmd.OutOrStdout()
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		list := []hostData{}
 		for _, h := range all {
 			list = append(list, hostData{h.Host, h.State()})
@@ -185,7 +185,7 @@ func printHost(cmd *cobra.Command, format string, h api.Host) error {
 	for _, one := range h.Statuses {
 		on = append(on, one.Status())
 	}
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(stdout, format, struct {
 			hostData
 			On []api.Instance `json:"on"`

@@ -198,7 +198,7 @@ it does so on hosts of the cloud.`,
 }
 
 func printPruned(cmd *cobra.Command, format string, removed []image.Held) error {
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(cmd.OutOrStdout(), format, append([]image.Held{}, removed...)) // never null
 	}
 	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}

@@ -92,7 +92,7 @@ func askHosts(cmd *cobra.Command, missing bool,
 }
 
 func printHeld(cmd *cobra.Command, format string, all []heldOn) error {
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(cmd.OutOrStdout(), format, all)
 	}
 	if len(all) == 0 {

@@ -152,12 +152,7 @@ asks for this host all the same, and --hosts for the caches of hosts of the clou
 				return err
 			}
 			all = append(all, unnamed(all, have)...)
-			if format == out.FormatJSON || format == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), format, all)
-			}
-			t := tableOf(all)
-			t.Color = out.IsColored(cmd.OutOrStdout())
-			return t.Print(cmd.OutOrStdout())
+			return out.Print(cmd.OutOrStdout(), format, all, func(t *out.Table) { rows(t, all) })
 		},
 	}
 	addCacheFlags(cmd)
@@ -178,27 +173,23 @@ func listOf(cmd *cobra.Command, s direct.Settings) error {
 		if err != nil {
 			return err
 		}
-		if format == out.FormatJSON || format == out.FormatYAML {
-			return out.PrintData(cmd.OutOrStdout(), format, list)
-		}
-		t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}
-		t.Head("NAME", "VERIFIED BY", "WHAT IT IS")
-		for _, one := range list.Images {
-			what := cmp.Or(one.Description, one.URL, "-")
-			if one.Alias != "" {
-				what = "another name of " + one.Alias
+		return out.Print(cmd.OutOrStdout(), format, list, func(t *out.Table) {
+			t.Head("NAME", "VERIFIED BY", "WHAT IT IS")
+			for _, one := range list.Images {
+				what := cmp.Or(one.Description, one.URL, "-")
+				if one.Alias != "" {
+					what = "another name of " + one.Alias
+				}
+				t.Texts(one.Name, one.VerifiedBy, what)
 			}
-			t.Texts(one.Name, one.VerifiedBy, what)
-		}
-		for _, prefix := range list.Sources {
-			t.Texts(prefix+"...", "-", "any image there")
-		}
-		return t.Print(cmd.OutOrStdout())
+			for _, prefix := range list.Sources {
+				t.Texts(prefix+"...", "-", "any image there")
+			}
+		})
 	})
 }
 
-func tableOf(all []entry) *out.Table {
-	t := &out.Table{}
+func rows(t *out.Table, all []entry) {
 	t.Head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
 	for _, one := range all {
 		size, disks := out.Cell{Text: "-"}, "-"
@@ -213,7 +204,6 @@ func tableOf(all []entry) *out.Table {
 		t.Row(out.Cell{Text: cmp.Or(one.Name, "-")}, size, out.Cell{Text: disks}, out.Cell{Text: verified},
 			out.Cell{Text: what})
 	}
-	return t
 }
 
 func showCommand() *cobra.Command {
@@ -230,18 +220,14 @@ func showCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format == out.FormatJSON || format == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), format, one)
-			}
-			return one.table().Print(cmd.OutOrStdout())
+			return out.Print(cmd.OutOrStdout(), format, one, one.rows)
 		},
 	}
 	addCacheFlags(cmd)
 	return cmd
 }
 
-func (one entry) table() *out.Table {
-	t := &out.Table{}
+func (one entry) rows(t *out.Table) {
 	t.Texts("name", one.Name)
 	t.Texts("address", one.URL)
 	t.Texts("verified by", one.Verification())
@@ -252,7 +238,7 @@ func (one entry) table() *out.Table {
 	}
 	if one.Cached == nil {
 		t.Texts("cached", "not on this host")
-		return t
+		return
 	}
 	t.Texts("cached", out.Bytes(one.Cached.Bytes))
 	t.Texts("disks on it", fmt.Sprint(one.Cached.Disks))
@@ -260,5 +246,4 @@ func (one entry) table() *out.Table {
 	t.Texts("format", one.Cached.Format)
 	t.Texts("disk", out.Bytes(one.Cached.VirtualSize))
 	t.Texts("sha256", one.Cached.SHA256)
-	return t
 }

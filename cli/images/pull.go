@@ -133,7 +133,7 @@ func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, refer
 }
 
 func printPulled(cmd *cobra.Command, format string, results []pulled) error {
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		return out.PrintData(cmd.OutOrStdout(), format, results)
 	}
 	t := &out.Table{Color: out.IsColored(cmd.OutOrStdout())}

@@ -104,7 +104,7 @@ func listCommand() *cobra.Command {
 				t.Texts(star, name, e.URL, out.OrDash(e.User), out.OrDash(string(e.Project)), e.expiry())
 			}
 			overridden(cmd)
-			if format == out.FormatJSON || format == out.FormatYAML {
+			if out.IsData(format) {
 				return out.PrintData(cmd.OutOrStdout(), format, list)
 			}
 			if len(list) == 0 {
@@ -166,7 +166,7 @@ func showCommand() *cobra.Command {
 				return err
 			}
 			e := entryOf(all, given[0])
-			if format == out.FormatJSON || format == out.FormatYAML {
+			if out.IsData(format) {
 				return out.PrintData(cmd.OutOrStdout(), format, e)
 			}
 			t := out.Table{Color: out.IsColored(cmd.OutOrStdout())}

@@ -5,7 +5,6 @@ package pools
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,8 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"croft"
-	"croft/internal/nearest"
+	"croft/cli/args"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/pool/api"
@@ -49,21 +47,13 @@ resources, resource and logs ask the cloud for the pools that the project may us
 
 // nearPool adds the name of a similar pool to a NotFound error.
 func nearPool(ctx context.Context, c manager, name string, err error) error {
-	if !errors.Is(err, croft.NotFound) {
-		return err
-	}
-	all, listed := c.Pools(ctx)
-	if listed != nil {
-		return err // the hint is optional
-	}
-	var known []string
-	for _, p := range all {
-		known = append(known, p.Name)
-	}
-	if hint := nearest.Hint(name, known); hint != "" {
-		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
-	}
-	return err
+	return args.Near(name, err, func(offer args.Offer) error {
+		all, listed := c.Pools(ctx)
+		for _, p := range all {
+			offer(p.Name, "")
+		}
+		return listed
+	})
 }
 
 func listCommand() *cobra.Command {
@@ -83,10 +73,10 @@ func listCommand() *cobra.Command {
 }
 
 func printPools(w io.Writer, output string, all []api.Pool) error {
-	if output == out.FormatJSON || output == out.FormatYAML {
-		return out.PrintData(w, output, all)
-	}
-	t := &out.Table{Color: out.IsColored(w)}
+	return out.Print(w, output, all, func(t *out.Table) { poolRows(t, all) })
+}
+
+func poolRows(t *out.Table, all []api.Pool) {
 	t.Head("POOL", "MODE", "MAX", "UP", "READY", "TAKEN", "STARTING", "RELEASING", "DELETING", "WAITING",
 		"START TIME", "SUCCESS")
 	for _, p := range all {
@@ -103,7 +93,6 @@ func printPools(w io.Writer, output string, all []api.Pool) error {
 		took, rate := startTexts(p.Stats)
 		t.Row(append(row, out.Cell{Text: took}, out.Cell{Text: rate})...)
 	}
-	return t.Print(w)
 }
 
 // unknown replaces values that the caller may not see.
@@ -142,17 +131,13 @@ func showCommand() *cobra.Command {
 				if err != nil {
 					return nearPool(ctx, c, args[0], err)
 				}
-				return printPool(cmd.OutOrStdout(), output, p)
+				return out.Print(cmd.OutOrStdout(), output, p, func(t *out.Table) { showPool(t, p) })
 			})
 		},
 	}
 }
 
-func printPool(w io.Writer, output string, p api.Pool) error {
-	if output == out.FormatJSON || output == out.FormatYAML {
-		return out.PrintData(w, output, p)
-	}
-	t := &out.Table{Color: out.IsColored(w)}
+func showPool(t *out.Table, p api.Pool) {
 	line := func(name, value string) {
 		if value != "" {
 			t.Row(out.Cell{Text: name, Color: out.Bold}, out.Cell{Text: value})
@@ -166,7 +151,7 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 	line("on demand", tagList(p.OnDemand))
 	if p.Stock == nil { // another project's shared pool
 		line("warm", fmt.Sprintf("%d never used", p.Free))
-		return t.Print(w)
+		return
 	}
 	took, rate := startTexts(p.Stats)
 	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
@@ -186,7 +171,6 @@ func printPool(w io.Writer, output string, p api.Pool) error {
 		why := cmp.Or(f.Error, "an admin sees why")
 		line("last failure", fmt.Sprintf("resource %d at %s: %s", f.Resource, stamp(f.At), why))
 	}
-	return t.Print(w)
 }
 
 func tagList(tags []api.Tag) string {

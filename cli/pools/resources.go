@@ -42,10 +42,10 @@ func resourcesCommand() *cobra.Command {
 }
 
 func printResources(w io.Writer, output string, all []api.Resource) error {
-	if output == out.FormatJSON || output == out.FormatYAML {
-		return out.PrintData(w, output, all)
-	}
-	t := &out.Table{Color: out.IsColored(w)}
+	return out.Print(w, output, all, func(t *out.Table) { resourceRows(t, all) })
+}
+
+func resourceRows(t *out.Table, all []api.Resource) {
 	t.Head("ID", "NAME", "POOL", "STATE", "TICKET", "USES", "CREATED", "NOTE")
 	for _, r := range all {
 		ticket, uses := "-", r.Releases
@@ -61,7 +61,6 @@ func printResources(w io.Writer, output string, all []api.Resource) error {
 			out.Cell{Text: ticket},
 			out.Cell{Text: strconv.Itoa(uses)}, out.Cell{Text: stamp(r.Created)}, out.Cell{Text: note})
 	}
-	return t.Print(w)
 }
 
 func resourceCommand() *cobra.Command {
@@ -109,7 +108,7 @@ for their end (croft pool resources shows it).`,
 			if err != nil {
 				return err
 			}
-			if output == out.FormatJSON || output == out.FormatYAML {
+			if out.IsData(output) {
 				return out.PrintData(cmd.OutOrStdout(), output, d.Deleted)
 			}
 			for _, id := range d.Deleted {

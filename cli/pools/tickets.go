@@ -148,11 +148,8 @@ func data(t api.Ticket) string {
 }
 
 func printTicket(w io.Writer, output string, t api.Ticket, text string) error {
-	switch output {
-	case out.FormatJSON, out.FormatYAML:
-		return out.PrintData(w, output, t)
-	case out.FormatTable, out.FormatWide:
-		return ticketTable([]api.Ticket{t}).Print(w)
+	if out.IsData(output) || out.IsTable(output) {
+		return printTickets(w, output, t, []api.Ticket{t})
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -265,19 +262,18 @@ func listTicketsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == out.FormatJSON || output == out.FormatYAML {
-				return out.PrintData(cmd.OutOrStdout(), output, list.Tickets)
-			}
-			t := ticketTable(list.Tickets)
-			t.Color = out.IsColored(cmd.OutOrStdout())
-			return t.Print(cmd.OutOrStdout())
+			return printTickets(cmd.OutOrStdout(), output, list.Tickets, list.Tickets)
 		})
 	}
 	return cmd
 }
 
-func ticketTable(all []api.Ticket) *out.Table {
-	t := &out.Table{}
+// printTickets prints data for programs, and for people a table of tickets.
+func printTickets(w io.Writer, output string, data any, all []api.Ticket) error {
+	return out.Print(w, output, data, func(t *out.Table) { ticketRows(t, all) })
+}
+
+func ticketRows(t *out.Table, all []api.Ticket) {
 	t.Head("TICKET", "STATE", "TAGS", "OPENED", "RESOURCE", "NOTE")
 	for _, one := range all {
 		name := "-"
@@ -292,5 +288,4 @@ func ticketTable(all []api.Ticket) *out.Table {
 			out.Cell{Text: strings.Join(one.Tags, ",")},
 			out.Cell{Text: one.Opened.Local().Format(time.DateTime)}, out.Cell{Text: name}, out.Cell{Text: note})
 	}
-	return t
 }

@@ -256,8 +256,8 @@ One appears only if a program of an older version wrote records meanwhile.`,
 				return err
 			}
 			found := list.Discrepancies
-			if f := c.Settings.Output; f == out.FormatJSON || f == out.FormatYAML {
-				err = out.PrintData(c.Cmd.OutOrStdout(), f, found)
+			if c.WantsData() {
+				err = c.PrintData(found)
 			} else if len(found) == 0 {
 				fmt.Fprintln(c.Cmd.ErrOrStderr(), "what is counted is what the records say")
 			}

@@ -73,11 +73,11 @@ operators see with --former. With very many projects the oldest days go sooner.`
 			if err != nil {
 				return err
 			}
-			if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
+			if c.WantsData() {
 				if *by == byProject {
-					return out.PrintData(cmd.OutOrStdout(), format, totalled(r))
+					return c.PrintData(totalled(r))
 				}
-				return out.PrintData(cmd.OutOrStdout(), format, r)
+				return c.PrintData(r)
 			}
 			warnAboutUsage(cmd, r, time.Now())
 			if *by == byProject {

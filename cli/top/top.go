@@ -60,7 +60,7 @@ func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) err
 	}
 	format := c.Settings.Output
 	in, stdout := cmd.InOrStdin(), cmd.OutOrStdout()
-	if once || format == out.FormatJSON || format == out.FormatYAML || !out.IsTerminal(in) || !out.IsTerminal(stdout) {
+	if once || out.IsData(format) || !out.IsTerminal(in) || !out.IsTerminal(stdout) {
 		return printView(stdout, format, w.complete(ctx))
 	}
 	return w.show(ctx, in, stdout)
@@ -69,7 +69,7 @@ func top(ctx context.Context, cmd *cobra.Command, c *args.Client, once bool) err
 // printView prints the current state of the cloud.
 func printView(stdout io.Writer, format string, v View) error {
 	var err error
-	if format == out.FormatJSON || format == out.FormatYAML {
+	if out.IsData(format) {
 		err = out.PrintData(stdout, format, v)
 	} else {
 		screen := screen{color: out.IsColored(stdout)}

@@ -5,14 +5,11 @@ package verb
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"croft"
 	"croft/cli/args"
-	"croft/internal/nearest"
 	"croft/internal/out"
 )
 
@@ -155,15 +152,10 @@ func Complete(most int, list func(context.Context, *args.Client, args.Offer) err
 
 // Near adds the most similar name to a NotFound error that names none.
 func (n Noun[T]) Near(ctx context.Context, c *args.Client, name string, err error) error {
-	if n.Word == nil || !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {
+	if n.Word == nil {
 		return err
 	}
-	var names []string
-	_ = n.Offer(ctx, c, func(name, _ string) { names = append(names, name) }) // the hint is optional
-	if hint := nearest.Hint(name, names); hint != "" {
-		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
-	}
-	return err
+	return args.Near(name, err, func(offer args.Offer) error { return n.Offer(ctx, c, offer) })
 }
 
 // Given returns the value of a flag that was given; nil: it was not.

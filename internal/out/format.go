@@ -31,6 +31,19 @@ var Formats = []string{FormatText, FormatTable, FormatWide, FormatJSON, FormatYA
 
 func IsTable(format string) bool { return format == FormatTable || format == FormatWide }
 
+// IsData reports whether a format is for programs.
+func IsData(format string) bool { return format == FormatJSON || format == FormatYAML }
+
+// Print prints a result: data for programs, and for people a table that fill fills.
+func Print(w io.Writer, format string, data any, fill func(*Table)) error {
+	if IsData(format) {
+		return PrintData(w, format, data)
+	}
+	t := Table{Color: IsColored(w)}
+	fill(&t)
+	return t.Print(w)
+}
+
 // PrintData prints a value as JSON or YAML. Both have the same keys in the same order.
 func PrintData(w io.Writer, format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")

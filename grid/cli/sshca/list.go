@@ -85,7 +85,7 @@ func listCommand() *cobra.Command {
 			if !all {
 				list = slices.DeleteFunc(list, func(l listed) bool { return l.State != "valid" })
 			}
-			if format == out.FormatJSON || format == out.FormatYAML {
+			if out.IsData(format) {
 				return out.PrintData(cmd.OutOrStdout(), format, list)
 			}
 			return printCertificates(cmd, list)
