@@ -149,28 +149,16 @@ type Spec struct {
 	// connects to for the image is checked
 	ImagePublic bool `json:"image_public,omitempty"`
 
-	Keys     []string `json:"keys,omitempty"`      // lines of authorized_keys
-	UserData []byte   `json:"user_data,omitempty"` // at most MaxUserData bytes
+	GuestSettings
+	InstanceSettings
 
-	// the source of the guest's metadata; MetadataAuto if empty
-	Metadata Metadata `json:"metadata,omitempty"`
-	// whether the metadata server requires a token; IMDSOptional if empty
-	IMDS IMDS              `json:"imds,omitempty"`
-	Tags map[string]string `json:"tags,omitempty"` // set by the user, readable by the guest
-
-	// networks of the host, by the host's names for them; its default networks if empty
-	Networks []string `json:"networks,omitempty"`
-	// ports that guests of other projects reach, in the syntax of ParseOpenPort
-	Open []string `json:"open,omitempty"`
 	// private key of the guest's SSH server, in PEM; never printed
-	HostKey   string `json:"host_key,omitempty"`
-	Ephemeral bool   `json:"ephemeral,omitempty"` // the user can do without it: its disk may be lost
+	HostKey string `json:"host_key,omitempty"`
 	// the query to Placement, to repeat it for another host
 	Query string `json:"query,omitempty"`
 
-	Affinities []Affinity `json:"affinities,omitempty"` // its groups
-	Near       []Near     `json:"near,omitempty"`       // locations, hosts and aggregates to be near to, or far from
-	In         []Bound    `json:"in,omitempty"`         // aggregates and locations that it must be in, or not in
+	Near []Near  `json:"near,omitempty"` // locations, hosts and aggregates to be near to, or far from
+	In   []Bound `json:"in,omitempty"`   // aggregates and locations that it must be in, or not in
 	// filters of properties and tags of hosts: its host must match at least one filter of Where, and none of WhereNot
 	Where    []string `json:"where,omitempty"`
 	WhereNot []string `json:"where_not,omitempty"`
@@ -180,9 +168,34 @@ type Spec struct {
 	// private SSH key that all members of its cluster share, in PEM; never printed
 	ClusterKey string `json:"cluster_key,omitempty"`
 	Peers      []Peer `json:"peers,omitempty"` // the members of its cluster, once their addresses are known
+}
 
-	// the action when the guest went off without an order; RestartOnFailure if empty
-	Restart Restart `json:"restart,omitempty"`
+// GuestSettings are the settings of a guest that a request for an instance and the use of a held claim have.
+type GuestSettings struct {
+	// Public SSH keys that may log in, as lines of authorized_keys.
+	Keys []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
+	// At most 64 KiB, in base64. Lists leave it out.
+	UserData []byte `json:"user_data,omitempty" maxLength:"87384"`
+	// Where it finds its metadata; auto if empty.
+	Metadata Metadata `json:"metadata,omitempty" enum:"auto,server,nocloud,config-drive"`
+	// Whether the metadata server wants a token; optional if empty.
+	IMDS IMDS `json:"imds,omitempty" enum:"optional,required,off"`
+	// Readable by the guest.
+	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
+	// When to boot a guest that went off without an order; on-failure if empty.
+	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
+}
+
+// InstanceSettings are the settings of an instance that only the request for it has.
+type InstanceSettings struct {
+	// Networks of the hosts by name; the host's default networks if empty.
+	Networks []string `json:"networks,omitempty" maxItems:"16"`
+	// Ports that guests of other projects reach, in the syntax of croft.ParseOpenPort.
+	Open []string `json:"open,omitempty" maxItems:"32"`
+	// It may be recreated on another host, so its disk may be lost.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+	// The groups that it joins.
+	Affinities []Affinity `json:"affinities,omitempty" maxItems:"16"`
 }
 
 // Restart is the policy for a guest that should run and went off without an order to stop.

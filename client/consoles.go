@@ -14,38 +14,30 @@ import (
 	"croft/control/api"
 )
 
-// consoles implements cloud.Consoles.
-type consoles struct{ *Client }
-
-// errNoConsole is the error of an instance on no host.
-var errNoConsole = croft.Errorf(croft.NotFound, "the instance has no console: it is on no host yet")
-
-// Log implements cloud.Consoles.
-func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error {
-	if st.Instance.ID == "" {
-		return errNoConsole
-	}
-	answer, err := c.request(ctx, "GET /v1/instances/{id}/log",
-		api.ConsoleLog{InstanceNamed: api.InstanceNamed{ID: string(st.Instance.ID)}, Follow: follow})
+// ReadLog passes what a guest wrote to its console to show. With in.Follow, it continues with new output, and returns
+// no error when ctx is canceled. NotFound: the instance has no host. Unavailable: the host does not answer, or the
+// connection breaks.
+func (c *Client) ReadLog(ctx context.Context, in api.ConsoleLog, show func(io.Reader) error) error {
+	answer, err := c.request(ctx, "GET /v1/instances/{id}/log", in)
 	if err == nil {
 		defer answer.Body.Close()
 		err = show(answer.Body)
 	}
 	switch {
-	case follow && errors.Is(ctx.Err(), context.Canceled):
+	case in.Follow && errors.Is(ctx.Err(), context.Canceled):
 		return nil
-	case follow && answer != nil && ctx.Err() == nil:
-		return cmp.Or(c.refusal(ctx, st), err)
+	case in.Follow && answer != nil && ctx.Err() == nil:
+		return cmp.Or(c.refusal(ctx, in.InstanceNamed), err)
 	}
 	return err
 }
 
 // refusal returns the reason why the server ended an instance's stream, if the caller may no longer read it. The server
 // ends such a stream without an error. Denied.
-func (c consoles) refusal(ctx context.Context, st croft.Status) error {
+func (c *Client) refusal(ctx context.Context, in api.InstanceNamed) error {
 	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
 	defer cancel()
-	if _, err := instances(c).FindByID(ctx, st.Instance.ID); errors.Is(err, croft.Denied) {
+	if _, err := c.GetInstance(ctx, api.InstanceShown{InstanceNamed: in}); errors.Is(err, croft.Denied) {
 		return err
 	}
 	return nil
@@ -54,21 +46,24 @@ func (c consoles) refusal(ctx context.Context, st croft.Status) error {
 // refusalTimeout limits the request that asks why a stream ended.
 const refusalTimeout = 10 * time.Second
 
-// Attach implements cloud.Consoles.
-func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
-	if st.Instance.ID == "" {
-		return errNoConsole
-	}
+// AttachConsole lets use read and write the console of a guest; use may close it. NotFound: the instance has no host.
+// Conflict: the console is already attached. Unavailable.
+func (c *Client) AttachConsole(ctx context.Context, in api.InstanceNamed, use func(io.ReadWriteCloser) error) error {
 	opened := false
-	err := c.socket(ctx, pathOf("/v1/instances/{id}/console", api.InstanceNamed{ID: string(st.Instance.ID)}),
-		func(guest io.ReadWriteCloser) error {
-			opened = true
-			return use(guest)
-		})
+	err := c.socket(ctx, pathOf("/v1/instances/{id}/console", in), func(guest io.ReadWriteCloser) error {
+		opened = true
+		return use(guest)
+	})
 	if opened && ctx.Err() == nil {
-		return cmp.Or(c.refusal(ctx, st), err)
+		return cmp.Or(c.refusal(ctx, in), err)
 	}
 	return err
+}
+
+// ForwardPort lets use communicate with a TCP port of a guest; use may close the connection. NotFound, Conflict: the
+// instance has no address. Unavailable: the port does not answer.
+func (c *Client) ForwardPort(ctx context.Context, in api.GuestPort, use func(io.ReadWriteCloser) error) error {
+	return c.socket(ctx, pathOf("/v1/instances/{id}/forward", in), use)
 }
 
 // socket opens a WebSocket and lets use communicate through it.

@@ -79,15 +79,15 @@ func (c *Client) stream(ctx context.Context, method, path string, body []byte, h
 	return nil
 }
 
-// feed implements cloud.Feed.
-type feed struct{ *Client }
-
-// Follow implements cloud.Feed. It returns errors of the cloud that are not temporary.
-func (f feed) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
+// FollowEvents calls begun with the revision from which no change of an instance is missed. It then calls changed with
+// all changes of one revision, one call at a time and in the order of revisions, until ctx ends or the cloud returns an
+// error that is not temporary. A change may be reported twice. If changes were lost, it makes this first call again:
+// then list again.
+func (c *Client) FollowEvents(ctx context.Context, begun func(revision int64), changed func([]api.Change)) error {
 	var last int64
 	for {
 		one := following{last: &last, begun: begun, changed: changed}
-		err := f.events(ctx, "/v1/events", last, one.take)
+		err := c.events(ctx, "/v1/events", last, one.take)
 		switch p, is := errors.AsType[*api.Problem](err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -105,10 +105,10 @@ func (f feed) Follow(ctx context.Context, begun func(revision int64), changed fu
 
 // following is the state of one stream of events.
 type following struct {
-	last    *int64         // all changes up to it were passed on
-	some    []croft.Change // changes of a revision whose last event has not arrived yet
+	last    *int64       // all changes up to it were passed on
+	some    []api.Change // changes of a revision whose last event has not arrived yet
 	begun   func(int64)
-	changed func([]croft.Change)
+	changed func([]api.Change)
 }
 
 // take collects the changes of a revision, and passes them on at the event that has an ID.
@@ -126,8 +126,7 @@ func (f *following) take(e event) (more bool, _ error) {
 		if err := json.Unmarshal(e.data, &c); err != nil {
 			return false, croft.Errorf(croft.Unavailable, "an event of the cloud cannot be read: %w", err)
 		}
-		f.some = append(f.some, croft.Change{Revision: c.Revision, Instance: c.ID, Project: c.Project, Gone: c.Gone,
-			Status: c.Status()})
+		f.some = append(f.some, c)
 	}
 	if e.id == 0 {
 		return true, nil

@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/control/api"
+	"croft/hosts"
 )
 
 // denied explains to callers who are not operators why they find no hosts.
@@ -40,6 +41,17 @@ func (c *Client) HostNames(ctx context.Context) (map[croft.HostID]string, error)
 		names[h.ID] = h.Name
 	}
 	return names, err
+}
+
+// AwaitMoved returns once a host has nothing left of the instances that move away from it, or the instances are gone.
+// Unavailable: the deadline of ctx passed.
+func (c *Client) AwaitMoved(ctx context.Context, from croft.HostID, all []api.Move) error {
+	var moved []hosts.Moved
+	for _, m := range all {
+		moved = append(moved, hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project},
+			To: croft.Host{ID: m.To}})
+	}
+	return hosts.AwaitMoved(ctx, &watched{Client: c}, from, moved)
 }
 
 // PullImage makes a host fetch and verify an image, which may be a name of the cloud's catalog, and calls progress

@@ -6,110 +6,46 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"time"
 
 	"croft"
 	"croft/control/api"
 	"croft/schedule"
 )
 
-// requests implements cloud.Requests.
-type requests struct{ *Client }
+// mostEntries is the largest number of entries in a page.
+const mostEntries = 5000
 
-// Request implements cloud.Requests. It chooses the UUID, so that a repeated request cannot create a second instance.
-func (r requests) Request(ctx context.Context, wanted schedule.Request) (schedule.Decision, error) {
-	for _, life := range []time.Duration{wanted.Expires, wanted.Hold} {
-		if life != 0 {
-			if err := schedule.CheckLife(life); err != nil {
-				return schedule.Decision{}, err
-			}
-		}
-	}
-	wanted.ID = cmp.Or(wanted.ID, croft.NewInstanceID())
-	in := api.InProject{Project: wanted.Project}
-	var made api.Instance
-	var err error
-	if wanted.Hold != 0 {
-		made, err = r.CreateClaim(ctx, api.ClaimRequest{InProject: in, InstanceRequest: body(wanted),
-			Image: wanted.Image, Hold: int64(wanted.Hold / time.Second)})
-	} else {
-		made, err = r.CreateInstance(ctx, api.NewInstance{InProject: in, InstanceRequest: body(wanted)})
-	}
-	st := made.Status()
-	d := schedule.Decision{Instance: st.Instance}
-	if st.Host != nil {
-		d.Host = *st.Host
-	}
-	return d, err
+// AllInstances lists the instances that the filter chooses, with all pages, oldest first; an empty project means all
+// projects.
+func (c *Client) AllInstances(ctx context.Context, in api.InstanceFilter) ([]api.Instance, error) {
+	all, err := allPages(&in.Page, func() ([]api.Instance, string, error) {
+		page, err := c.ListInstances(ctx, in)
+		return page.Instances, page.Next, err
+	})
+	slices.SortStableFunc(all, func(a, b api.Instance) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all, err
 }
 
-// Explain implements cloud.Requests.
-func (r requests) Explain(ctx context.Context, wanted schedule.Request) (*schedule.Explanation, error) {
-	return r.ExplainRequest(ctx, api.Candidates{InProject: api.InProject{Project: wanted.Project},
-		InstanceRequest: body(wanted)})
-}
-
-func body(r schedule.Request) api.InstanceRequest {
-	b := api.InstanceRequest{ID: r.ID, Name: r.Name, Query: r.Query.Encode(), Image: r.Image, Networks: r.Networks,
-		Open: r.Open, Ephemeral: r.Ephemeral, Affinities: r.Affinities, Expires: int64(r.Expires / time.Second),
-		GuestSettings: api.GuestSettings{Keys: r.Keys, UserData: r.UserData, Metadata: r.Metadata, IMDS: r.IMDS,
-			Tags: r.Tags, Restart: r.Restart}}
-	for _, bound := range r.Query.In { // the encoded query has only what Placement understands
-		b.In = append(b.In, string(bound))
-	}
-	b.Where, b.WhereNot = r.Query.Where, r.Query.WhereNot
-	for _, n := range r.Query.Near {
-		if b.Distance = n.Type; n.Far {
-			b.Far = append(b.Far, n.Text())
-		} else {
-			b.Near = append(b.Near, n.Text())
-		}
-	}
-	b.Policy = r.Policy.Name()
-	return b
-}
-
-// instances implements cloud.Instances.
-type instances struct{ *Client }
-
-var _ schedule.Watched = instances{}
-
-// Find implements cloud.Instances.
-func (i instances) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
-	if idOrName == "" {
-		return croft.Status{}, croft.Errorf(croft.NotFound, "an instance without a name does not exist")
-	}
-	in := api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}}
-	found, err := i.GetInstance(ctx, in)
-	return found.Status(), err
-}
-
-// FindByID implements cloud.Instances.
-func (i instances) FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error) {
-	return i.Find(ctx, "", string(id))
-}
-
-// List implements cloud.Instances.
-func (i instances) List(ctx context.Context, project croft.Project) ([]croft.Status, error) {
-	var all []croft.Status
+// allPages calls read for each page of a list, with the position of the page in at, and returns all entries.
+func allPages[T any](at *api.Page, read func() (page []T, next string, _ error)) ([]T, error) {
+	at.Limit = mostEntries
+	all := []T{}
 	var counted pages
-	for after := ""; ; {
-		page, next, err := i.page(ctx, project, after, mostInstances)
+	for {
+		page, next, err := read()
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
-		if err := counted.next(len(page), after, next); err != nil {
+		if err := counted.next(len(page), at.After, next); err != nil {
 			return nil, err
 		}
-		if after = next; after == "" {
-			break
+		if at.After = next; next == "" {
+			return all, nil
 		}
 	}
-	slices.SortStableFunc(all, func(a, b croft.Status) int {
-		return cmp.Or(a.Instance.Created.Compare(b.Instance.Created), cmp.Compare(a.Instance.ID, b.Instance.ID))
-	})
-	return all, nil
 }
 
 // pages counts the pages of a list, so that a server whose list never ends cannot keep the client busy forever.
@@ -123,59 +59,59 @@ const mostPages = 2_000
 func (p *pages) next(entries int, after, next string) error {
 	*p++
 	if next != "" && (entries == 0 || next == after || *p >= mostPages) {
-		return croft.Errorf(croft.Unavailable, "read a list of the server: it does not end, with %.40q after %.40q on page "+
-			"%d; tell the operators of the cloud", next, after, int(*p))
+		return croft.Errorf(croft.Unavailable, "read a list of the server: it does not end, with %.40q after %.40q on "+
+			"page %d; tell the operators of the cloud", next, after, int(*p))
 	}
 	return nil
 }
 
-// mostInstances is the largest number of instances in a page.
-const mostInstances = 5000
-
-// Page implements cloud.Instances.
-func (i instances) Page(ctx context.Context, project croft.Project, after string, limit int) ([]croft.Status, bool,
-	error) {
-	page, next, err := i.page(ctx, project, after, min(limit, mostInstances))
-	return page, next != "", err
+// WatchInstances calls changed after every change of an instance, until ctx ends.
+func (c *Client) WatchInstances(ctx context.Context, changed func()) error {
+	return c.FollowEvents(ctx, func(int64) { changed() }, func([]api.Change) { changed() })
 }
 
-// page reads a page of instances, and returns where the next one starts.
-func (i instances) page(ctx context.Context, project croft.Project, after string, limit int) (all []croft.Status,
-	next string, err error) {
-	page, err := i.ListInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: project},
-		Page: api.Page{Limit: limit, After: after}})
-	for _, one := range page.Instances {
-		all = append(all, one.Status())
+// AwaitInstance returns once an instance has reached the goal, and calls progress, which may be nil, with the instance
+// as it is now and after each change until then. Unavailable: the deadline of ctx passed. *schedule.Failure: the
+// instance will never reach the goal.
+func (c *Client) AwaitInstance(ctx context.Context, i api.Instance, goal schedule.Goal,
+	progress func(api.Instance)) error {
+	w := &watched{Client: c}
+	var each func(croft.Status)
+	if progress != nil {
+		each = func(croft.Status) { progress(w.now) }
 	}
-	return all, page.Next, err
+	return schedule.Await(ctx, w, croft.Instance{ID: i.ID, Project: i.Project, Name: i.Name, Created: i.Created}, goal,
+		each)
 }
 
-// Watch implements cloud.Instances.
-func (i instances) Watch(ctx context.Context, changed func()) error {
-	return feed(i).Follow(ctx, func(int64) { changed() }, func([]croft.Change) { changed() })
+// watched implements schedule.Watched, for one instance, and hosts.Watched.
+type watched struct {
+	*Client
+	now api.Instance // in the last event
 }
 
-// Wait implements cloud.Instances.
-func (i instances) Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal,
-	progress func(croft.Status)) error {
-	return schedule.Await(ctx, i, inst, goal, progress)
+// Find implements schedule.Watched.
+func (w *watched) Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
+	in := api.InstanceNamed{ID: idOrName, Project: project}
+	found, err := w.GetInstance(ctx, api.InstanceShown{InstanceNamed: in})
+	return recordsOf(found), err
 }
 
 // WatchInstance implements schedule.Watched.
-func (i instances) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
+func (w *watched) WatchInstance(ctx context.Context, id croft.InstanceID, changed func(*croft.Status) bool) error {
 	ended := false
 	at := pathOf("/v1/instances/{id}/events", api.InstanceNamed{ID: string(id)})
-	err := i.events(ctx, at, 0, func(e event) (bool, error) {
+	err := w.events(ctx, at, 0, func(e event) (bool, error) {
 		if e.kind == "gone" {
 			ended = true
 			changed(nil)
 			return false, nil
 		}
-		var now api.Instance
-		if err := json.Unmarshal(e.data, &now); err != nil {
+		w.now = api.Instance{}
+		if err := json.Unmarshal(e.data, &w.now); err != nil {
 			return false, croft.Errorf(croft.Unavailable, "an event of instance %s cannot be read: %w", id, err)
 		}
-		st := now.Status()
+		st := recordsOf(w.now)
 		ended = !changed(&st)
 		return !ended, nil
 	})
@@ -191,54 +127,25 @@ func (i instances) WatchInstance(ctx context.Context, id croft.InstanceID, chang
 	return croft.Errorf(croft.Unavailable, "the cloud ended the stream of instance %s", id)
 }
 
-// changes implements cloud.Changes.
-type changes struct{ *Client }
+// recorded are the states that the record has, and not the host's observation.
+var recorded = []croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying, croft.StateLost}
 
-// Start implements cloud.Changes.
-func (c changes) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	changed, err := c.StartInstance(ctx, changeOf(project, idOrName))
-	return changed.Status().Instance, err
-}
-
-// Stop implements cloud.Changes.
-func (c changes) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	changed, err := c.StopInstance(ctx, changeOf(project, idOrName))
-	return changed.Status().Instance, err
-}
-
-// Reboot implements cloud.Changes.
-func (c changes) Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	changed, err := c.RebootInstance(ctx, changeOf(project, idOrName))
-	return changed.Status().Instance, err
-}
-
-// Rebuild implements cloud.Changes.
-func (c changes) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	changed, err := c.RebuildInstance(ctx, changeOf(project, idOrName))
-	return changed.Status().Instance, err
-}
-
-// Recreate implements cloud.Changes.
-func (c changes) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	changed, err := c.RecreateInstance(ctx, changeOf(project, idOrName))
-	return changed.Status().Instance, err
-}
-
-// Keep implements cloud.Changes.
-func (c changes) Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration,
-	base *int64) (croft.Instance, error) {
-	changed, err := c.ChangeInstance(ctx, api.InstancePatch{Base: base, Expires: new(int64(life / time.Second)),
-		InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}})
-	return changed.Status().Instance, err
-}
-
-func changeOf(project croft.Project, idOrName string) api.InstanceChange {
-	return api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: idOrName, Project: project}}
-}
-
-// Destroy implements cloud.Changes.
-func (c changes) Destroy(ctx context.Context, project croft.Project, idOrName string,
-	force bool) (schedule.Destroyed, error) {
-	was, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: changeOf(project, idOrName), Force: force})
-	return schedule.Destroyed{Instance: was.Status().Instance, Gone: was.Gone}, err
+// recordsOf returns the fields of an instance that a schedule.Goal and hosts.AwaitMoved read.
+func recordsOf(i api.Instance) croft.Status {
+	st := croft.Status{Instance: croft.Instance{ID: i.ID, Project: i.Project, Name: i.Name, Created: i.Created,
+		Generation: i.Generation, State: croft.StateScheduled, Host: i.HostID, Lost: i.Lost}}
+	if state := croft.State(i.State); slices.Contains(recorded, state) {
+		st.Instance.State = state
+	}
+	if i.HostAlive != nil {
+		st.Host = &croft.Host{Alive: *i.HostAlive, NoSetUp: i.Simulated}
+	}
+	if state := i.Reported(); state != "" {
+		st.Observation = &croft.Observation{Host: i.HostID, Generation: i.Generation, State: state,
+			Error: i.Error, ErrorKind: i.ErrorKind, Ended: i.Ended, CloudInit: i.CloudInit}
+		if i.Pending {
+			st.Observation.Generation--
+		}
+	}
+	return st
 }

@@ -8,32 +8,18 @@ import (
 	"croft/tenant/objects"
 )
 
-// objectPage is the number of objects in a page.
-const objectPage = 5000
-
 // AllObjects lists the objects of a kind that the filter chooses, with all pages; an empty project means all projects.
 // It leaves out objects without properties and tags.
 func (c *Client) AllObjects(ctx context.Context, project croft.Project, kind objects.Kind, f objects.Filter) (
 	[]objects.Object, error) {
-	in := api.ObjectFilter{InProject: InProjectOf(kind, project), Kind: kind, Page: api.Page{Limit: objectPage}}
+	in := api.ObjectFilter{InProject: InProjectOf(kind, project), Kind: kind}
 	for _, a := range f {
 		in.Filter = append(in.Filter, a.String())
 	}
-	all := []objects.Object{}
-	var counted pages
-	for {
+	return allPages(&in.Page, func() ([]objects.Object, string, error) {
 		page, err := c.ListObjects(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Objects...)
-		if err := counted.next(len(page.Objects), in.After, page.Next); err != nil {
-			return nil, err
-		}
-		if in.After = page.Next; in.After == "" {
-			return all, nil
-		}
-	}
+		return page.Objects, page.Next, err
+	})
 }
 
 // InProjectOf returns the project of objects of a kind, which may belong to none.

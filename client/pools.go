@@ -179,10 +179,9 @@ func (c Pools) Tickets(ctx context.Context, of pools.Selection) (list pools.Tick
 	list.Tickets = []pools.Ticket{}
 	var counted pages
 	for after := ""; ; {
-		const most = 5000 // the limit in the API's document
-		size := most
+		size := mostEntries
 		if of.Limit > 0 {
-			size = min(of.Limit-len(list.Tickets), most)
+			size = min(of.Limit-len(list.Tickets), mostEntries)
 		}
 		page, err := c.ListTickets(ctx, api.TicketFilter{InProject: api.InProject{Project: croft.Project(of.Project)},
 			Page: api.Page{Limit: size, After: after}, All: of.All})

@@ -179,7 +179,7 @@ func (c *cloud) request(name string) croft.Instance { return c.requestOn(name) }
 
 func (c *cloud) requestOn(name string, networks ...string) croft.Instance {
 	c.t.Helper()
-	return c.requestSpec(name, croft.Spec{Networks: networks})
+	return c.requestSpec(name, croft.Spec{InstanceSettings: croft.InstanceSettings{Networks: networks}})
 }
 
 func (c *cloud) requestSpec(name string, spec croft.Spec) croft.Instance {

@@ -226,7 +226,8 @@ func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *test
 	c.start()
 	inst := c.requestOn("web", "lab", "default")
 	c.await(inst, croft.StateRunning)
-	seen := c.await(c.requestAs("tenant", "intruder", croft.Spec{Networks: []string{"lab"}}), croft.StateFailed)
+	seen := c.await(c.requestAs("tenant", "intruder", croft.Spec{
+		InstanceSettings: croft.InstanceSettings{Networks: []string{"lab"}}}), croft.StateFailed)
 	if !errors.Is(seen.ErrorKind, croft.Invalid) ||
 		seen.Error != `host h1 has no network "lab" in its settings (networks)` {
 		t.Errorf("a network of another project: %+v", seen)
@@ -238,7 +239,8 @@ func TestAGuestDoesNotStartOnANetworkThatPassedToAnotherProject(t *testing.T) {
 	c := newCloud(t)
 	c.host.Networks = map[string][]croft.Project{"lab": {"former"}}
 	c.start()
-	inst := c.requestAs("former", "web", croft.Spec{Networks: []string{"lab"}})
+	inst := c.requestAs("former", "web", croft.Spec{
+		InstanceSettings: croft.InstanceSettings{Networks: []string{"lab"}}})
 	c.await(inst, croft.StateRunning)
 	inst = c.reorder(inst, croft.WantStopped)
 	c.await(inst, croft.StateStopped)

@@ -29,7 +29,7 @@ func TestPlan(t *testing.T) {
 	}
 	ordered := func(generation int64, restart croft.Restart) *croft.Order {
 		return &croft.Order{Partition: home, Want: croft.WantRunning, Generation: generation,
-			Spec: croft.Spec{Restart: restart}}
+			Spec: croft.Spec{GuestSettings: croft.GuestSettings{Restart: restart}}}
 	}
 	of := func(project croft.Project, want croft.Want) *croft.Order {
 		o := order(want, 2)

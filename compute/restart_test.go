@@ -10,7 +10,7 @@ import (
 // requestRestarting is request for an instance with a restart policy.
 func (c *cloud) requestRestarting(name string, policy croft.Restart) croft.Instance {
 	c.t.Helper()
-	return c.requestSpec(name, croft.Spec{Restart: policy})
+	return c.requestSpec(name, croft.Spec{GuestSettings: croft.GuestSettings{Restart: policy}})
 }
 
 func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {

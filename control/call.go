@@ -207,7 +207,7 @@ func (c *call) lastingFor(st croft.Status, still func(now croft.Status) bool) (_
 		lost := func(now *croft.Status) (bool, error) {
 			return now == nil || still != nil && !still(*now), ctx.Err()
 		}
-		_ = c.Cloud.Instances.Wait(ctx, st.Instance, lost, nil) // whatever it returns, nothing watches the instance now
+		_ = c.Cloud.Scheduler.Wait(ctx, st.Instance, lost, nil) // whatever it returns, nothing watches the instance now
 	})
 	return ctx, func() { cancel(); watch.Wait(); endLasting() }
 }
@@ -217,7 +217,7 @@ func (c *call) lastingFor(st croft.Status, still func(now croft.Status) bool) (_
 func (c *call) checkSame(st croft.Status, still func(now croft.Status) bool) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	now, err := c.Cloud.Instances.FindByID(ctx, st.Instance.ID)
+	now, err := c.Cloud.Scheduler.View.FindByID(ctx, st.Instance.ID)
 	if errors.Is(err, croft.NotFound) || err == nil && schedule.Replaced(st.Instance, now.Instance) {
 		return api.Hidden("instance", c.r.PathValue("id"))
 	}

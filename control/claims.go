@@ -46,7 +46,7 @@ var claimOperations = noun{Tag: "claims",
 				if err != nil {
 					return api.Instance{}, err
 				}
-				inst, err := c.Cloud.Holds.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
+				inst, err := c.Cloud.Scheduler.ReleaseHold(ctx, st.Instance.Project, string(st.Instance.ID))
 				return c.gone(inst), err
 			}),
 		do(Operation{ID: "useClaim", Also: accepted, At: "POST /v1/claims/{id}/use", May: access.Changes,
@@ -71,13 +71,12 @@ func createClaim(ctx context.Context, c *call, in api.ClaimRequest) (shown api.I
 		return shown, err
 	}
 	c.w.Header().Set("Location", "/v1/claims/"+string(d.Instance.ID))
-	st, err := c.Cloud.Instances.Find(ctx, d.Instance.Project, string(d.Instance.ID))
+	st, err := c.Cloud.Scheduler.View.Find(ctx, d.Instance.Project, string(d.Instance.ID))
 	return c.instance(st), err
 }
 
 func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance, err error) {
-	use := schedule.Use{Keys: in.Keys, UserData: in.UserData, Metadata: in.Metadata, IMDS: in.IMDS, Tags: in.Tags,
-		Restart: in.Restart, Expires: time.Duration(in.Expires) * time.Second}
+	use := schedule.Use{GuestSettings: in.GuestSettings, Expires: time.Duration(in.Expires) * time.Second}
 	if in.Image != "" {
 		use.Named = catalogName(in.Image)
 		if use.Image, use.Public, err = c.image(in.Image); err != nil {
@@ -85,6 +84,6 @@ func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance
 		}
 	}
 	return c.change(ctx, in.Waiting, func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
-		return c.Cloud.Holds.Use(ctx, p, id, use)
+		return c.Cloud.Scheduler.Use(ctx, p, id, use)
 	})
 }

@@ -84,7 +84,7 @@ func checkNear(c *call, r schedule.Request) error {
 		return err
 	}
 	for _, n := range near {
-		st, err := c.Cloud.Instances.Find(ctx, r.Project, n.To)
+		st, err := c.Cloud.Scheduler.View.Find(ctx, r.Project, n.To)
 		switch {
 		case err == nil && c.scope.Sees(st.Instance.Project):
 		case err != nil && !errors.Is(err, croft.NotFound) && !errors.Is(err, croft.Invalid):

@@ -296,7 +296,7 @@ func watchInstance(c *call, _ api.InstanceNamed) error {
 	}
 	return c.streaming(func(ctx context.Context, e *events) {
 		forever := func(st *croft.Status) (bool, error) { return st == nil, ctx.Err() }
-		err := c.Cloud.Instances.Wait(ctx, st.Instance, forever, func(st croft.Status) {
+		err := c.Cloud.Scheduler.Wait(ctx, st.Instance, forever, func(st croft.Status) {
 			_ = e.send("", 0, c.instance(st)) // heartbeats notice that a client is gone
 		})
 		if err == nil {

@@ -169,7 +169,7 @@ func emptyHost(ctx context.Context, c *call, in api.HostEmptying) (list api.Move
 	}
 	waiting, cancel := context.WithTimeout(ctx, in.Timeout.Duration())
 	defer cancel()
-	err = hosts.AwaitMoved(waiting, c.Cloud.Instances, h.ID, moved)
+	err = hosts.AwaitMoved(waiting, c.Cloud.Scheduler.View, h.ID, moved)
 	if errors.Is(waiting.Err(), context.DeadlineExceeded) {
 		return list, nil
 	}

@@ -47,23 +47,23 @@ var instanceOperations = noun{Tag: "instances",
 		do(Operation{ID: "startInstance", Also: accepted, At: "POST /v1/instances/{id}/start", May: access.Changes,
 			Summary: "Start a stopped or failed instance"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
-				return c.change(ctx, in.Waiting, c.Cloud.Changes.Start)
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Start)
 			}),
 		do(Operation{ID: "stopInstance", Also: accepted, At: "POST /v1/instances/{id}/stop", May: access.Changes,
 			Summary:     "Shut an instance down",
 			Description: "It keeps its claim and its disk."},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
-				return c.change(ctx, in.Waiting, c.Cloud.Changes.Stop)
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Stop)
 			}),
 		do(Operation{ID: "rebootInstance", Also: accepted, At: "POST /v1/instances/{id}/reboot", May: access.Changes,
 			Summary: "Shut an instance down and boot it"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
-				return c.change(ctx, in.Waiting, c.Cloud.Changes.Reboot)
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Reboot)
 			}),
 		do(Operation{ID: "rebuildInstance", Also: accepted, At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
 			Summary: "Replace the disk by a new one from the image"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
-				return c.change(ctx, in.Waiting, c.Cloud.Changes.Rebuild)
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Rebuild)
 			}),
 		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", Also: accepted,
 			May:     access.Changes,
@@ -73,13 +73,13 @@ var instanceOperations = noun{Tag: "instances",
 				"with room and a new disk from its image, and keeps its name, UUID, spec and user-data. 409 " +
 				"bad_state: it is not lost. 409 no_capacity: it stays lost."},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
-				return c.change(ctx, in.Waiting, c.Cloud.Changes.Recreate)
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Recreate)
 			}),
 		do(Operation{ID: "keepInstance", At: "PUT /v1/instances/{id}/expiry", May: access.Changes,
 			Summary: "Change when an instance expires, and is destroyed"},
 			func(ctx context.Context, c *call, in api.Expiry) (api.Instance, error) {
 				keep := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
-					return c.Cloud.Changes.Keep(ctx, p, id, time.Duration(in.Expires)*time.Second, nil)
+					return c.Cloud.Scheduler.Keep(ctx, p, id, time.Duration(in.Expires)*time.Second, nil)
 				}
 				return c.change(ctx, api.Waiting{}, keep)
 			}),
@@ -115,7 +115,7 @@ var instanceOperations = noun{Tag: "instances",
 				if err != nil {
 					return nil, err
 				}
-				why, err := c.Cloud.Requests.Explain(ctx, r)
+				why, err := c.Cloud.Scheduler.Explain(ctx, r)
 				if err != nil {
 					return nil, err
 				}
@@ -155,31 +155,42 @@ func (c *call) find(ctx context.Context) (croft.Status, error) {
 // project.
 func (c *call) named(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error) {
 	if id, err := croft.ParseInstanceID(idOrName); err == nil {
-		return c.Cloud.Instances.FindByID(ctx, id)
+		return c.Cloud.Scheduler.View.FindByID(ctx, id)
 	}
-	return c.Cloud.Instances.Find(ctx, project, idOrName)
+	return c.Cloud.Scheduler.View.Find(ctx, project, idOrName)
 }
 
 // listWanted returns a page of those visible instances for which wanted returns true.
 func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func(croft.Instance) bool) (
 	list api.InstanceList, err error) {
-	only, err := chosen(ctx, c, in.Filtered)
+	f, err := filter(in.Filtered)
 	if err != nil {
 		return list, err
+	}
+	noted, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
+	if err != nil {
+		return list, err
+	}
+	labels := map[croft.InstanceID]map[string]objects.Value{}
+	for _, o := range noted {
+		labels[croft.InstanceID(o.ID)] = o.Properties
 	}
 	read := pageOfAll
 	if c.project != "" {
 		read = pageOfProject
 	}
 	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(inst croft.Instance) bool {
-		return c.scope.Sees(inst.Project) && (only == nil || only[inst.ID]) && wanted(inst)
+		_, chosen := labels[inst.ID]
+		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst)
 	})
 	if err != nil {
 		return list, err
 	}
 	list.Instances = []api.Instance{}
 	for _, st := range all {
-		list.Instances = append(list.Instances, c.listed(st))
+		shown := c.listed(st)
+		shown.Labels = labels[shown.ID]
+		list.Instances = append(list.Instances, shown)
 	}
 	if more {
 		last := all[len(all)-1].Instance
@@ -215,7 +226,7 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 // pageOfAll reads a page of the instances of all projects for which wanted returns true.
 func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
 	all []croft.Status, more bool, err error) {
-	if all, err = c.Cloud.Instances.List(ctx, ""); err != nil {
+	if all, err = c.Cloud.Scheduler.View.List(ctx, ""); err != nil {
 		return nil, false, err
 	}
 	name, id, exact := strings.Cut(after, "/") // a name has no slash
@@ -229,28 +240,10 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
-// chosen returns the instances that match the filters of a list; nil: it has no filters.
-func chosen(ctx context.Context, c *call, in api.Filtered) (map[croft.InstanceID]bool, error) {
-	f, err := filter(in)
-	if err != nil || len(f) == 0 {
-		return nil, err
-	}
-	all, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
-	if err != nil {
-		return nil, err
-	}
-	chosen := map[croft.InstanceID]bool{}
-	for _, o := range all {
-		chosen[croft.InstanceID(o.ID)] = true
-	}
-	return chosen, nil
-}
-
 // requested converts a body into a request.
 func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
-	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, Keys: given.Keys, UserData: given.UserData,
-		Metadata: given.Metadata, IMDS: given.IMDS, Tags: given.Tags, Restart: given.Restart, Networks: given.Networks,
-		Open: given.Open, Ephemeral: given.Ephemeral, Affinities: given.Affinities}
+	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, GuestSettings: given.GuestSettings,
+		InstanceSettings: given.InstanceSettings, Expires: time.Duration(given.Expires) * time.Second}
 	if r.ID != "" {
 		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {
 			return r, err
@@ -268,7 +261,6 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 			return r, err
 		}
 	}
-	r.Expires = time.Duration(given.Expires) * time.Second
 	near, err := croft.ParseNears(given.Near, given.Far, given.Distance)
 	if err != nil {
 		return r, err
@@ -338,7 +330,7 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 	}
 	if in.Expires != nil {
 		life := time.Duration(*in.Expires) * time.Second
-		kept, err := c.Cloud.Changes.Keep(ctx, inst.Project, string(inst.ID), life, in.Base)
+		kept, err := c.Cloud.Scheduler.Keep(ctx, inst.Project, string(inst.ID), life, in.Base)
 		if errors.Is(err, croft.Conflict) && (in.Base == nil || kept.Generation == *in.Base) {
 			return shown, api.NewProblem(api.BadState, err.Error())
 		}
@@ -346,7 +338,7 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 			return shown, err
 		}
 	}
-	if st, err = c.Cloud.Instances.FindByID(ctx, inst.ID); err == nil && schedule.Replaced(inst, st.Instance) {
+	if st, err = c.Cloud.Scheduler.View.FindByID(ctx, inst.ID); err == nil && schedule.Replaced(inst, st.Instance) {
 		err = api.Hidden("instance", in.ID)
 	}
 	labels := shown.Labels
@@ -398,7 +390,7 @@ func createInstance(ctx context.Context, c *call, in api.NewInstance) (api.Insta
 // made creates the requested instance. If the identical request was made before, it returns that instance, in a
 // decision without a host.
 func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, error) {
-	d, err := c.Cloud.Requests.Request(ctx, r)
+	d, err := c.Cloud.Scheduler.Request(ctx, r)
 	// The identical earlier request may have used up the quota or the last capacity itself.
 	full := errors.Is(err, croft.OverQuota) || errors.Is(err, croft.NoCapacity)
 	if errors.Is(err, croft.Conflict) || r.ID != "" && full {
@@ -411,7 +403,7 @@ func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, 
 // taken returns the instance of an identical earlier request, or the conflict that prevents this one.
 func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (croft.Instance, error) {
 	if r.ID != "" {
-		st, err := c.Cloud.Instances.FindByID(ctx, r.ID)
+		st, err := c.Cloud.Scheduler.View.FindByID(ctx, r.ID)
 		switch {
 		case err == nil && c.scope.Sees(st.Instance.Project) && r.Wants(st.Instance):
 			return st.Instance, nil
@@ -421,7 +413,7 @@ func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (cr
 		}
 	}
 	if r.Name != "" {
-		if st, err := c.Cloud.Instances.Find(ctx, r.Project, r.Name); err == nil {
+		if st, err := c.Cloud.Scheduler.View.Find(ctx, r.Project, r.Name); err == nil {
 			return croft.Instance{}, api.NewProblem(
 				api.NameTaken,
 				fmt.Sprintf("schedule %s: the name %[1]s is taken by "+
@@ -455,7 +447,7 @@ func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.
 	if err != nil {
 		return api.Instance{}, err
 	}
-	d, err := c.Cloud.Changes.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), in.Force)
+	d, err := c.Cloud.Scheduler.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), in.Force)
 	if err != nil {
 		return api.Instance{}, err
 	}
@@ -479,7 +471,7 @@ func (c *call) ordered(inst croft.Instance, in api.Waiting) (shown api.Instance,
 		defer end()
 		ctx, cancel := context.WithTimeout(known, in.Timeout.Duration())
 		defer cancel()
-		err = c.Cloud.Instances.Wait(ctx, inst, goal, nil)
+		err = c.Cloud.Scheduler.Wait(ctx, inst, goal, nil)
 		switch {
 		case err == nil:
 			c.status = http.StatusOK
@@ -491,7 +483,7 @@ func (c *call) ordered(inst croft.Instance, in api.Waiting) (shown api.Instance,
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	st, err := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
+	st, err := c.Cloud.Scheduler.View.Find(ctx, inst.Project, string(inst.ID))
 	if errors.Is(err, croft.NotFound) {
 		return c.gone(inst), nil
 	}
@@ -508,7 +500,7 @@ func (c *call) failed(inst croft.Instance, err error) error {
 	}
 	ctx, cancel := c.brief()
 	defer cancel()
-	st, found := c.Cloud.Instances.Find(ctx, inst.Project, string(inst.ID))
+	st, found := c.Cloud.Scheduler.View.Find(ctx, inst.Project, string(inst.ID))
 	if found != nil || st.Observation == nil {
 		return api.NewProblem(api.BadState, "instance "+inst.Name+" failed, and was changed since")
 	}

@@ -26,7 +26,7 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	Cloud   *cloud.Cloud         // required: Requests, Instances, Feed, Changes, Consoles, Keys and Hosts
+	Cloud   *cloud.Cloud         // required: Scheduler, Instances, Consoles, Keys and Hosts
 	Objects *objects.Service     // required
 	Callers access.Authenticator // required: as from access.First, which refuses unknown credentials
 	Images  Images               // required
@@ -94,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.owners.forget()
 		s.feed.Begin(revision)
 	}
-	return s.Cloud.Feed.Follow(ctx, begun, s.feed.Add)
+	return s.Cloud.Instances.Follow(ctx, begun, s.feed.Add)
 }
 
 // Close closes idle connections to peers. Nothing may be served afterwards.

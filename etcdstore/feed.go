@@ -22,7 +22,7 @@ type feed struct {
 	changes   []croft.Change // of the revision that is being processed
 }
 
-// Follow implements cloud.Feed. After a broken watch it starts again.
+// Follow implements cloud.Instances. After a broken watch it starts again.
 func (s *Instances) Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error {
 	return s.conn.keepWatching(ctx, func(ctx context.Context) { s.followFeed(ctx, begun, changed) })
 }

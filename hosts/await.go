@@ -12,8 +12,8 @@ import (
 type Watched interface {
 	// Find returns the instance with this ID, or with this name in the project. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
-	Watch(ctx context.Context, changed func()) error
+	// WatchInstances calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
+	WatchInstances(ctx context.Context, changed func()) error
 }
 
 // AwaitMoved returns once a host has nothing left of the instances that move away from it, or the instances are gone.
@@ -26,7 +26,7 @@ func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved)
 	watch, end := context.WithCancel(ctx)
 	changed, watched := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		watched <- in.Watch(watch, func() {
+		watched <- in.WatchInstances(watch, func() {
 			select {
 			case changed <- struct{}{}:
 			default: // a look is pending already

@@ -28,7 +28,7 @@ func (m *travellers) Find(_ context.Context, _ croft.Project, id string) (croft.
 	return st, nil
 }
 
-func (m *travellers) Watch(ctx context.Context, changed func()) error {
+func (m *travellers) WatchInstances(ctx context.Context, changed func()) error {
 	m.mu.Lock()
 	m.changed = changed
 	m.mu.Unlock()

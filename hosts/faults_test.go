@@ -321,8 +321,8 @@ func TestTheOrderInWhichTargetsAreTried(t *testing.T) {
 		for _, claim := range c.want {
 			w.fails[claim] = croft.Errorf(croft.NoCapacity, "planned")
 		}
-		inst := croft.Instance{ID: "web", Name: "web", Host: "a", Moving: c.moving, Spec: croft.Spec{Ephemeral: true,
-			Resources: croft.Resources{croft.VCPU: 1}}}
+		inst := croft.Instance{ID: "web", Name: "web", Host: "a", Moving: c.moving, Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}, Resources: croft.Resources{croft.VCPU: 1}}}
 		h := hosts.Host{Host: w.known[0], Instances: []croft.Status{{Instance: inst}}}
 		if all, err := w.fleet(t).MoveAll(t.Context(), h); err != nil || all[0].Stays == "" {
 			t.Errorf("moving to %q: %+v, %v", c.moving, all, err)

@@ -187,10 +187,13 @@ func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
 	o := &office{known: []croft.Host{croft.Host{ID: "h", Name: "one", Alive: true}}}
 	h := hosts.Host{Host: croft.Host{ID: "h", Name: "one", Alive: true}, Instances: []croft.Status{
 		{Instance: croft.Instance{ID: "disk"}},
-		{Instance: croft.Instance{ID: "grouped", Spec: croft.Spec{Ephemeral: true,
-			Affinities: []croft.Affinity{{Group: "g", Rule: croft.Apart}}}}},
-		{Instance: croft.Instance{ID: "nowhere", Spec: croft.Spec{Ephemeral: true}}},
-		{Instance: croft.Instance{ID: "going", State: croft.StateDestroying, Spec: croft.Spec{Ephemeral: true}}},
+		{Instance: croft.Instance{ID: "grouped", Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true,
+				Affinities: []croft.Affinity{{Group: "g", Rule: croft.Apart}}}}}},
+		{Instance: croft.Instance{ID: "nowhere", Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}}}},
+		{Instance: croft.Instance{ID: "going", State: croft.StateDestroying, Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}}}},
 	}}
 	all, err := o.fleet(t).MoveAll(t.Context(), h)
 	if err != nil || len(all) != 3 {

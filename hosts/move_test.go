@@ -23,7 +23,8 @@ func offer(host croft.HostID, leaves int64) croft.Candidate {
 // web returns a drained host with an ephemeral instance.
 func (w *world) web(change func(*croft.Instance)) hosts.Host {
 	inst := croft.Instance{ID: "web", Name: "web", Host: "d", State: croft.StateScheduled,
-		Spec: croft.Spec{Ephemeral: true, Resources: croft.Resources{croft.VCPU: 1}}}
+		Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}, Resources: croft.Resources{croft.VCPU: 1}}}
 	if change != nil {
 		change(&inst)
 	}

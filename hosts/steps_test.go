@@ -196,7 +196,8 @@ func moving() (*diary, hosts.Host) {
 	known := []croft.Host{{ID: "a", Name: "one", Alive: true, Drained: true}, {ID: "b", Name: "two", Alive: true}}
 	inst := croft.Instance{
 		ID: "web", Name: "web", Host: "a", State: croft.StateScheduled,
-		Spec: croft.Spec{Ephemeral: true, Resources: croft.Resources{croft.VCPU: 1}},
+		Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}, Resources: croft.Resources{croft.VCPU: 1}},
 	}
 	d := &diary{inst: &inst, on: "a", hosts: known, fails: map[string]func() error{}}
 	return d, hosts.Host{Host: known[0], Instances: []croft.Status{{Instance: inst}}}

@@ -61,7 +61,8 @@ func FuzzFind(f *testing.F) {
 		f.Add(p)
 	}
 	g := FromOrder(croft.Order{Instance: "5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11", Name: "web",
-		Spec: croft.Spec{Keys: []string{"ssh-ed25519 AAAA jo"}, UserData: []byte("x")}})
+		Spec: croft.Spec{
+			GuestSettings: croft.GuestSettings{Keys: []string{"ssh-ed25519 AAAA jo"}, UserData: []byte("x")}}})
 	root := tree(g, "", func() []byte { return nil })
 	f.Fuzz(func(t *testing.T, path string) {
 		n, ok := root.find(path)

@@ -36,13 +36,10 @@ const (
 func web() mdserver.Guest {
 	g := mdserver.FromOrder(croft.Order{
 		Instance: webID, Project: "lab", Name: "Web_1.example",
-		Spec: croft.Spec{
-			Resources: croft.Resources{croft.VCPU: 2, croft.MemoryMB: 512, croft.DiskGB: 10},
-			Image:     "https://user:secret@images.example/debian-12.qcow2?token=s3cret#sha256=00ff",
-			Keys:      []string{key1, "", "# a comment", key1, key2, key3},
-			UserData:  []byte("#!/bin/sh\necho hello\n"),
-			Tags:      map[string]string{"role": "front", "a/b": "c"},
-		},
+		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 2, croft.MemoryMB: 512, croft.DiskGB: 10},
+			Image: "https://user:secret@images.example/debian-12.qcow2?token=s3cret#sha256=00ff",
+			GuestSettings: croft.GuestSettings{Keys: []string{key1, "", "# a comment", key1, key2, key3},
+				UserData: []byte("#!/bin/sh\necho hello\n"), Tags: map[string]string{"role": "front", "a/b": "c"}}},
 	})
 	g.Zone = "site1/row2/rack7"
 	g.Vendor = []byte("#cloud-config\ntimezone: UTC\n")

@@ -17,7 +17,8 @@ func TestNetworkDataSaysWhichRouteWins(t *testing.T) {
 		networks []string
 		home     int
 	}{{[]string{"default", "lab"}, 0}, {[]string{"lab", "default"}, 1}, {[]string{"lab", "office"}, -1}} {
-		o := croft.Order{Instance: "6ba7b810-9dad-41d1-80b4-00c04fd430c8", Spec: croft.Spec{Networks: c.networks}}
+		o := croft.Order{Instance: "6ba7b810-9dad-41d1-80b4-00c04fd430c8", Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Networks: c.networks}}}
 		g := FromOrder(o)
 		g.MACs, g.Home, g.Gateway = MACs(o, 1), Home(o), netip.MustParseAddr("192.168.122.1")
 		if g.Home != c.home {
@@ -49,7 +50,7 @@ func TestNetworkDataSaysWhichRouteWins(t *testing.T) {
 // Readers that check network_data.json by Nova's schema (doc/api_schemas/network_data.json) accept it.
 func TestNetworkDataHasAllThatNovasSchemaRequires(t *testing.T) {
 	o := croft.Order{Instance: "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
-		Spec: croft.Spec{Networks: []string{"lab", "default"}}}
+		Spec: croft.Spec{InstanceSettings: croft.InstanceSettings{Networks: []string{"lab", "default"}}}}
 	g := FromOrder(o)
 	g.MACs, g.Home, g.Gateway = MACs(o, 1), Home(o), netip.MustParseAddr("192.168.122.1")
 	var data map[string][]map[string]any

@@ -160,33 +160,34 @@ func TestASeedThatCannotBeWrittenNamesTheInstance(t *testing.T) {
 func TestWhereAnOrderFindsItsMetadata(t *testing.T) {
 	all := mdserver.Seeds{Server: true}
 	tests := []struct {
-		name string
-		host mdserver.Seeds
-		spec croft.Spec
-		want croft.Metadata
-		kind croft.Kind
+		name  string
+		host  mdserver.Seeds
+		guest croft.GuestSettings
+		want  croft.Metadata
+		kind  croft.Kind
 	}{
-		{"what says nothing gets the server", all, croft.Spec{}, croft.MetadataServer, ""},
-		{"so does auto", all, croft.Spec{Metadata: croft.MetadataAuto}, croft.MetadataServer, ""},
-		{"without a server it is a disk", mdserver.Seeds{}, croft.Spec{}, croft.MetadataNoCloud, ""},
-		{"the host may prefer a disk", mdserver.Seeds{Server: true, Disk: true}, croft.Spec{}, croft.MetadataNoCloud,
-			""},
-		{"who must have a token reads a disk while booting", all, croft.Spec{IMDS: croft.IMDSRequired},
+		{"what says nothing gets the server", all, croft.GuestSettings{}, croft.MetadataServer, ""},
+		{"so does auto", all, croft.GuestSettings{Metadata: croft.MetadataAuto}, croft.MetadataServer, ""},
+		{"without a server it is a disk", mdserver.Seeds{}, croft.GuestSettings{}, croft.MetadataNoCloud, ""},
+		{"the host may prefer a disk", mdserver.Seeds{Server: true, Disk: true}, croft.GuestSettings{},
 			croft.MetadataNoCloud, ""},
-		{"so does who gets nothing from the server", all, croft.Spec{IMDS: croft.IMDSOff}, croft.MetadataNoCloud, ""},
+		{"who must have a token reads a disk while booting", all, croft.GuestSettings{IMDS: croft.IMDSRequired},
+			croft.MetadataNoCloud, ""},
+		{"so does who gets nothing from the server", all, croft.GuestSettings{IMDS: croft.IMDSOff},
+			croft.MetadataNoCloud, ""},
 		{"the server may be asked for", mdserver.Seeds{Server: true, Disk: true},
-			croft.Spec{Metadata: croft.MetadataServer, IMDS: croft.IMDSRequired}, croft.MetadataServer, ""},
-		{"but not where there is none", mdserver.Seeds{}, croft.Spec{Metadata: croft.MetadataServer}, "",
+			croft.GuestSettings{Metadata: croft.MetadataServer, IMDS: croft.IMDSRequired}, croft.MetadataServer, ""},
+		{"but not where there is none", mdserver.Seeds{}, croft.GuestSettings{Metadata: croft.MetadataServer}, "",
 			croft.Invalid},
-		{"a config drive may be asked for", all, croft.Spec{Metadata: croft.MetadataConfigDrive},
+		{"a config drive may be asked for", all, croft.GuestSettings{Metadata: croft.MetadataConfigDrive},
 			croft.MetadataConfigDrive, ""},
-		{"a NoCloud disk may be asked for", all, croft.Spec{Metadata: croft.MetadataNoCloud}, croft.MetadataNoCloud,
-			""},
-		{"nothing else may", all, croft.Spec{Metadata: "floppy"}, "", croft.Invalid},
+		{"a NoCloud disk may be asked for", all, croft.GuestSettings{Metadata: croft.MetadataNoCloud},
+			croft.MetadataNoCloud, ""},
+		{"nothing else may", all, croft.GuestSettings{Metadata: "floppy"}, "", croft.Invalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.host.Source(croft.Order{Name: "web", Spec: tt.spec})
+			got, err := tt.host.Source(croft.Order{Name: "web", Spec: croft.Spec{GuestSettings: tt.guest}})
 			if got != tt.want || croft.KindOf(err) != tt.kind {
 				t.Errorf("%q, error %v; want %q, kind %q", got, err, tt.want, tt.kind)
 			}
@@ -199,7 +200,8 @@ func TestTheDiskIsTheOneAskedFor(t *testing.T) {
 		croft.MetadataConfigDrive: "config-2"} {
 		var disk bytes.Buffer
 		err := mdserver.Seeds{Vendor: []byte("#!/bin/sh\n")}.WriteSeed(t.Context(), &disk,
-			croft.Order{Instance: webID, Name: "web", Spec: croft.Spec{Metadata: metadata}})
+			croft.Order{Instance: webID, Name: "web", Spec: croft.Spec{
+				GuestSettings: croft.GuestSettings{Metadata: metadata}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,8 @@ const (
 	maxTagText = 256
 )
 
-// CheckGuest checks the guest's part of a spec. Invalid.
-func CheckGuest(s croft.Spec) error {
+// CheckGuest checks the settings of a guest. Invalid.
+func CheckGuest(s croft.GuestSettings) error {
 	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
 		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts),
 			nearest.Hint(string(s.Restart), Restarts))

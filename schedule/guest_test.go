@@ -18,36 +18,41 @@ func TestCheckGuest(t *testing.T) {
 		most[strings.Repeat("k", i+1)] = "v"
 	}
 	for _, c := range []struct {
-		name string
-		spec croft.Spec
-		want string // part of the error; empty: the spec is valid
+		name     string
+		settings croft.GuestSettings
+		want     string // part of the error; empty: the settings are valid
 	}{
-		{"nothing is right", croft.Spec{}, ""},
-		{"all of it", croft.Spec{Metadata: "config-drive", IMDS: "off",
+		{"nothing is right", croft.GuestSettings{}, ""},
+		{"all of it", croft.GuestSettings{Metadata: "config-drive", IMDS: "off",
 			Tags: map[string]string{"role": "front", "empty": ""}, UserData: []byte("#!/bin/sh\n")}, ""},
-		{"a source that does not exist", croft.Spec{Metadata: "no-cloud"},
+		{"a source that does not exist", croft.GuestSettings{Metadata: "no-cloud"},
 			`metadata is "no-cloud": use auto, server, nocloud or config-drive; did you mean "nocloud"?`},
-		{"a demand that does not exist", croft.Spec{IMDS: "on"}, `imds is "on": use optional, required or off`},
-		{"a restart policy that does not exist", croft.Spec{Restart: "on-falure"},
+		{"a demand that does not exist", croft.GuestSettings{IMDS: "on"},
+			`imds is "on": use optional, required or off`},
+		{"a restart policy that does not exist", croft.GuestSettings{Restart: "on-falure"},
 			`restart is "on-falure": use always, on-failure or never; did you mean "on-failure"?`},
-		{"a restart policy", croft.Spec{Restart: croft.RestartNever}, ""},
-		{"the server alone", croft.Spec{Metadata: "server", IMDS: "required"}, ""},
-		{"as many tags, keys and values as there may be", croft.Spec{Tags: most}, ""},
-		{"a tag with a long key", croft.Spec{Tags: map[string]string{strings.Repeat("k", 129): "x"}},
+		{"a restart policy", croft.GuestSettings{Restart: croft.RestartNever}, ""},
+		{"the server alone", croft.GuestSettings{Metadata: "server", IMDS: "required"}, ""},
+		{"as many tags, keys and values as there may be", croft.GuestSettings{Tags: most}, ""},
+		{"a tag with a long key", croft.GuestSettings{Tags: map[string]string{strings.Repeat("k", 129): "x"}},
 			"a key has 1 to 128 bytes"},
-		{"a key that cannot be printed", croft.Spec{Tags: map[string]string{"a\n": "x"}}, "a key has 1 to 128 bytes"},
-		{"a tag that is not UTF-8", croft.Spec{Tags: map[string]string{"a": "\xff"}}, "a value has at most 256 bytes"},
-		{"a server that says nothing", croft.Spec{Metadata: "server", IMDS: "off"}, "the server has no metadata"},
-		{"a tag without key", croft.Spec{Tags: map[string]string{"": "x"}}, "a key has 1 to 128 bytes"},
-		{"a tag that cannot be printed", croft.Spec{Tags: map[string]string{"a": "\x1b[31m"}},
+		{"a key that cannot be printed", croft.GuestSettings{Tags: map[string]string{"a\n": "x"}},
+			"a key has 1 to 128 bytes"},
+		{"a tag that is not UTF-8", croft.GuestSettings{Tags: map[string]string{"a": "\xff"}},
 			"a value has at most 256 bytes"},
-		{"a long tag", croft.Spec{Tags: map[string]string{"a": strings.Repeat("x", 257)}},
+		{"a server that says nothing", croft.GuestSettings{Metadata: "server", IMDS: "off"},
+			"the server has no metadata"},
+		{"a tag without key", croft.GuestSettings{Tags: map[string]string{"": "x"}}, "a key has 1 to 128 bytes"},
+		{"a tag that cannot be printed", croft.GuestSettings{Tags: map[string]string{"a": "\x1b[31m"}},
 			"a value has at most 256 bytes"},
-		{"many tags", croft.Spec{Tags: many}, "51 tags are too many"},
-		{"user-data that the guest would ignore", croft.Spec{UserData: []byte("#cloudconfig\n")}, "cloud-init ignores"},
+		{"a long tag", croft.GuestSettings{Tags: map[string]string{"a": strings.Repeat("x", 257)}},
+			"a value has at most 256 bytes"},
+		{"many tags", croft.GuestSettings{Tags: many}, "51 tags are too many"},
+		{"user-data that the guest would ignore", croft.GuestSettings{UserData: []byte("#cloudconfig\n")},
+			"cloud-init ignores"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := CheckGuest(c.spec)
+			err := CheckGuest(c.settings)
 			if c.want == "" && err != nil || c.want != "" &&
 				(croft.KindOf(err) != croft.Invalid || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)

@@ -14,16 +14,11 @@ import (
 // Use is the specification of the instance that takes over a held claim. Empty fields keep the values of the hold's
 // request, except UserData, ClusterKey and Expires, which always replace them.
 type Use struct {
-	Image    string
-	Named    string // name under which a user asked for Image; empty: its address
-	Public   bool   // of Image; see croft.Spec.ImagePublic
-	Keys     []string
-	UserData []byte
-	Metadata croft.Metadata
-	IMDS     croft.IMDS
-	Tags     map[string]string
-	Restart  croft.Restart
-	Expires  time.Duration // life from now on; 0: unlimited
+	Image  string
+	Named  string // name under which a user asked for Image; empty: its address
+	Public bool   // of Image; see croft.Spec.ImagePublic
+	croft.GuestSettings
+	Expires time.Duration // life from now on; 0: unlimited
 
 	ClusterKey string // shared by the members of its cluster
 }
@@ -46,7 +41,7 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	if spec.Image == "" {
 		return inst, croft.Errorf(croft.Invalid, "no image is named, and none was when the claim was asked for")
 	}
-	if err := CheckGuest(*spec); err != nil {
+	if err := CheckGuest(spec.GuestSettings); err != nil {
 		return inst, err
 	}
 	if inst.Expires, err = expiry(time.Now(), u.Expires); err != nil {

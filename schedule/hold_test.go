@@ -58,7 +58,8 @@ func TestAHeldClaimIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	used, err := c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///used", Public: true,
-		Tags: map[string]string{"a": "use"}, Restart: croft.RestartNever, Expires: 2 * time.Hour})
+		GuestSettings: croft.GuestSettings{Tags: map[string]string{"a": "use"}, Restart: croft.RestartNever},
+		Expires:       2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,8 @@ func TestAHoldHasItsLimits(t *testing.T) {
 		held(t, c, "web")
 		_, err := c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{})
 		wantKind(t, err, croft.Invalid) // no image
-		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i", Restart: "perhaps"})
+		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i",
+			GuestSettings: croft.GuestSettings{Restart: "perhaps"}})
 		wantKind(t, err, croft.Invalid)
 		_, err = c.Use(t.Context(), croft.DefaultProject, "web", schedule.Use{Image: "file:///i", Expires: -1})
 		wantKind(t, err, croft.Invalid)

@@ -64,7 +64,8 @@ func TestChoicesThatEndAreForgotten(t *testing.T) {
 func TestChoicesCarryTheirGroups(t *testing.T) {
 	u, both := newInFlight(), []croft.Candidate{candidate("a", 80, 1000, 0), candidate("b", 80, 1000, 0)}
 	inst := croft.Instance{Project: "p",
-		Spec: croft.Spec{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}
+		Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Affinities: []croft.Affinity{{Group: "web", Rule: croft.Apart}}}}}
 	r := u.read()
 	u.first(r, inst, candidate("a", 80, 1000, 0))
 	if _, members := u.since(r, "p", both); len(members) != 1 || members[0].Host != "a" {

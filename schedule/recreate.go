@@ -81,6 +81,6 @@ func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (*sear
 	if err != nil {
 		return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
 	}
-	found := s.search(Request{Query: query, Networks: inst.Spec.Networks}, inst)
+	found := s.search(Request{Query: query, InstanceSettings: inst.Spec.InstanceSettings}, inst)
 	return &found, nil
 }

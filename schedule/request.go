@@ -19,30 +19,20 @@ import (
 
 // Request describes a wanted instance.
 type Request struct {
-	ID       croft.InstanceID // empty: a new one
-	Project  croft.Project    // empty: croft.DefaultProject
-	Name     string           // empty: DefaultName
-	Query    Query
-	Image    string
-	Named    string // name under which a user asked for the image; empty: its address
-	Public   bool   // see croft.Spec.ImagePublic
-	Keys     []string
-	UserData []byte
+	ID      croft.InstanceID // empty: a new one
+	Project croft.Project    // empty: croft.DefaultProject
+	Name    string           // empty: DefaultName
+	Query   Query
+	Image   string
+	Named   string        // name under which a user asked for the image; empty: its address
+	Public  bool          // see croft.Spec.ImagePublic
+	Expires time.Duration // life from now on; 0: unlimited
+	Hold    time.Duration // only claim, and hold the claim for this long; 0: order the instance
+	croft.GuestSettings
+	croft.InstanceSettings
 
-	Metadata croft.Metadata // empty: MetadataAuto
-	IMDS     croft.IMDS     // empty: IMDSOptional
-	Tags     map[string]string
-	Restart  croft.Restart // empty: RestartOnFailure
-	Expires  time.Duration // life from now on; 0: unlimited
-	Hold     time.Duration // only claim, and hold the claim for this long; 0: order the instance
-
-	Networks  []string // by name; empty: the host's default networks
-	Open      []string // ports that guests of other projects may reach, such as tcp/80
-	Ephemeral bool
-
-	Affinities []croft.Affinity // the groups to join
-	Hidden     []string         // keys of properties that the caller may not read; tag: stands for tags
-	Policy     *Policy          // nil: the scheduler's policy
+	Hidden []string // keys of properties that the caller may not read; tag: stands for tags
+	Policy *Policy  // nil: the scheduler's policy
 	// the cluster that it becomes part of: then only Of(Cluster) may stop, use or destroy it without force
 	Cluster croft.ClusterID
 	MadeFor string // see croft.Instance
@@ -56,7 +46,7 @@ func (r Request) record() (croft.Instance, error) {
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
 		Project: cmp.Or(r.Project, croft.DefaultProject),
 		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImageName: r.Named, ImagePublic: r.Public,
-			Keys: r.Keys, UserData: r.UserData},
+			GuestSettings: r.GuestSettings, InstanceSettings: r.InstanceSettings},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
@@ -69,8 +59,7 @@ func (r Request) record() (croft.Instance, error) {
 	if r.Image == "" && r.Hold == 0 {
 		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
 	}
-	inst.Spec.Metadata, inst.Spec.IMDS, inst.Spec.Tags, inst.Spec.Restart = r.Metadata, r.IMDS, r.Tags, r.Restart
-	if err := CheckGuest(inst.Spec); err != nil {
+	if err := CheckGuest(r.GuestSettings); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	if err := checkNetworks(r.Networks); err != nil {
@@ -82,7 +71,6 @@ func (r Request) record() (croft.Instance, error) {
 	if err := CheckAffinities(r.Affinities); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
-	inst.Spec.Affinities = r.Affinities
 	inst.Spec.In = slices.Compact(slices.Sorted(slices.Values(r.Query.In)))
 	inst.Spec.Where, inst.Spec.WhereNot = r.Query.Where, r.Query.WhereNot
 	if err := croft.CheckBounds(inst.Spec.In); err != nil {
@@ -99,7 +87,6 @@ func (r Request) record() (croft.Instance, error) {
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
-	inst.Spec.Networks, inst.Spec.Open, inst.Spec.Ephemeral = r.Networks, r.Open, r.Ephemeral
 	if r.Ephemeral || !r.Query.plain() {
 		inst.Spec.Query = r.Query.on(r.Networks).Encode() // used to move the instance, and by Wants
 	}

@@ -85,7 +85,7 @@ func (s *Scheduler) standing(inst croft.Instance, policy croft.CrushPolicy) (*se
 		return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
 	}
 	inst.Spec.Policy = &policy
-	found := s.search(Request{Query: query, Networks: inst.Spec.Networks, Policy: &Policy{Order: spread,
+	found := s.search(Request{Query: query, InstanceSettings: inst.Spec.InstanceSettings, Policy: &Policy{Order: spread,
 		Sample: crushSample, Crush: policy.Name}}, inst)
 	return &found, nil
 }

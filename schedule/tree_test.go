@@ -144,7 +144,8 @@ func TestExplainCountsByRequirement(t *testing.T) {
 		hosts[p.ID] = croft.Host{ID: p.ID, Alive: true}
 	}
 	got := Explain(Question{
-		Query: q, Providers: providers, Hosts: hosts, Spec: croft.Spec{Affinities: []croft.Affinity{web}},
+		Query: q, Providers: providers, Hosts: hosts, Spec: croft.Spec{
+			InstanceSettings: croft.InstanceSettings{Affinities: []croft.Affinity{web}}},
 		Members: []croft.GroupMember{{Affinity: web, Name: "web1", Host: "taken"}},
 		Fits:    []Fit{{Host: "fits", ID: "fits", Rank: 1}},
 	})

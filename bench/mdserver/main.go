@@ -58,7 +58,8 @@ func serve(ctx context.Context, address string) error {
 	server, err := mdserver.New(mdserver.Config{
 		Guests: everybody{croft.Order{
 			Instance: "5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11", Project: croft.DefaultProject, Name: "web",
-			Spec: croft.Spec{Keys: []string{key}, UserData: []byte("#!/bin/sh\necho hello\n")},
+			Spec: croft.Spec{
+				GuestSettings: croft.GuestSettings{Keys: []string{key}, UserData: []byte("#!/bin/sh\necho hello\n")}},
 		}},
 		Log: slog.New(slog.DiscardHandler),
 	})

@@ -30,7 +30,6 @@ const AnswerTimeout = 30 * time.Second
 // Client is the connection of one command to its cloud.
 type Client struct {
 	*client.Client
-	*client.Cloud
 	Settings direct.Settings
 	Project  croft.Project // empty: all projects
 	Cmd      *cobra.Command
@@ -45,9 +44,6 @@ func (c *Client) User(ctx context.Context) (string, error) {
 	return caller.User, err
 }
 
-// Close ends the connection.
-func (c *Client) Close() error { return c.Client.Close() }
-
 // Dial connects to the cloud that the settings name: over its API if they have its URL. The caller must close the
 // client.
 func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
@@ -58,7 +54,7 @@ func Dial(ctx context.Context, s direct.Settings) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Client: c, Cloud: c.Cloud(), Settings: s, Project: croft.Project(s.Project)}, nil
+	return &Client{Client: c, Settings: s, Project: croft.Project(s.Project)}, nil
 }
 
 // dialAPI connects over the API. The default project then means the project of the token.
@@ -72,7 +68,7 @@ func dialAPI(ctx context.Context, s direct.Settings) (_ *Client, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Client: api, Cloud: api.Cloud(), Settings: s, Project: croft.Project(s.Project)}
+	c := &Client{Client: api, Settings: s, Project: croft.Project(s.Project)}
 	if c.Project != croft.DefaultProject {
 		return c, nil
 	}
@@ -139,12 +135,22 @@ func connected(ctx context.Context, s direct.Settings, refused func(error) bool,
 	return err
 }
 
+// Named names an instance by its ID, or its name in the client's project.
+func (c *Client) Named(idOrName string) api.InstanceNamed {
+	return api.InstanceNamed{ID: idOrName, Project: c.Project}
+}
+
 // Instance reads an instance of the project.
-func (c *Client) Instance(ctx context.Context, idOrName string) (croft.Status, error) {
+func (c *Client) Instance(ctx context.Context, idOrName string) (api.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	st, err := c.Instances.Find(ctx, c.Project, idOrName)
-	return st, c.Nearest(ctx, idOrName, err)
+	found, err := c.GetInstance(ctx, api.InstanceShown{InstanceNamed: c.Named(idOrName)})
+	return found, c.Nearest(ctx, idOrName, err)
+}
+
+// OwnInstances lists the instances of the client's project, oldest first.
+func (c *Client) OwnInstances(ctx context.Context) ([]api.Instance, error) {
+	return c.AllInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: c.Project}})
 }
 
 // Nearest adds the name of a similar instance to a NotFound error.
@@ -155,13 +161,13 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
 		return err
 	}
-	all, listed := c.Instances.List(ctx, c.Project)
+	all, listed := c.OwnInstances(ctx)
 	if listed != nil {
 		return err // the hint is optional
 	}
 	var known []string
-	for _, st := range all {
-		known = append(known, st.Instance.Name)
+	for _, i := range all {
+		known = append(known, i.Name)
 	}
 	if hint := nearest.Hint(idOrName, known); hint != "" {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)

@@ -12,7 +12,6 @@ import (
 	"croft"
 	"croft/compute/image"
 	"croft/internal/nearest"
-	"croft/schedule"
 )
 
 // CompletionTimeout limits the time to wait for names after the tab key.
@@ -27,10 +26,10 @@ func CompleteInstances(most int, states ...croft.State) cobra.CompletionFunc {
 		}
 		found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client,
 			offer func(name, what string)) error {
-			all, err := c.Instances.List(ctx, c.Project)
-			for _, st := range all {
-				if len(states) == 0 || slices.Contains(states, st.Instance.State) {
-					offer(st.Instance.Name, schedule.Describe(&st))
+			all, err := c.OwnInstances(ctx)
+			for _, i := range all {
+				if len(states) == 0 || slices.Contains(states, croft.State(i.State)) {
+					offer(i.Name, i.State)
 				}
 			}
 			return err

@@ -35,7 +35,8 @@ func (c *Client) checkProject(ctx context.Context, refused func(error) bool) err
 	if err == nil || croft.KindOf(err) == croft.Unavailable {
 		return err
 	}
-	if page, _, used := c.Instances.Page(ctx, c.Project, "", 1); used != nil || len(page) > 0 {
+	of := api.InstanceFilter{InProject: api.InProject{Project: c.Project}, Page: api.Page{Limit: 1}}
+	if page, used := c.ListInstances(ctx, of); used != nil || len(page.Instances) > 0 {
 		return nil
 	}
 	if c.unknown = err; refused(err) {

@@ -78,11 +78,11 @@ func (r reaching) run(ctx context.Context, cmd *cobra.Command, c *args.Client, n
 	}
 	command := instances.Typed(rest)
 	if have.Site == cluster.LocalSite {
-		st, err := c.Instance(asking, string(m.ID))
+		i, err := c.Instance(asking, string(m.ID))
 		if err != nil {
 			return err
 		}
-		return r.Run(ctx, cmd, c, st, command)
+		return r.Run(ctx, cmd, c, i, command)
 	}
 	var flags []string
 	for _, option := range [][2]string{{"-l", r.User}, {"-J", r.Jump}, {"-i", r.Identity}} {

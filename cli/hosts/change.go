@@ -129,13 +129,9 @@ func printMoved(c *args.Client, h hosts.Host, all []api.Move) error {
 
 // awaitMoved waits until all instances that move have left the host.
 func awaitMoved(ctx context.Context, c *args.Client, h hosts.Host, all []api.Move) error {
-	var moved []hosts.Moved
-	for _, m := range all {
-		moved = append(moved, m.Moved())
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
-	if err := hosts.AwaitMoved(ctx, c.Instances, h.ID, moved); err != nil {
+	if err := c.AwaitMoved(ctx, h.ID, all); err != nil {
 		return fmt.Errorf("empty host %s: %w", h.Name, err)
 	}
 	return nil

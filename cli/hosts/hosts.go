@@ -126,7 +126,7 @@ func printProblems(w io.Writer, h hosts.Host) {
 func hostState(h hosts.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
-		words += instances.Since(h.Host)
+		words += instances.Since(h.Seen)
 		if h.Drained {
 			words += ", drained"
 		}
@@ -181,10 +181,6 @@ func showCommand() *cobra.Command {
 
 func printHost(cmd *cobra.Command, format string, h api.Host) error {
 	stdout := cmd.OutOrStdout()
-	var on []croft.Status
-	for _, one := range h.Statuses {
-		on = append(on, one.Status())
-	}
 	if out.IsData(format) {
 		return out.PrintData(stdout, format, struct {
 			hostData
@@ -197,7 +193,7 @@ func printHost(cmd *cobra.Command, format string, h api.Host) error {
 		return err
 	}
 	fmt.Fprintln(stdout)
-	list := instances.Table(on)
+	list := instances.Table(h.Statuses)
 	list.Color = t.Color
 	return list.Print(stdout)
 }

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/schedule"
@@ -51,16 +52,16 @@ nothing. For gone, one that is not there at all is gone already.`,
 // waitFor waits for all named instances at once.
 func (c *session) waitFor(ctx context.Context, cmd *cobra.Command, names []string, goal schedule.Goal,
 	mayBeGone bool) error {
-	var instances []croft.Instance
+	var instances []api.Instance
 	var errs []error
 	for _, name := range names {
-		st, err := c.Instance(ctx, name)
+		i, err := c.Instance(ctx, name)
 		switch {
 		case mayBeGone && errors.Is(err, croft.NotFound):
 		case err != nil:
 			errs = append(errs, err)
 		default:
-			instances = append(instances, st.Instance)
+			instances = append(instances, i)
 		}
 	}
 	return errors.Join(append(errs, c.wait(ctx, cmd, instances, goal)...)...)

@@ -36,7 +36,7 @@ func (b *bounds) checkFilters() error {
 }
 
 // all returns the bounds. Invalid.
-func (b *bounds) all() (all []croft.Bound, err error) {
+func (b *bounds) all() (all []string, err error) {
 	for _, flag := range []struct {
 		name  string
 		texts []string
@@ -51,7 +51,7 @@ func (b *bounds) all() (all []croft.Bound, err error) {
 			if err != nil {
 				return nil, croft.Errorf(croft.Invalid, "--%s: %w", flag.name, err)
 			}
-			all = append(all, bound)
+			all = append(all, string(bound))
 		}
 	}
 	slices.Sort(all)

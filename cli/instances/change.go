@@ -8,7 +8,8 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/control/cloud"
+	"croft/client"
+	"croft/control/api"
 	"croft/schedule"
 )
 
@@ -26,19 +27,19 @@ with --force it is destroyed all the same, and the cluster has lost it.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
-				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context, project croft.Project,
-					idOrName string) (croft.Instance, string, error) {
-					d, err := c.Changes.Destroy(ctx, project, idOrName, force)
+				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context,
+					in api.InstanceChange) (api.Instance, string, error) {
+					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: force})
+					words := "is being removed"
 					switch {
-					case d.Gone:
-						return d.Instance, "is gone", err
-					case force && d.Instance.Cluster != "":
-						return d.Instance, "is being removed; cluster " + string(d.Instance.Cluster) + " loses it", err
+					case i.Gone:
+						words = "is gone"
+					case force && i.Cluster != "":
+						words += "; cluster " + string(i.Cluster) + " loses it"
 					case force:
-						return d.Instance,
-							"is being removed by its host, which is not silent: there was nothing to force", err
+						words += " by its host, which is not silent: there was nothing to force"
 					}
-					return d.Instance, "is being removed", err
+					return i, words, err
 				})
 			})
 		},
@@ -49,20 +50,21 @@ with --force it is destroyed all the same, and the cluster has lost it.`,
 }
 
 func stopCommand() *cobra.Command {
-	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, cloud.Changes.Stop,
-		"will stop")
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped,
+		(*client.Client).StopInstance, "will stop")
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
 	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil,
-		cloud.Changes.Start, "will run")
+		(*client.Client).StartInstance, "will run")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
 
-type powering func(cloud.Changes, context.Context, croft.Project, string) (croft.Instance, error)
+// powering is an operation that changes an instance.
+type powering func(*client.Client, context.Context, api.InstanceChange) (api.Instance, error)
 
 // changeCommand returns a command that changes instances until they reach goal; nil: they are to run, to the extent
 // that the settings wait for.
@@ -77,10 +79,10 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 				if until == nil {
 					until = c.Settings.Wait.Goal()
 				}
-				return c.change(ctx, cmd, args, until, func(ctx context.Context, project croft.Project,
-					idOrName string) (croft.Instance, string, error) {
-					inst, err := power(c.Changes, ctx, project, idOrName)
-					return inst, words + c.onceBack(ctx, inst, err), err
+				return c.change(ctx, cmd, args, until, func(ctx context.Context,
+					in api.InstanceChange) (api.Instance, string, error) {
+					i, err := power(c.Client.Client, ctx, in)
+					return i, words + onceBack(i), err
 				})
 			})
 		},
@@ -88,25 +90,21 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 }
 
 // onceBack returns a note that an ordered change waits for its host, which is silent; empty: the host is not silent.
-func (c *session) onceBack(ctx context.Context, inst croft.Instance, failed error) string {
-	if failed != nil {
+func onceBack(i api.Instance) string {
+	if i.HostAlive == nil || *i.HostAlive {
 		return ""
 	}
-	st, err := c.Instances.Find(ctx, inst.Project, string(inst.ID))
-	if err != nil || st.Host == nil || st.Host.Alive {
-		return "" // the order is written, which is enough
-	}
-	return " once its host is back, which is silent" + Since(*st.Host)
+	return " once its host is back, which is silent" + Since(i.HostSeen)
 }
 
 // changing changes an instance and describes in words what it is doing now.
-type changing func(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, string, error)
+type changing func(context.Context, api.InstanceChange) (api.Instance, string, error)
 
-func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (croft.Instance, string, error) {
+func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (api.Instance, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	inst, words, err := do(ctx, c.Project, idOrName)
-	return inst, words, c.Nearest(ctx, idOrName, err)
+	i, words, err := do(ctx, api.InstanceChange{InstanceNamed: c.Named(idOrName)})
+	return i, words, c.Nearest(ctx, idOrName, err)
 }
 
 // change applies a change to each instance, prints it, and waits for all of them at once if requested. A failure with
@@ -118,17 +116,17 @@ func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string,
 
 func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
 	do changing) error {
-	var changed []croft.Instance
+	var changed []api.Instance
 	var errs []error
 	for _, arg := range args {
-		inst, words, err := c.changeOne(ctx, arg, do)
+		i, words, err := c.changeOne(ctx, arg, do)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		changed = append(changed, inst)
+		changed = append(changed, i)
 		if !c.Settings.Wait.Any() && !c.WantsData() {
-			c.Say("instance %s %s", inst.Name, words)
+			c.Say("instance %s %s", i.Name, words)
 		}
 	}
 	if c.Settings.Wait.Any() {
@@ -138,30 +136,29 @@ func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []stri
 }
 
 // printChanged prints the changed instances as they are now, for programs.
-func (c *session) printChanged(ctx context.Context, changed []croft.Instance, list bool) error {
+func (c *session) printChanged(ctx context.Context, changed []api.Instance, list bool) error {
 	if !c.WantsData() || len(changed) == 0 {
 		return nil
 	}
-	var all []croft.Status
-	for _, inst := range changed {
-		st, err := c.Instances.FindByID(ctx, inst.ID)
-		if err != nil {
-			st = croft.Status{Instance: inst} // it is gone
+	for n, i := range changed {
+		in := api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: string(i.ID)}}
+		if now, err := c.GetInstance(ctx, in); err == nil { // else it is gone
+			changed[n] = now
 		}
-		all = append(all, st)
 	}
-	return printStatuses(c.Cmd, c.Settings.Output, all, list)
+	return printFull(c.Cmd, c.Settings.Output, changed, list)
 }
 
 func rebootCommand() *cobra.Command {
-	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil, cloud.Changes.Reboot, "will reboot")
+	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil,
+		(*client.Client).RebootInstance, "will reboot")
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
 func rebuildCommand() *cobra.Command {
-	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil, cloud.Changes.Rebuild,
-		"will be rebuilt: what was on its disk is lost")
+	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil,
+		(*client.Client).RebuildInstance, "will be rebuilt: what was on its disk is lost")
 	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
 They keep their UUID, their name, their host, their claim and their address. What was
 on the disk is lost once the image is there; an image that cannot be had loses nothing.`
@@ -170,8 +167,8 @@ on the disk is lost once the image is there; an image that cannot be had loses n
 }
 
 func recreateCommand() *cobra.Command {
-	cmd := changeCommand("recreate", "Schedule lost instances again", nil, cloud.Changes.Recreate,
-		"will run on another host")
+	cmd := changeCommand("recreate", "Schedule lost instances again", nil,
+		(*client.Client).RecreateInstance, "will run on another host")
 	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
 	cmd.Long = `recreate schedules instances again that were lost: their host was declared gone for good
 (croft host remove --force). Each gets a host with room and a new disk from its image, and

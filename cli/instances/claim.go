@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/schedule"
@@ -89,8 +90,8 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 	if err := checkFlags(cmd.Flags(), "expires"); err != nil {
 		return err
 	}
-	use, err := a.guest(a.keys, cmd.InOrStdin())
-	if err != nil {
+	use := api.ClaimUse{Expires: int64(a.expires / time.Second)}
+	if use.GuestSettings, err = a.guest(a.keys, cmd.InOrStdin()); err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("image") {
@@ -109,13 +110,14 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 			return err
 		}
 		use.Keys = slices.Concat(use.Keys, found)
-		return c.change(ctx, cmd, []string{idOrName}, s.Wait.Goal(), func(ctx context.Context, project croft.Project,
-			idOrName string) (croft.Instance, string, error) {
-			inst, err := c.Holds.Use(ctx, project, idOrName, use)
+		return c.change(ctx, cmd, []string{idOrName}, s.Wait.Goal(), func(ctx context.Context,
+			in api.InstanceChange) (api.Instance, string, error) {
+			use.InstanceChange = in
+			i, err := c.UseClaim(ctx, use)
 			if err == nil {
-				args.WarnKeyless(cmd.ErrOrStderr(), s.Keys, inst.Spec.Keys, inst.Spec.UserData)
+				args.WarnKeyless(cmd.ErrOrStderr(), s.Keys, i.Keys, i.UserData)
 			}
-			return inst, "will run", err
+			return i, "will run", err
 		})
 	})
 }
@@ -132,13 +134,13 @@ meanwhile it says so, and schedule remove removes what runs.`,
 			return within(cmd, func(ctx context.Context, c *session) error {
 				var errs []error
 				for _, arg := range args {
-					inst, _, err := c.changeOne(ctx, arg, func(ctx context.Context, project croft.Project,
-						idOrName string) (croft.Instance, string, error) {
-						inst, err := c.Holds.ReleaseHold(ctx, project, idOrName)
-						return inst, "", err
+					i, words, err := c.changeOne(ctx, arg, func(ctx context.Context,
+						in api.InstanceChange) (api.Instance, string, error) {
+						i, err := c.ReleaseClaim(ctx, in.InstanceNamed)
+						return i, "is released", err
 					})
 					if errs = append(errs, err); err == nil {
-						fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is released\n", inst.Name)
+						fmt.Fprintf(cmd.ErrOrStderr(), "claim %s %s\n", i.Name, words)
 					}
 				}
 				return errors.Join(errs...)
@@ -148,8 +150,8 @@ meanwhile it says so, and schedule remove removes what runs.`,
 }
 
 // printHeld prints a held claim, and the time until which it is held.
-func printHeld(cmd *cobra.Command, inst croft.Instance) {
-	fmt.Fprintf(cmd.OutOrStdout(), "HELD ON TARGET, %s, FOR INSTANCE %s\n", out.OrDash(string(inst.Host)), inst.ID)
-	fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is held until %s; `croft claim use %s` boots it\n", inst.Name,
-		inst.Expires.Local().Format(time.DateTime), inst.Name)
+func printHeld(cmd *cobra.Command, i api.Instance) {
+	fmt.Fprintf(cmd.OutOrStdout(), "HELD ON TARGET, %s, FOR INSTANCE %s\n", out.OrDash(string(i.HostID)), i.ID)
+	fmt.Fprintf(cmd.ErrOrStderr(), "claim %s is held until %s; `croft claim use %s` boots it\n", i.Name,
+		i.Expires.Local().Format(time.DateTime), i.Name)
 }

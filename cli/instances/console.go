@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/out"
 )
 
@@ -31,11 +31,11 @@ guest wrote, as schedule logs does.`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
-			return onConsole(cmd, args[0], func(ctx context.Context, c *session, st croft.Status) error {
+			return onConsole(cmd, args[0], func(ctx context.Context, c *session, i api.Instance) error {
 				if live {
-					return c.attach(ctx, cmd, st)
+					return c.attach(ctx, cmd, i)
 				}
-				return c.console(ctx, cmd.OutOrStdout(), st, follow)
+				return c.console(ctx, cmd.OutOrStdout(), i, follow)
 			})
 		},
 	}
@@ -52,8 +52,8 @@ func logsCommand() *cobra.Command {
 		Short:             "Print what the guest wrote to its serial console",
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return onConsole(cmd, args[0], func(ctx context.Context, c *session, st croft.Status) error {
-				return c.console(ctx, cmd.OutOrStdout(), st, follow)
+			return onConsole(cmd, args[0], func(ctx context.Context, c *session, i api.Instance) error {
+				return c.console(ctx, cmd.OutOrStdout(), i, follow)
 			})
 		},
 	}
@@ -62,34 +62,35 @@ func logsCommand() *cobra.Command {
 }
 
 // onConsole calls do with the instance of the console.
-func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *session, croft.Status) error) error {
+func onConsole(cmd *cobra.Command, idOrName string, do func(context.Context, *session, api.Instance) error) error {
 	return within(cmd, func(ctx context.Context, c *session) error {
-		st, err := c.Instance(ctx, idOrName)
+		i, err := c.Instance(ctx, idOrName)
 		if err != nil {
 			return err
 		}
-		return do(ctx, c, st)
+		return do(ctx, c, i)
 	})
 }
 
 // console copies the guest's output to w; with follow, it continues with new output.
-func (c *session) console(ctx context.Context, w io.Writer, st croft.Status, follow bool) error {
-	return c.Consoles.Log(ctx, st, follow, func(from io.Reader) error { return out.ShowText(w, from) })
+func (c *session) console(ctx context.Context, w io.Writer, i api.Instance, follow bool) error {
+	in := api.ConsoleLog{InstanceNamed: c.Named(string(i.ID)), Follow: follow}
+	return c.ReadLog(ctx, in, func(from io.Reader) error { return out.ShowText(w, from) })
 }
 
 // EscapeKey leaves a console: Ctrl-], as in telnet and virsh.
 const EscapeKey = 0x1d
 
 // attach connects the terminal to the console until the escape key, the end of the guest, or the end of ctx.
-func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Status) error {
-	return c.Consoles.Attach(ctx, st, func(guest io.ReadWriteCloser) error {
+func (c *session) attach(ctx context.Context, cmd *cobra.Command, i api.Instance) error {
+	return c.AttachConsole(ctx, c.Named(string(i.ID)), func(guest io.ReadWriteCloser) error {
 		in := cmd.InOrStdin().(*os.File) // the caller has checked that it is a terminal, and thus a file
 		before, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {
-			return fmt.Errorf("attach to the console of %s: %w", st.Instance.Name, err)
+			return fmt.Errorf("attach to the console of %s: %w", i.Name, err)
 		}
 		defer func() { _ = term.Restore(int(in.Fd()), before) }()
-		fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", st.Instance.Name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "the console of %s; Ctrl-] leaves\r\n", i.Name)
 		left, err := converse(ctx, in, cmd.OutOrStdout(), guest)
 		switch {
 		case left || ctx.Err() != nil:
@@ -98,7 +99,7 @@ func (c *session) attach(ctx context.Context, cmd *cobra.Command, st croft.Statu
 		case err != nil:
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", st.Instance.Name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "\r\ninstance %s has closed its console\r\n", i.Name)
 		return nil
 	})
 }
@@ -144,18 +145,14 @@ const maxConsole = 1 << 20
 
 // keepConsole saves the console log of a failed instance before its removal deletes the log, and returns the file's
 // name; empty: there is no log, or it cannot be read.
-func (c *session) keepConsole(ctx context.Context, inst croft.Instance) string {
+func (c *session) keepConsole(ctx context.Context, i api.Instance) string {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	st, err := c.Instance(ctx, string(inst.ID))
-	if err != nil {
-		return ""
-	}
 	var said tailBuffer
-	if err := c.console(ctx, &said, st, false); err != nil || len(said.text) == 0 {
+	if err := c.console(ctx, &said, i, false); err != nil || len(said.text) == 0 {
 		return "" // it never ran, or its host is gone
 	}
-	file := filepath.Join(xdg.StateHome, "croft", "consoles", inst.Name+"-"+string(inst.ID)[:8]+".log")
+	file := filepath.Join(xdg.StateHome, "croft", "consoles", i.Name+"-"+string(i.ID)[:8]+".log")
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return ", and its console log cannot be kept: " + err.Error()
 	}

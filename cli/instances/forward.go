@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 )
 
 func forwardCommand() *cobra.Command {
@@ -34,11 +35,12 @@ so it works where the instance cannot be reached from here; schedule ssh uses it
 				}
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
-				st, err := c.Instance(ctx, given[0])
+				i, err := c.Instance(ctx, given[0])
 				if err != nil {
 					return err
 				}
-				return c.Ports.Connect(ctx, st, port, func(guest io.ReadWriteCloser) error {
+				in := api.GuestPort{InstanceNamed: c.Named(string(i.ID)), Port: port}
+				return c.ForwardPort(ctx, in, func(guest io.ReadWriteCloser) error {
 					stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
 					defer stop()
 					go func() { _, _ = io.Copy(guest, cmd.InOrStdin()) }() // ends with the process

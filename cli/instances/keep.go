@@ -11,8 +11,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/command"
-	"croft/internal/wording"
 )
 
 // keepCommand returns the command that changes when instances expire.
@@ -28,16 +28,15 @@ have not expired may get an end in this way too.`,
   schedule keep web`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("expires") && life <= 0 {
-				return croft.Errorf(croft.Invalid, "--expires %s: write a time such as 8h, or leave it out",
-					wording.Duration(life))
+			if err := checkFlags(cmd.Flags(), "expires"); err != nil {
+				return err
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
-				var changed []croft.Instance
+				var changed []api.Instance
 				err := verb.Each(args, func(name string) error {
-					inst, err := c.keep(ctx, name, life)
+					i, err := c.keep(ctx, name, life)
 					if err == nil {
-						changed = append(changed, inst)
+						changed = append(changed, i)
 					}
 					return err
 				})
@@ -49,19 +48,20 @@ have not expired may get an end in this way too.`,
 	return cmd
 }
 
-func (c *session) keep(ctx context.Context, idOrName string, life time.Duration) (croft.Instance, error) {
-	inst, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, project croft.Project,
-		idOrName string) (croft.Instance, string, error) {
-		inst, err := c.Changes.Keep(ctx, project, idOrName, life, nil)
-		if inst.Expires.IsZero() {
-			return inst, "does not expire", err
+func (c *session) keep(ctx context.Context, idOrName string, life time.Duration) (api.Instance, error) {
+	i, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, in api.InstanceChange) (api.Instance, string,
+		error) {
+		seconds := int64(life / time.Second)
+		i, err := c.ChangeInstance(ctx, api.InstancePatch{InstanceNamed: in.InstanceNamed, Expires: &seconds})
+		if i.Expires.IsZero() {
+			return i, "does not expire", err
 		}
-		return inst, "expires at " + inst.Expires.Local().Format(time.DateTime), err
+		return i, "expires at " + i.Expires.Local().Format(time.DateTime), err
 	})
 	if err == nil && !c.WantsData() {
-		c.Say("instance %s %s", inst.Name, words)
+		c.Say("instance %s %s", i.Name, words)
 	}
-	return inst, err
+	return i, err
 }
 
 // remaining describes how long an instance has until it expires; empty: it does not expire.

@@ -47,8 +47,9 @@ some of them expire, in how long they do. With -o wide it has all columns, and -
 
 With -o json or yaml each instance is as the API shows it, whatever the columns: it has
 the keys name, state, address, host, host_id, id, project, query, resources, image, tags,
-created, generation and error, expires if it has an end, and cluster if it is part of
-one. These stay; new ones may come. The state is the word that this list shows.
+created, generation and error, expires if it has an end, labels if properties were noted
+about it, cluster if it is part of one, and for operators location. These stay; new ones
+may come. The state is the word that this list shows.
 
 --tag is about the tags that an instance got with its request and that its guest
 reads; --filter is about properties and tags that people note (croft property, croft
@@ -108,8 +109,7 @@ var (
 )
 
 // columnOf returns the cell of a column for an instance.
-func columnOf(name string, st croft.Status) out.Cell {
-	d := api.InstanceOf(st)
+func columnOf(name string, d api.Instance) out.Cell {
 	switch name {
 	case "project":
 		return out.Cell{Text: string(d.Project)}
@@ -183,14 +183,13 @@ func (l listing) check() error {
 }
 
 // choose returns the requested instances, in the requested order.
-func (l listing) choose(all []croft.Status) []croft.Status {
-	all = slices.DeleteFunc(all, func(st croft.Status) bool {
-		return len(l.states) > 0 && !slices.Contains(l.states, schedule.Describe(&st)) ||
-			l.host != "" && string(st.Instance.Host) != l.host ||
-			!hasTags(st.Instance.Spec.Tags, l.tags)
+func (l listing) choose(all []api.Instance) []api.Instance {
+	all = slices.DeleteFunc(all, func(i api.Instance) bool {
+		return len(l.states) > 0 && !slices.Contains(l.states, i.State) || l.host != "" && string(i.HostID) != l.host ||
+			!hasTags(i.Tags, l.tags)
 	})
 	if column, backwards := strings.CutPrefix(l.sort, "-"); column != "" {
-		slices.SortStableFunc(all, func(a, b croft.Status) int {
+		slices.SortStableFunc(all, func(a, b api.Instance) int {
 			if backwards {
 				a, b = b, a
 			}
@@ -200,17 +199,17 @@ func (l listing) choose(all []croft.Status) []croft.Status {
 	return all
 }
 
-func compareBy(column string, a, b croft.Status) int {
+func compareBy(column string, a, b api.Instance) int {
 	switch column {
 	case "expires":
-		return compareEnds(a.Instance.Expires, b.Instance.Expires)
+		return compareEnds(a.Expires, b.Expires)
 	case "age":
-		return b.Instance.Created.Compare(a.Instance.Created)
+		return b.Created.Compare(a.Created)
 	case "created":
-		return a.Instance.Created.Compare(b.Instance.Created)
+		return a.Created.Compare(b.Created)
 	case "address":
-		first, _ := netip.ParseAddr(Address(a)) // instances without an address come first
-		second, _ := netip.ParseAddr(Address(b))
+		first, _ := netip.ParseAddr(a.Address) // instances without an address come first
+		second, _ := netip.ParseAddr(b.Address)
 		return first.Compare(second)
 	}
 	return cmp.Compare(columnOf(column, a).Text, columnOf(column, b).Text)
@@ -234,22 +233,22 @@ func hasTags(tags map[string]string, wanted []string) bool {
 }
 
 // Table returns a table of instances of any project.
-func Table(all []croft.Status) *out.Table {
+func Table(all []api.Instance) *out.Table {
 	return listing{columns: append([]string{"project"}, briefColumns...)}.table(all)
 }
 
 // table returns the list as a table.
-func (l listing) table(all []croft.Status) *out.Table {
+func (l listing) table(all []api.Instance) *out.Table {
 	t := &out.Table{}
 	var head []string
 	for _, name := range l.columns {
 		head = append(head, strings.ToUpper(name))
 	}
 	t.Head(head...)
-	for _, st := range all {
+	for _, i := range all {
 		var row []out.Cell
 		for _, name := range l.columns {
-			row = append(row, columnOf(name, st))
+			row = append(row, columnOf(name, i))
 		}
 		t.Row(row...)
 	}
@@ -263,7 +262,7 @@ func (c *session) watchList(ctx context.Context, cmd *cobra.Command, l listing) 
 	wake, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		defer cancel() // watching ends early only because of a permanent error, such as a revoked token
-		ended <- c.Instances.Watch(ctx, func() {
+		ended <- c.WatchInstances(ctx, func() {
 			select {
 			case wake <- struct{}{}:
 			default: // a change is already waiting
@@ -321,23 +320,17 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 		}
 		l.host = string(h.ID)
 	}
-	all, err := c.Instances.List(ctx, c.Project)
+	all, err := c.AllInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: c.Project},
+		Filtered: api.Filtered{Filter: l.filters}})
 	if err != nil {
 		return "", err
-	}
-	if len(l.filters) > 0 {
-		chosen, err := args.Chosen(ctx, c.Client, objects.Instance, l.filters)
-		if err != nil {
-			return "", err
-		}
-		all = slices.DeleteFunc(all, func(st croft.Status) bool { return !chosen[string(st.Instance.ID)] })
 	}
 	all = l.choose(all)
 	if !l.watch {
 		c.NoteUnknownProject(cmd, len(all))
 	}
 	if format := c.Settings.Output; format == out.FormatJSON || format == out.FormatYAML {
-		return renderData(format, Printable(all), l.watch)
+		return renderData(format, all, l.watch)
 	}
 	chosen := l.columns != nil
 	switch {
@@ -349,8 +342,8 @@ func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing)
 	default:
 		l.columns = briefColumns
 	}
-	if c.Settings.Output != out.FormatWide && !chosen && slices.ContainsFunc(all, func(st croft.Status) bool {
-		return !st.Instance.Expires.IsZero()
+	if c.Settings.Output != out.FormatWide && !chosen && slices.ContainsFunc(all, func(i api.Instance) bool {
+		return !i.Expires.IsZero()
 	}) {
 		l.columns = append(slices.Clone(l.columns), "expires")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/schedule"
@@ -26,8 +27,8 @@ const viewFrom = 200
 
 // outcome is the result of one request.
 type outcome struct {
-	decision schedule.Decision
-	err      error
+	made api.Instance
+	err  error
 }
 
 // harvest collects the outcomes of a command's requests. It keeps only the identity of an instance, and only if that
@@ -35,7 +36,7 @@ type outcome struct {
 type harvest struct {
 	keep      bool
 	scheduled int
-	instances []croft.Instance
+	instances []api.Instance
 	refused   []error // the first errors that concern one instance
 	more      int     // number of further errors
 	why       error   // error that applies to all remaining instances
@@ -47,9 +48,8 @@ func (h *harvest) add(o outcome) bool {
 	case o.err == nil:
 		h.scheduled++
 		if h.keep {
-			inst := o.decision.Instance
-			inst.Spec = croft.Spec{}
-			h.instances = append(h.instances, inst)
+			h.instances = append(h.instances, api.Instance{ID: o.made.ID, Project: o.made.Project, Name: o.made.Name,
+				Created: o.made.Created, Expires: o.made.Expires, State: o.made.State, HostID: o.made.HostID})
 		}
 		return true
 	case errors.Is(o.err, croft.Conflict): // its name is taken, or other requests claimed faster
@@ -72,9 +72,9 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 	}
 	text := c.Settings.Output == out.FormatText
 	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}
-	inOrder(ctx, wanted.count, atOnce, func(i int) outcome { return c.ask(ctx, wanted.nth(i)) }, func(o outcome) bool {
+	inOrder(ctx, wanted.count, atOnce, func(n int) outcome { return c.ask(ctx, wanted.nth(n)) }, func(o outcome) bool {
 		if text && o.err == nil && !wanted.allOrNone {
-			printDecision(cmd, o.decision)
+			printMade(cmd, o.made)
 		}
 		return h.add(o)
 	})
@@ -85,8 +85,8 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		return c.giveBack(ctx, cmd, wanted, &h)
 	}
 	if text && wanted.allOrNone {
-		for _, inst := range h.instances {
-			printDecision(cmd, schedule.Decision{Instance: inst, Host: croft.Host{ID: inst.Host}})
+		for _, i := range h.instances {
+			printMade(cmd, i)
 		}
 	}
 	if h.scheduled > 0 {
@@ -102,21 +102,25 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 	return errors.Join(errs...)
 }
 
-func (c *session) ask(ctx context.Context, r schedule.Request) (o outcome) {
+func (c *session) ask(ctx context.Context, r api.ClaimRequest) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	o.decision, o.err = c.Requests.Request(ctx, r)
+	if r.Hold != 0 {
+		o.made, o.err = c.CreateClaim(ctx, r)
+	} else {
+		in := api.NewInstance{InProject: r.InProject, InstanceRequest: r.InstanceRequest}
+		o.made, o.err = c.CreateInstance(ctx, in)
+	}
 	return o
 }
 
-// printDecision prints the line that scripts rely on. Tenants do not see the host.
-func printDecision(cmd *cobra.Command, d schedule.Decision) {
-	if d.Instance.State == croft.StateHeld {
-		d.Instance.Host = d.Host.ID
-		printHeld(cmd, d.Instance)
+// printMade prints the line that scripts rely on. Tenants do not see the host.
+func printMade(cmd *cobra.Command, i api.Instance) {
+	if i.State == string(croft.StateHeld) {
+		printHeld(cmd, i)
 		return
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", cmp.Or(d.Host.ID, "-"), d.Instance.ID)
+	fmt.Fprintf(cmd.OutOrStdout(), "NOTIFIED TARGET, %s, OF INSTANCE %s\n", cmp.Or(i.HostID, "-"), i.ID)
 }
 
 // shortfall describes the instances that were not scheduled: the ones with reasons of their own individually, the
@@ -182,10 +186,10 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 
 // waitForNew waits until the instances run. It destroys failed instances, so that a failed command leaves nothing
 // behind, and with allOrNone all instances. Instances that take too long continue.
-func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
+func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []api.Instance,
 	allOrNone bool) error {
 	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
-	var failed, well []croft.Instance
+	var failed, well []api.Instance
 	var of []int // errors of the failed instances
 	for i, err := range errs {
 		inst := instances[i]
@@ -234,35 +238,36 @@ func brief(errs []error) []error {
 }
 
 // remove destroys instances, and waits for a limited time until they are gone.
-func (c *session) remove(ctx context.Context, instances []croft.Instance) error {
+func (c *session) remove(ctx context.Context, instances []api.Instance) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
 	defer cancel()
 	return errors.Join(brief(forEach(len(instances), atOnce, func(i int) error {
 		inst := instances[i]
-		if _, err := c.Changes.Destroy(ctx, inst.Project, string(inst.ID), false); err != nil {
+		in := api.InstanceRemoval{InstanceChange: api.InstanceChange{InstanceNamed: c.Named(string(inst.ID))}}
+		if _, err := c.DestroyInstance(ctx, in); err != nil {
 			return fmt.Errorf("remove what is left of it: %w", err)
 		}
-		return c.Instances.Wait(ctx, inst, schedule.Gone, nil)
+		return c.AwaitInstance(ctx, inst, schedule.Gone, nil)
 	}))...)
 }
 
 // printInstances prints the current state of the instances in full.
-func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instances []croft.Instance, list bool) error {
-	var all []croft.Status
+func (c *session) printInstances(ctx context.Context, cmd *cobra.Command, instances []api.Instance, list bool) error {
+	var all []api.Instance
 	for _, inst := range instances {
-		st, err := c.Instance(ctx, string(inst.ID))
+		now, err := c.Instance(ctx, string(inst.ID))
 		if errors.Is(err, croft.NotFound) {
 			continue // it failed and was destroyed
 		}
 		if err != nil {
 			return err
 		}
-		all = append(all, st)
+		all = append(all, now)
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	return printStatuses(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
+	return printFull(cmd, cmp.Or(c.Settings.Output, out.FormatText), all, list)
 }
 
 // removalTimeout limits the time to wait for the removal of a failed instance.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/control/api"
 	"croft/internal/testing/pty"
 )
 
@@ -12,14 +13,8 @@ import (
 func TestProgressIsOfTheNewestOrder(t *testing.T) {
 	var said strings.Builder
 	l := &lines{w: &said, name: []string{"web"}, last: make([]string, 1)}
-	seen := func(generation int64, state croft.State) croft.Status {
-		return croft.Status{Instance: croft.Instance{State: croft.StateScheduled, Generation: 2},
-			Host: &croft.Host{Alive: true}, Order: &croft.Order{Generation: 2, Want: croft.WantRunning},
-			Observation: &croft.Observation{State: state, Generation: generation}}
-	}
-	for _, st := range []croft.Status{seen(1, croft.StateRunning), seen(2, croft.StateBooting),
-		seen(2, croft.StateRunning)} {
-		l.update(0, st)
+	for _, i := range []api.Instance{{State: "running", Pending: true}, {State: "booting"}, {State: "running"}} {
+		l.update(0, i)
 	}
 	if want := "instance web: ordered\ninstance web: booting\ninstance web: running\n"; said.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", said.String(), want)
@@ -29,12 +24,7 @@ func TestProgressIsOfTheNewestOrder(t *testing.T) {
 func TestBytesAreCounted(t *testing.T) {
 	term := pty.New(t)
 	b := newStatusBars(term.File, []string{"web", "db"})
-	fetching := func(p *croft.Progress) croft.Status {
-		return croft.Status{
-			Instance:    croft.Instance{State: croft.StateScheduled},
-			Observation: &croft.Observation{State: croft.StateFetching, Progress: p},
-		}
-	}
+	fetching := func(p *croft.Progress) api.Instance { return api.Instance{State: "fetching", Progress: p} }
 	b.update(0, fetching(&croft.Progress{Done: 10 << 20, Total: 40 << 20}))
 	b.update(1, fetching(&croft.Progress{Done: 5 << 20}))
 	term.Await(t, "10.0 MiB of 40.0 MiB")

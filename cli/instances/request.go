@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/compute/image"
+	"croft/control/api"
 	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/out"
@@ -139,9 +140,11 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 func checkFlags(flags *pflag.FlagSet, times ...string) error {
 	for _, name := range times {
 		life, err := flags.GetDuration(name)
-		if err == nil && flags.Changed(name) && life <= 0 {
-			err = croft.Errorf(croft.Invalid, "--%s %s: write a time such as 8h, or leave it out", name,
-				wording.Duration(life))
+		if err == nil && flags.Changed(name) {
+			if err = schedule.CheckLife(life); life <= 0 {
+				err = croft.Errorf(croft.Invalid, "--%s %s: write a time such as 8h, or leave it out", name,
+					wording.Duration(life))
+			}
 		}
 		if err != nil {
 			return err
@@ -155,15 +158,15 @@ func checkFlags(flags *pflag.FlagSet, times ...string) error {
 	return nil
 }
 
-// requests are count requests that differ only in their names.
+// requests are count requests that differ only in their names. They are for instances unless they hold claims.
 type requests struct {
-	one       schedule.Request
+	one       api.ClaimRequest
 	count     int
 	allOrNone bool
 }
 
 // nth returns the request with this index, starting at 0.
-func (r requests) nth(i int) schedule.Request {
+func (r requests) nth(i int) api.ClaimRequest {
 	if r.count == 1 {
 		return r.one
 	}
@@ -196,59 +199,54 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 	return wanted, nil
 }
 
-func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r schedule.Request, err error) {
-	r = schedule.Request{Project: croft.Project(s.Project), Name: a.name, Networks: a.networks, Open: a.open,
-		Ephemeral: a.ephemeral}
-	if r.Query, err = schedule.ParseQuery(query); err != nil {
+func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r api.ClaimRequest, err error) {
+	r = api.ClaimRequest{InProject: api.InProject{Project: croft.Project(s.Project)}, Hold: int64(a.hold / time.Second),
+		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query,
+			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
+			Near: a.near, Far: a.far, Distance: a.distance}}
+	r.Networks, r.Open, r.Ephemeral = a.networks, a.open, a.ephemeral
+	if _, err = schedule.ParseQuery(query); err != nil {
 		return r, err
 	}
-	if r.Policy, err = schedule.PolicyNamed(s.Policy); err != nil {
+	policy, err := schedule.PolicyNamed(s.Policy)
+	if err != nil {
 		return r, err
 	}
+	r.Policy = policy.Name()
 	if r.Affinities, err = a.affinities(); err != nil {
 		return r, err
 	}
-	bounds, err := a.bounds.all()
-	if err != nil {
+	if r.In, err = a.bounds.all(); err != nil {
 		return r, err
 	}
-	r.Query.In = append(r.Query.In, bounds...)
-	r.Query.Where = append(r.Query.Where, a.bounds.where...)
-	r.Query.WhereNot = append(r.Query.WhereNot, a.bounds.whereNot...)
 	if err := a.bounds.checkFilters(); err != nil {
 		return r, err
 	}
-	near, err := croft.ParseNears(a.near, a.far, a.distance)
-	if err != nil {
+	if _, err := croft.ParseNears(a.near, a.far, a.distance); err != nil {
 		return r, err
 	}
-	r.Query.Near = append(r.Query.Near, near...)
-	r.Expires, r.Hold = a.expires, a.hold
 	if a.name != "" {
 		if err := schedule.CheckName(a.name); err != nil {
 			return r, err
 		}
 	}
-	r.ID = croft.NewInstanceID()
 	if a.uuid != "" {
 		if r.ID, err = croft.ParseInstanceID(a.uuid); err != nil {
 			return r, err
 		}
 	}
-	guest, err := a.guest(s.Keys, stdin)
-	if err != nil {
+	if r.GuestSettings, err = a.guest(s.Keys, stdin); err != nil {
 		return r, err
 	}
-	r.Keys, r.UserData, r.Metadata, r.IMDS = guest.Keys, guest.UserData, guest.Metadata, guest.IMDS
-	r.Tags, r.Restart = guest.Tags, guest.Restart
 	r.Image, err = imageOf(s)
+	r.InstanceRequest.Image = r.Image
 	return r, err
 }
 
 // guest returns the values of the flags about the guest, which do not depend on the host.
-func (a *asking) guest(keys []string, stdin io.Reader) (u schedule.Use, err error) {
-	u = schedule.Use{Metadata: croft.Metadata(a.metadata), IMDS: croft.IMDS(a.imds), Restart: croft.Restart(a.restart),
-		Expires: a.expires}
+func (a *asking) guest(keys []string, stdin io.Reader) (u croft.GuestSettings, err error) {
+	u = croft.GuestSettings{Metadata: croft.Metadata(a.metadata), IMDS: croft.IMDS(a.imds),
+		Restart: croft.Restart(a.restart)}
 	if u.Keys, a.names, err = sshkeys.Read(keys); err != nil {
 		return u, err
 	}
@@ -258,8 +256,7 @@ func (a *asking) guest(keys []string, stdin io.Reader) (u schedule.Use, err erro
 	if u.Tags, err = parseTags(a.tags); err != nil {
 		return u, err
 	}
-	return u, schedule.CheckGuest(croft.Spec{UserData: u.UserData, Metadata: u.Metadata, IMDS: u.IMDS, Tags: u.Tags,
-		Restart: u.Restart})
+	return u, schedule.CheckGuest(u)
 }
 
 // imageOf returns the image that the settings name, in the form that the cloud accepts.
@@ -303,10 +300,10 @@ func (a *asking) readUserData(stdin io.Reader) ([]byte, error) {
 const briefRows = 12
 
 // explain lists the hosts with room for a request, without making the request.
-func (c *session) explain(ctx context.Context, cmd *cobra.Command, r schedule.Request) error {
+func (c *session) explain(ctx context.Context, cmd *cobra.Command, r api.ClaimRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	why, err := c.Requests.Explain(ctx, r)
+	why, err := c.ExplainRequest(ctx, api.Candidates{InProject: r.InProject, InstanceRequest: r.InstanceRequest})
 	if err != nil {
 		return err
 	}

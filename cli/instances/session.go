@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/plain"
@@ -27,37 +28,33 @@ func within(cmd *cobra.Command, do func(context.Context, *session) error) error 
 	return args.With(cmd, func(ctx context.Context, c *args.Client) error { return do(ctx, &session{c}) })
 }
 
-func noAddress(st croft.Status) error {
-	name, state := st.Instance.Name, schedule.Describe(&st)
-	if state == schedule.Unknown {
+func noAddress(i api.Instance) error {
+	if i.State == schedule.Unknown {
 		return croft.Errorf(croft.Unavailable,
-			"instance %s has no address: whether it runs is unknown, since it is on host %s%s", name, st.Host.Name,
-			silence(*st.Host))
+			"instance %s has no address: whether it runs is unknown, since it is on host %s%s", i.Name, i.Host,
+			silence(i))
 	}
-	if o := st.Observation; o != nil && o.State == croft.StateFailed {
-		return fmt.Errorf("instance %s has no address: it failed: %s", name, o.Error)
+	if i.Reported() == croft.StateFailed {
+		return fmt.Errorf("instance %s has no address: it failed: %s", i.Name, i.Error)
 	}
 	boots := map[string]string{
 		string(croft.StateStopped): "`schedule start %s` boots it",
 		string(croft.StateHeld):    "`croft claim use %s` boots it",
 		string(croft.StateLost):    "`schedule recreate %s` makes it anew from its image",
 	}
-	if remedy, off := boots[state]; off {
-		return fmt.Errorf("instance %s has no address: it is %s; "+remedy, name, state, name)
+	if remedy, off := boots[i.State]; off {
+		return fmt.Errorf("instance %s has no address: it is %s; "+remedy, i.Name, i.State, i.Name)
 	}
-	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", name, state)
+	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", i.Name, i.State)
 }
 
-// silence returns a clause with the time since when a host is silent; empty: the host is alive.
-func silence(h croft.Host) string {
-	if h.Alive {
+// silence returns a clause with the time since when the host of an instance is silent; empty: the host is alive.
+func silence(i api.Instance) string {
+	if i.HostAlive == nil || *i.HostAlive {
 		return ""
 	}
-	return ", which is silent" + Since(h)
+	return ", which is silent" + Since(i.HostSeen)
 }
-
-// Address returns the address of an instance.
-func Address(st croft.Status) string { return schedule.Address(&st) }
 
 // StateCell returns the state of an instance, in its color.
 func StateCell(word string) out.Cell {
@@ -73,22 +70,22 @@ func StateCell(word string) out.Cell {
 }
 
 // Since returns when a silent host last reported.
-func Since(h croft.Host) string {
-	if h.Seen.IsZero() {
+func Since(seen time.Time) string {
+	if seen.IsZero() {
 		return ""
 	}
-	return " since " + h.Seen.Local().Format(time.DateTime)
+	return " since " + seen.Local().Format(time.DateTime)
 }
 
 // wait waits for all instances, many at once, within the time limit of the settings, and shows their progress on
 // stderr. It returns one error for each instance; nil: the instance reached the goal.
-func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []croft.Instance,
+func (c *session) wait(ctx context.Context, cmd *cobra.Command, instances []api.Instance,
 	goal schedule.Goal) []error {
 	ctx, cancel := context.WithTimeout(ctx, c.Settings.Timeout)
 	defer cancel()
 	shown := newProgress(cmd.ErrOrStderr(), instances)
 	errs := forEach(len(instances), waitsAtOnce, func(i int) error {
-		err := c.Instances.Wait(ctx, instances[i], goal, func(st croft.Status) { shown.update(i, st) })
+		err := c.AwaitInstance(ctx, instances[i], goal, func(now api.Instance) { shown.update(i, now) })
 		shown.end(i, err)
 		if errors.Is(err, context.Canceled) {
 			err = &command.Interrupted{Text: fmt.Sprintf(
@@ -106,12 +103,12 @@ const mostBars = 40
 
 // progress shows the progress of instances. Calls for different instances may overlap.
 type progress interface {
-	update(i int, st croft.Status)
+	update(n int, i api.Instance)
 	end(i int, err error)
 	close()
 }
 
-func newProgress(stderr io.Writer, instances []croft.Instance) progress {
+func newProgress(stderr io.Writer, instances []api.Instance) progress {
 	if out.Draws(stderr) && len(instances) <= mostBars {
 		return newStatusBars(stderr, namesOf(instances))
 	}
@@ -121,19 +118,19 @@ func newProgress(stderr io.Writer, instances []croft.Instance) progress {
 // statusBars shows instances on a terminal, one per line.
 type statusBars struct {
 	*out.Bars
-	last []croft.State // states in the records
+	last []string // states
 }
 
 func newStatusBars(w io.Writer, names []string) *statusBars {
-	return &statusBars{out.NewBars(w, names, "ordered"), make([]croft.State, len(names))}
+	return &statusBars{out.NewBars(w, names, "ordered"), make([]string, len(names))}
 }
 
-func (b *statusBars) update(i int, st croft.Status) {
-	l := b.Line(i)
-	l.Say(stage(st))
-	b.last[i] = st.Instance.State
-	if described(st) == string(croft.StateFetching) {
-		l.Count(st.Observation.Progress)
+func (b *statusBars) update(n int, i api.Instance) {
+	l := b.Line(n)
+	l.Say(stage(i))
+	b.last[n] = i.State
+	if described(i) == string(croft.StateFetching) {
+		l.Count(i.Progress)
 	} else {
 		l.Count(nil)
 	}
@@ -143,7 +140,7 @@ func (b *statusBars) end(i int, err error) {
 	l := b.Line(i)
 	if err != nil {
 		giveUp(l, err)
-	} else if b.last[i] == croft.StateDestroying {
+	} else if b.last[i] == string(croft.StateDestroying) {
 		l.Say("gone")
 	}
 	l.End()
@@ -161,10 +158,10 @@ func giveUp(l *out.Line, err error) {
 	l.Say("failed")
 }
 
-func namesOf(instances []croft.Instance) []string {
+func namesOf(instances []api.Instance) []string {
 	var all []string
-	for _, inst := range instances {
-		all = append(all, inst.Name)
+	for _, i := range instances {
+		all = append(all, i.Name)
 	}
 	return all
 }
@@ -177,16 +174,16 @@ type lines struct {
 	last []string
 }
 
-func (l *lines) update(i int, st croft.Status) {
+func (l *lines) update(n int, i api.Instance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	word := described(st)
-	if word == string(croft.StateRunning) && st.Observation.CloudInit != nil {
-		word += " " + string(st.Observation.CloudInit.State)
+	word := described(i)
+	if word == string(croft.StateRunning) && i.CloudInit != nil {
+		word += " " + string(i.CloudInit.State)
 	}
-	if word != l.last[i] {
-		l.last[i] = word
-		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[i], plain.Line(stage(st)))
+	if word != l.last[n] {
+		l.last[n] = word
+		fmt.Fprintf(l.w, "instance %s: %s\n", l.name[n], plain.Line(stage(i)))
 	}
 }
 
@@ -210,17 +207,16 @@ func reported(c *croft.CloudInit) string {
 
 // described returns the state of an instance for somebody who waits for its newest order: an observation of the agent
 // before it has seen that order is about an earlier one.
-func described(st croft.Status) string {
-	word := schedule.Describe(&st)
-	if o := st.Observation; o != nil && word == string(o.State) && o.Generation < st.Instance.Generation {
+func described(i api.Instance) string {
+	if i.Pending && i.State != schedule.Unknown {
 		return schedule.Ordered
 	}
-	return word
+	return i.State
 }
 
 // stage describes the progress of an instance's newest order in words.
-func stage(st croft.Status) string {
-	word := described(st)
+func stage(i api.Instance) string {
+	word := described(i)
 	switch croft.State(word) {
 	case croft.StateFetching:
 		return "fetching the image"
@@ -231,8 +227,8 @@ func stage(st croft.Status) string {
 	case croft.StateBooting:
 		return "booting"
 	case croft.StateRunning:
-		if addr := Address(st); addr != "" {
-			return "running at " + addr + reported(st.Observation.CloudInit)
+		if i.Address != "" {
+			return "running at " + i.Address + reported(i.CloudInit)
 		}
 	case croft.StateDestroying:
 		return "being removed"
@@ -287,13 +283,13 @@ func forEach(n, limit int, do func(i int) error) []error {
 }
 
 // look reads an instance; if the settings say so, it first waits until the instance runs.
-func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (croft.Status, error) {
-	st, err := c.Instance(ctx, idOrName)
+func (c *session) look(ctx context.Context, cmd *cobra.Command, idOrName string) (api.Instance, error) {
+	i, err := c.Instance(ctx, idOrName)
 	if err != nil || !c.Settings.Wait.Any() {
-		return st, err
+		return i, err
 	}
-	if errs := c.wait(ctx, cmd, []croft.Instance{st.Instance}, c.Settings.Wait.Goal()); errs[0] != nil {
-		return st, errs[0]
+	if errs := c.wait(ctx, cmd, []api.Instance{i}, c.Settings.Wait.Goal()); errs[0] != nil {
+		return i, errs[0]
 	}
-	return c.Instance(ctx, string(st.Instance.ID))
+	return c.Instance(ctx, string(i.ID))
 }

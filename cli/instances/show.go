@@ -36,20 +36,20 @@ known of it: the record, the order, what its host last saw, the host.`,
 
 func show(cmd *cobra.Command, args []string) error {
 	return within(cmd, func(ctx context.Context, c *session) error {
-		var all []croft.Status
+		var all []api.Instance
 		var errs []error
 		for _, arg := range args {
-			st, err := c.look(ctx, cmd, arg)
+			i, err := c.look(ctx, cmd, arg)
 			if err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			all = append(all, st)
+			all = append(all, i)
 		}
 		if c.Settings.Output == out.FormatText {
 			errs = append(errs, printAddresses(cmd, all))
 		} else if len(all) > 0 {
-			errs = append(errs, printStatuses(cmd, c.Settings.Output, all, len(args) > 1))
+			errs = append(errs, printFull(cmd, c.Settings.Output, all, len(args) > 1))
 		}
 		return errors.Join(errs...)
 	})
@@ -57,26 +57,26 @@ func show(cmd *cobra.Command, args []string) error {
 
 // printAddresses prints one address per instance. An instance without one is an error, so that $(schedule web) is
 // never silently empty.
-func printAddresses(cmd *cobra.Command, all []croft.Status) error {
+func printAddresses(cmd *cobra.Command, all []api.Instance) error {
 	var errs []error
-	for _, st := range all {
-		if addr := Address(st); addr != "" {
-			fmt.Fprintln(cmd.OutOrStdout(), addr)
+	for _, i := range all {
+		if i.Address != "" {
+			fmt.Fprintln(cmd.OutOrStdout(), i.Address)
 			continue
 		}
-		errs = append(errs, noAddress(st))
+		errs = append(errs, noAddress(i))
 	}
 	return errors.Join(errs...)
 }
 
-// printStatuses prints everything about instances in a format other than text.
-func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list bool) error {
+// printFull prints everything about instances in a format other than text.
+func printFull(cmd *cobra.Command, format string, all []api.Instance, list bool) error {
 	if out.IsTable(format) || format == out.FormatText {
-		for i, st := range all {
-			if i > 0 {
+		for n, i := range all {
+			if n > 0 {
 				fmt.Fprintln(cmd.OutOrStdout())
 			}
-			t := details(api.InstanceOf(st))
+			t := details(i)
 			t.Color = out.IsColored(cmd.OutOrStdout())
 			if err := t.Print(cmd.OutOrStdout()); err != nil {
 				return err
@@ -84,11 +84,10 @@ func printStatuses(cmd *cobra.Command, format string, all []croft.Status, list b
 		}
 		return nil
 	}
-	data := Printable(all)
 	if list {
-		return out.PrintData(cmd.OutOrStdout(), format, data)
+		return out.PrintData(cmd.OutOrStdout(), format, all)
 	}
-	return out.PrintData(cmd.OutOrStdout(), format, data[0])
+	return out.PrintData(cmd.OutOrStdout(), format, all[0])
 }
 
 // details returns a table of everything about an instance.
@@ -121,9 +120,9 @@ func details(i api.Instance) *out.Table {
 		add("lost", fmt.Sprintf("%s%s: %s", l.At.Local().Format(time.DateTime), where, l.Reason))
 	}
 	if i.HostAlive != nil {
-		add("host", i.Host+" "+string(i.HostID)+silence(croft.Host{Alive: *i.HostAlive, Seen: i.HostSeen}))
+		add("host", i.Host+" "+string(i.HostID)+silence(i))
 		add("hypervisor", i.Hypervisor)
-		add("location", i.HostLocation)
+		add("location", i.Location)
 	}
 	add("resources", i.Resources.String())
 	add("image", i.Image)
@@ -249,13 +248,4 @@ func round(d time.Duration) time.Duration {
 		return d.Round(10 * time.Millisecond)
 	}
 	return d.Round(100 * time.Millisecond)
-}
-
-// Printable returns statuses as the API shows them.
-func Printable(all []croft.Status) []api.Instance {
-	list := make([]api.Instance, len(all))
-	for i, st := range all {
-		list[i] = api.InstanceOf(st)
-	}
-	return list
 }

@@ -18,8 +18,8 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/compute/image"
+	"croft/control/api"
 	"croft/internal/command"
-	"croft/internal/hostkey"
 	"croft/internal/redact"
 	"croft/schedule/sshkeys"
 )
@@ -57,11 +57,11 @@ ends with the exit code of the command.`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
-				st, err := c.look(ctx, cmd, args[0])
+				i, err := c.look(ctx, cmd, args[0])
 				if err != nil {
 					return err
 				}
-				return l.Run(ctx, cmd, c.Client, st, Typed(args[1:]))
+				return l.Run(ctx, cmd, c.Client, i, Typed(args[1:]))
 			})
 		},
 	}
@@ -82,13 +82,12 @@ func Typed(given []string) []string {
 
 // Run runs the system's ssh, which accepts only the host key of the instance, and returns its exit code. If the cloud
 // is reached over its API, the connection goes through the API.
-func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, st croft.Status, command []string) error {
-	name := st.Instance.Name
-	addr := Address(st)
-	if addr == "" {
-		return noAddress(st)
+func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i api.Instance, command []string) error {
+	name := i.Name
+	if i.Address == "" {
+		return noAddress(i)
 	}
-	user, err := l.as(st.Instance.Spec.Image)
+	user, err := l.as(i.ImageURL)
 	if err != nil {
 		return err
 	}
@@ -97,18 +96,18 @@ func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, st c
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
 	defer os.RemoveAll(dir)
-	given, err := l.arguments(st.Instance, filepath.Join(dir, "known_hosts"))
+	given, err := l.arguments(i, filepath.Join(dir, "known_hosts"))
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
 	if c.Settings.Settings.Set() && l.Jump == "" {
-		through, err := proxyCommand(cmd, st.Instance.ID)
+		through, err := proxyCommand(cmd, i.ID)
 		if err != nil {
 			return fmt.Errorf("log in to %s: %w", name, err)
 		}
 		given = append(given, through...)
 	}
-	return SSH(ctx, cmd, name, append(append(given, "-l", user, "--", addr), command...))
+	return SSH(ctx, cmd, name, append(append(given, "-l", user, "--", i.Address), command...))
 }
 
 // SSH runs the system's ssh to log in to the named machine, and returns its exit code.
@@ -132,21 +131,17 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 }
 
 // arguments returns arguments that make ssh accept only the host key of the instance. It writes the file with the key.
-func (l Login) arguments(inst croft.Instance, knownHosts string) ([]string, error) {
-	if inst.Spec.HostKey == "" {
+func (l Login) arguments(i api.Instance, knownHosts string) ([]string, error) {
+	if i.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
 			"it has no host key that could be verified, since an older croft made it: use ssh directly, or destroy it and request another")
 	}
-	public, err := hostkey.Public(inst.Spec.HostKey)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(knownHosts, fmt.Appendf(nil, "%s %s\n", inst.ID, public), 0o600); err != nil {
+	if err := os.WriteFile(knownHosts, fmt.Appendf(nil, "%s %s\n", i.ID, i.HostKey), 0o600); err != nil {
 		return nil, err
 	}
 	args := []string{
 		"-o", "UserKnownHostsFile=" + knownHosts, "-o", "GlobalKnownHostsFile=/dev/null",
-		"-o", "HostKeyAlias=" + string(inst.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
+		"-o", "HostKeyAlias=" + string(i.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
 		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
 	}
 	if l.Jump != "" {
@@ -155,7 +150,7 @@ func (l Login) arguments(inst croft.Instance, knownHosts string) ([]string, erro
 	if l.Identity != "" {
 		return append(args, "-i", l.Identity, "-o", "IdentitiesOnly=yes"), nil
 	}
-	return append(args, Identities(inst.Spec.Keys)...), nil
+	return append(args, Identities(i.Keys)...), nil
 }
 
 // Identities returns the flags of ssh for the user's private keys whose public keys are known, whatever the files in
@@ -189,7 +184,6 @@ func sameKey(a, b string) bool {
 
 // as returns the user to log in as.
 func (l Login) as(ref string) (string, error) {
-	ref = redact.Image(ref) // in the form that the API shows
 	if l.User != "" {
 		return l.User, nil
 	}

@@ -211,9 +211,9 @@ func namesOf(ctx context.Context, c *args.Client, kind objects.Kind) (map[string
 	names := map[string]string{}
 	switch kind {
 	case objects.Instance:
-		all, err := c.Instances.List(ctx, c.Project)
-		for _, st := range all {
-			names[string(st.Instance.ID)] = st.Instance.Name
+		all, err := c.OwnInstances(ctx)
+		for _, i := range all {
+			names[string(i.ID)] = i.Name
 		}
 		return names, err
 	case objects.Host:

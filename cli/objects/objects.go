@@ -94,7 +94,7 @@ func (t *thing) nearest(ctx context.Context, err error) error {
 	if t.kind != objects.Instance || !errors.Is(err, croft.NotFound) {
 		return err
 	}
-	if _, there := t.Instances.Find(ctx, t.Project, t.name); there == nil {
+	if _, there := t.GetInstance(ctx, api.InstanceShown{InstanceNamed: t.Named(t.name)}); there == nil {
 		return err // the instance exists; something else is missing
 	}
 	return t.Nearest(ctx, t.name, err)

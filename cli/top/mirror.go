@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/hosts"
 	"croft/internal/delay"
 )
@@ -22,7 +23,7 @@ type mirror struct {
 	mu        sync.Mutex
 	ready     bool
 	hosts     []hosts.Host
-	instances []croft.Status
+	instances []api.Instance
 	err       error
 }
 
@@ -37,7 +38,7 @@ func (m *mirror) Run(ctx context.Context, changed func()) error {
 	wake, watched := make(chan struct{}, 1), make(chan error, 1)
 	ctx, end := context.WithCancel(ctx)
 	go func() {
-		watched <- m.Instances.Watch(ctx, func() {
+		watched <- m.WatchInstances(ctx, func() {
 			select {
 			case wake <- struct{}{}:
 			default: // it is already awake
@@ -69,7 +70,7 @@ func (m *mirror) Run(ctx context.Context, changed func()) error {
 
 // look lists everything. Data that cannot be listed stays unchanged.
 func (m *mirror) look(ctx context.Context) {
-	all, err := m.Instances.List(ctx, "")
+	all, err := m.AllInstances(ctx, api.InstanceFilter{})
 	list, noHosts := m.ListHosts(ctx)
 	if croft.KindOf(noHosts) == croft.Denied {
 		noHosts = nil // the caller is not an operator
@@ -102,7 +103,7 @@ func (m *mirror) Ready() bool {
 }
 
 // Look returns the copy, and an error if something could not be read or the store of the cloud has a problem.
-func (m *mirror) Look() ([]hosts.Host, []croft.Status, error) {
+func (m *mirror) Look() ([]hosts.Host, []api.Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.hosts, m.instances, m.err

@@ -12,13 +12,11 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/instances"
 	"croft/client"
 	"croft/compute"
 	"croft/control/api"
 	"croft/hosts"
 	"croft/internal/delay"
-	"croft/schedule"
 )
 
 // View is the cloud at one moment, as croft top shows it.
@@ -169,7 +167,7 @@ const fresh = 15 * time.Second
 
 // look returns the current data of the cloud.
 func (w *watch) look(now time.Time) View {
-	hosts, statuses, err := w.mirror.Look()
+	hosts, instances, err := w.mirror.Look()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := View{At: now, Hosts: []host{}, Instances: []instance{}}
@@ -182,10 +180,10 @@ func (w *watch) look(now time.Time) View {
 		v.Hosts = append(v.Hosts, host{ID: h.ID, Name: h.Name, State: h.State(), Problems: h.Problems,
 			Offered: h.Offered, Claimed: h.Claimed})
 	}
-	for _, st := range statuses {
-		one := w.instance(st, now)
-		if i, known := at[st.Instance.Host]; known {
-			h := &v.Hosts[i]
+	for _, i := range instances {
+		one := w.instance(i, now)
+		if n, known := at[i.HostID]; known {
+			h := &v.Hosts[n]
 			h.Instances++
 			if one.CPU != nil {
 				sum := *one.CPU
@@ -195,7 +193,7 @@ func (w *watch) look(now time.Time) View {
 				h.CPU = &sum
 			}
 		}
-		if w.project == "" || w.project == st.Instance.Project {
+		if w.project == "" || w.project == i.Project {
 			v.Instances = append(v.Instances, one)
 		} else {
 			v.Others++
@@ -204,15 +202,10 @@ func (w *watch) look(now time.Time) View {
 	return v
 }
 
-func (w *watch) instance(st croft.Status, now time.Time) instance {
-	inst := st.Instance
-	one := instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, State: schedule.Describe(&st),
-		Address:   instances.Address(st),
-		Resources: inst.Spec.Resources, Created: inst.Created, hostID: inst.Host, ofAll: w.project == ""}
-	if st.Host != nil {
-		one.Host = st.Host.Name
-	}
-	if r, known := w.used[inst.ID]; known && now.Sub(r.at) < fresh {
+func (w *watch) instance(i api.Instance, now time.Time) instance {
+	one := instance{ID: i.ID, Project: i.Project, Name: i.Name, State: i.State, Host: i.Host, Address: i.Address,
+		Resources: i.Resources, Created: i.Created, hostID: i.HostID, ofAll: w.project == ""}
+	if r, known := w.used[i.ID]; known && now.Sub(r.at) < fresh {
 		one.CPU, one.Memory = r.rate, &r.memory
 	}
 	return one

@@ -153,10 +153,10 @@ func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (l
 func (r *recipe) request(m member, joined string) schedule.Request {
 	b, made := r.build, r.made[m.role]
 	q := schedule.Request{ID: m.id, Project: b.Project, Name: m.name, Query: made.query, Image: made.image,
-		Public: made.public, Keys: r.keys[m.role], Networks: made.networks, Ephemeral: made.ephemeral,
-		Cluster: b.Cluster, Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout,
-		Tags: map[string]string{tagCluster: b.Remote.Name, tagRole: string(m.role), tagIndex: strconv.Itoa(m.index),
-			tagJoined: joined}}
+		Public: made.public, Cluster: b.Cluster, Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout}
+	q.Keys, q.Networks, q.Ephemeral = r.keys[m.role], made.networks, made.ephemeral
+	q.Tags = map[string]string{tagCluster: b.Remote.Name, tagRole: string(m.role), tagIndex: strconv.Itoa(m.index),
+		tagJoined: joined}
 	if r.rule != "" {
 		q.Affinities = []croft.Affinity{{Group: "cluster-" + string(b.Cluster), Rule: r.rule}}
 	}
@@ -175,7 +175,7 @@ func (r *recipe) use(m member, key, masterIP string) (schedule.Use, error) {
 		values[nameMasterIP] = masterIP
 	}
 	data, err := r.setUp(m.role, values)
-	return schedule.Use{UserData: data, ClusterKey: key}, err
+	return schedule.Use{GuestSettings: croft.GuestSettings{UserData: data}, ClusterKey: key}, err
 }
 
 // policy returns the policy that chooses the hosts of a cluster; nil: the default.

@@ -9,6 +9,7 @@ import (
 	"croft"
 	"croft/cli"
 	"croft/cli/args"
+	"croft/control/api"
 	gridcli "croft/grid/cli"
 	"croft/grid/cli/ip"
 	"croft/grid/cli/sshca"
@@ -37,9 +38,26 @@ var cloudForGrid = gridcli.Cloud{
 	Flags: []string{"settings", "etcd", "placement", "project", args.ContextFlag},
 	Instances: func(cmd *cobra.Command) (all []croft.Status, err error) {
 		err = args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) (err error) {
-			all, err = c.Instances.List(ctx, c.Project)
+			list, err := c.OwnInstances(ctx)
+			for _, i := range list {
+				all = append(all, recordsOf(i))
+			}
 			return err
 		})
 		return all, err
 	},
+}
+
+// recordsOf returns the fields of an instance that the grid reads to adopt it.
+func recordsOf(i api.Instance) croft.Status {
+	st := croft.Status{Host: &croft.Host{Name: i.Host, VirtType: i.Hypervisor},
+		Observation: &croft.Observation{State: i.Reported()},
+		Instance: croft.Instance{ID: i.ID, Name: i.Name, Expires: i.Expires, Spec: croft.Spec{Resources: i.Resources,
+			Image: i.ImageURL, GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, In: i.In,
+			Near: i.Near, Where: i.Where, WhereNot: i.WhereNot}}}
+	st.Instance.Spec.Tags = i.Tags
+	if i.Policy != "" {
+		st.Instance.Spec.Policy = &croft.CrushPolicy{}
+	}
+	return st
 }

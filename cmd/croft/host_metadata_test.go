@@ -20,7 +20,8 @@ func asked(t *testing.T, name string) schedule.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return schedule.Request{Name: name, Query: q, Image: "file:///" + name, Tags: map[string]string{"name": name}}
+	return schedule.Request{Name: name, Query: q, Image: "file:///" + name,
+		GuestSettings: croft.GuestSettings{Tags: map[string]string{"name": name}}}
 }
 
 func (c *testCloud) scheduler(t *testing.T) *schedule.Scheduler {

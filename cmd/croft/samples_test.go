@@ -26,7 +26,7 @@ func TestSamplesAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := schedule.CheckGuest(croft.Spec{UserData: script}); err != nil {
+	if err := schedule.CheckGuest(croft.GuestSettings{UserData: script}); err != nil {
 		t.Error(err)
 	}
 }

@@ -151,11 +151,10 @@ func (s *stage) recordWith(id croft.InstanceID) croft.Instance {
 	inst, err := s.Others.Create(s.ctx(), croft.Instance{
 		ID: id, Project: croft.DefaultProject, Name: "vm-" + string(id),
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Spec: croft.Spec{
-			Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1}, Image: "/image",
-			Keys:     []string{"ssh-ed25519 AAAA"},
-			UserData: []byte{0, 1, 2}, HostKey: "key", Tags: map[string]string{"a": "b"},
-		},
+		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 64, croft.DiskGB: 1},
+			Image: "/image",
+			GuestSettings: croft.GuestSettings{Keys: []string{"ssh-ed25519 AAAA"}, UserData: []byte{0, 1, 2},
+				Tags: map[string]string{"a": "b"}}, HostKey: "key"},
 	})
 	s.check(err)
 	return inst

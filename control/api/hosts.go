@@ -57,12 +57,6 @@ func MoveOf(m hosts.Moved) Move {
 	return Move{m.Instance.ID, m.Instance.Project, m.Instance.Name, m.To.ID, m.To.Name, m.Stays}
 }
 
-// Moved returns the move that MoveOf converted, as far as the API shows it.
-func (m Move) Moved() hosts.Moved {
-	return hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project, Name: m.Name},
-		To: croft.Host{ID: m.To, Name: m.ToName}, Stays: m.Stays}
-}
-
 // GuestUsageList lists the resource usage of the guests of a host.
 type GuestUsageList struct {
 	Usages []compute.Usage `json:"usages"` // by host and guest

@@ -11,6 +11,7 @@ import (
 	"croft/internal/hostkey"
 	"croft/internal/redact"
 	"croft/schedule"
+	"croft/schedule/topology"
 	"croft/tenant/objects"
 )
 
@@ -69,28 +70,22 @@ type Instance struct {
 	// Image, under the name that the request gave.
 	Image string `json:"image"`
 	// Address from which hosts fetch the image, without a password or a signature.
-	ImageURL  string         `json:"image_url,omitempty"`
-	Keys      []string       `json:"keys,omitempty"`      // public SSH keys that may log in
-	UserData  []byte         `json:"user_data,omitempty"` // in base64; left out of lists
-	Metadata  croft.Metadata `json:"metadata,omitempty"`  // where it finds its metadata
-	IMDS      croft.IMDS     `json:"imds,omitempty"`      // whether the metadata server wants a token
-	Restart   croft.Restart  `json:"restart,omitempty"`   // when to boot a guest that went off
-	Networks  []string       `json:"networks,omitempty"`  // of the hosts, by name
-	Open      []string       `json:"open,omitempty"`      // ports that other guests may reach
-	Ephemeral bool           `json:"ephemeral,omitempty"` // whether it may be recreated on another host
+	ImageURL string `json:"image_url,omitempty"`
+	croft.GuestSettings
+	croft.InstanceSettings
 	// Readable by the guest.
-	Tags       map[string]string `json:"tags"`
-	Affinities []croft.Affinity  `json:"affinities,omitempty"` // the groups that it joined
-	In         []croft.Bound     `json:"in,omitempty"`         // the locations and aggregates that its host had to be in
-	Where      []string          `json:"where,omitempty"`      // conditions on the host, which all had to hold
-	WhereNot   []string          `json:"where_not,omitempty"`  // conditions on the host, none of which might hold
+	Tags     map[string]string `json:"tags"`
+	In       []croft.Bound     `json:"in,omitempty"`        // the locations and aggregates that its host had to be in
+	Where    []string          `json:"where,omitempty"`     // conditions on the host, which all had to hold
+	WhereNot []string          `json:"where_not,omitempty"` // conditions on the host, none of which might hold
 	// Instances, aggregates and locations that it is near to or far from. Only operators see the locations.
 	Near []croft.Near `json:"near,omitempty"`
 	// Policy of CRUSH that chose its host, as crush:NAME.
 	Policy           string `json:"policy,omitempty"`
 	PolicyGeneration int64  `json:"policy_generation,omitempty"` // of the policy that chose the host
 
-	// Properties that people noted, as far as the caller may read them. Only answers about one instance have them.
+	// Properties that people noted, as far as the caller may read them. Events, and answers to other
+	// changes than changeInstance, leave them out.
 	Labels map[string]objects.Value `json:"labels,omitempty"`
 	// Public key of the guest's SSH server.
 	HostKey string `json:"host_key,omitempty"`
@@ -103,10 +98,11 @@ type Instance struct {
 	Simulated bool `json:"simulated,omitempty"`
 
 	// When its silent host reported last. Only operators see it and the fields that follow.
-	HostSeen     time.Time       `json:"host_seen,omitzero"`
-	HostLocation string          `json:"host_location,omitempty"` // of the host, for operators
-	Hypervisor   string          `json:"hypervisor,omitempty"`    // kvm, qemu or sim
-	Refused      []croft.Refusal `json:"refused,omitempty"`       // hosts that the policy chose before, and why not
+	HostSeen time.Time `json:"host_seen,omitzero"`
+	// Where its host stands, such as site1/row2/rack7.
+	Location   string          `json:"location,omitempty"`
+	Hypervisor string          `json:"hypervisor,omitempty"` // kvm, qemu or sim
+	Refused    []croft.Refusal `json:"refused,omitempty"`    // hosts that the policy chose before, and why not
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
 }
@@ -117,16 +113,16 @@ func InstanceOf(st croft.Status) Instance {
 	i := Instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Cluster: inst.Cluster, Created: inst.Created,
 		Expires: inst.Expires, Generation: inst.Generation, State: schedule.Describe(&st), Lost: inst.Lost,
 		Address: schedule.Address(&st), Query: cmp.Or(spec.Query, spec.Resources.String()), Resources: spec.Resources,
-		ImageURL: redact.Image(spec.Image), Keys: spec.Keys, UserData: spec.UserData, Metadata: spec.Metadata,
-		IMDS: spec.IMDS, Restart: spec.Restart, Networks: spec.Networks, Open: spec.Open, Ephemeral: spec.Ephemeral,
-		Tags: spec.Tags, Affinities: spec.Affinities, In: spec.In, Where: spec.Where, WhereNot: spec.WhereNot,
-		Near: spec.Near, HostKey: publicKey(spec.HostKey), Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused}
+		ImageURL: redact.Image(spec.Image), GuestSettings: spec.GuestSettings,
+		InstanceSettings: spec.InstanceSettings, Tags: spec.Tags, In: spec.In, Where: spec.Where,
+		WhereNot: spec.WhereNot, Near: spec.Near, HostKey: publicKey(spec.HostKey),
+		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused}
 	i.Image = cmp.Or(redact.Image(spec.ImageName), i.ImageURL)
 	if i.Tags == nil {
 		i.Tags = map[string]string{}
 	}
 	if p := spec.Policy; p != nil {
-		i.Policy, i.PolicyGeneration = policyPrefix+p.Name, p.Generation
+		i.Policy, i.PolicyGeneration = "crush:"+p.Name, p.Generation
 	}
 	if o := st.Observation; o != nil {
 		i.Error, i.ErrorKind, i.Ended, i.Addresses, i.MAC = o.Error, o.ErrorKind, o.Ended, o.Addresses, o.MAC
@@ -138,11 +134,14 @@ func InstanceOf(st croft.Status) Instance {
 	i.Pending = inst.State == croft.StateScheduled &&
 		(st.Observation == nil || st.Observation.Generation < inst.Generation)
 	if inst.Lost != nil {
-		i.Error = lostPrefix + inst.Lost.Reason
+		i.Error = "lost: " + inst.Lost.Reason
 	}
 	if h := st.Host; h != nil {
 		i.HostAlive, i.Simulated = new(h.Alive), h.NoSetUp
-		i.Host, i.HostLocation, i.Hypervisor = h.Name, h.Location, h.VirtType
+		i.Host, i.Hypervisor = h.Name, h.VirtType
+		if at, err := topology.Of(*h); err == nil {
+			i.Location = at.Parent().String()
+		}
 		if !h.Alive {
 			i.HostSeen = h.Seen
 		}
@@ -150,45 +149,13 @@ func InstanceOf(st croft.Status) Instance {
 	return i
 }
 
-const (
-	policyPrefix = "crush:"
-	lostPrefix   = "lost: "
-)
-
-// recorded are the states that the record has, and not the host's observation.
-var recorded = []croft.State{croft.StateScheduling, croft.StateHeld, croft.StateDestroying, croft.StateLost}
-
-// Status returns the records that the instance shows, for clients that wait for a schedule.Goal.
-func (i Instance) Status() croft.Status {
-	st := croft.Status{Instance: croft.Instance{ID: i.ID, Project: i.Project, Name: i.Name, Cluster: i.Cluster,
-		Created: i.Created, Expires: i.Expires, Generation: i.Generation, State: croft.StateScheduled, Host: i.HostID,
-		Lost: i.Lost, Refused: i.Refused, Spec: croft.Spec{Resources: i.Resources, Image: i.ImageURL,
-			ImageName: i.Image, Keys: i.Keys, UserData: i.UserData, Metadata: i.Metadata, IMDS: i.IMDS,
-			Restart: i.Restart, Networks: i.Networks, Open: i.Open, Ephemeral: i.Ephemeral, Tags: i.Tags,
-			Affinities: i.Affinities, In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Query: i.Query,
-			HostKey: i.HostKey, Peers: i.Peers}}}
-	if i.Policy != "" {
-		st.Instance.Spec.Policy = &croft.CrushPolicy{Name: strings.TrimPrefix(i.Policy, policyPrefix),
-			Generation: i.PolicyGeneration}
+// Reported returns the state that its host reported last; empty: none.
+func (i Instance) Reported() croft.State {
+	state := croft.State(i.State)
+	if i.Observed == "" && slices.Contains(croft.ObservedStates, state) {
+		return state
 	}
-	if state := croft.State(i.State); slices.Contains(recorded, state) {
-		st.Instance.State = state
-	} else if i.State != schedule.Ordered && i.State != schedule.Unknown {
-		i.Observed = state
-	}
-	if i.HostAlive != nil {
-		st.Host = &croft.Host{ID: i.HostID, Name: i.Host, Alive: *i.HostAlive, Seen: i.HostSeen, NoSetUp: i.Simulated,
-			Location: i.HostLocation, VirtType: i.Hypervisor}
-	}
-	if i.Observed != "" {
-		st.Observation = &croft.Observation{Host: i.HostID, Instance: i.ID, Generation: i.Generation, State: i.Observed,
-			Addresses: i.Addresses, MAC: i.MAC, Progress: i.Progress, Error: i.Error, ErrorKind: i.ErrorKind,
-			Ended: i.Ended, Events: i.Events, CloudInit: i.CloudInit}
-		if i.Pending {
-			st.Observation.Generation--
-		}
-	}
-	return st
+	return i.Observed
 }
 
 // Records returns the records without their secrets.

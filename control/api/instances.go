@@ -81,22 +81,6 @@ type ClaimFilter struct {
 	Page
 }
 
-// GuestSettings are the settings of a guest that a request for an instance and the use of a claim have.
-type GuestSettings struct {
-	// Public SSH keys that may log in, as lines of authorized_keys.
-	Keys []string `json:"keys,omitempty" maxItems:"100" maxLength:"16384" minLength:"1"`
-	// At most 64 KiB, in base64.
-	UserData []byte `json:"user_data,omitempty" maxLength:"87384"`
-	// Where it finds its metadata.
-	Metadata croft.Metadata `json:"metadata,omitempty" enum:"auto,server,nocloud,config-drive"`
-	// Whether the metadata server wants a token.
-	IMDS croft.IMDS `json:"imds,omitempty" enum:"optional,required,off"`
-	// Readable by the guest.
-	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
-	// When to boot a guest that went off.
-	Restart croft.Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
-}
-
 // InstanceRequest asks for an instance.
 type InstanceRequest struct {
 	// The UUID that the instance gets. A random one by default.
@@ -108,14 +92,8 @@ type InstanceRequest struct {
 	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
 	// hosts.
 	Image string `json:"image" maxLength:"4096" minLength:"1"`
-	GuestSettings
-	// Networks of the hosts by name.
-	Networks []string `json:"networks,omitempty" maxItems:"16"`
-	Open     []string `json:"open,omitempty" maxItems:"32"` // in the syntax of croft.ParseOpenPort
-	// It may be recreated on another host.
-	Ephemeral bool `json:"ephemeral,omitempty"`
-	// The groups that it joins.
-	Affinities []croft.Affinity `json:"affinities,omitempty" maxItems:"16"`
+	croft.GuestSettings
+	croft.InstanceSettings
 	// in the syntax of croft.ParseBound
 	In []string `json:"in,omitempty" maxItems:"16" maxLength:"1024" minLength:"1"`
 	// in the syntax of objects.ParseFilter
@@ -184,7 +162,7 @@ type ClaimUse struct {
 	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
 	// hosts.
 	Image string `json:"image,omitempty" maxLength:"4096" minLength:"1"`
-	GuestSettings
+	croft.GuestSettings
 	Expires int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"` // seconds after the use; 0: never
 }
 

@@ -25,11 +25,8 @@ import (
 // Cloud is a connection to a cloud, with a field for each kind of request. Until Close, the methods of its fields
 // may be called concurrently.
 type Cloud struct {
-	Requests    Requests
+	Scheduler   *schedule.Scheduler // requests, shows and changes instances
 	Instances   Instances
-	Feed        Feed
-	Changes     Changes
-	Holds       Holds
 	Consoles    Consoles
 	Ports       Ports
 	Aggregates  Aggregates
@@ -37,7 +34,6 @@ type Cloud struct {
 	Policies    Policies
 	Fleet       *hosts.Fleet
 	Etcd        Etcd
-	Scheduler   *schedule.Scheduler
 	Keys        Keys
 	Projects    tenant.Projects
 	Usage       Usage
@@ -59,70 +55,16 @@ type Cloud struct {
 // Close ends the connection.
 func (c *Cloud) Close() error { return c.Connection.Close() }
 
-// Requests makes requests for instances.
-type Requests interface {
-	// Request claims capacity on a host, and orders the instance there unless the request is only to hold the claim.
-	// NoCapacity: no host fits; the error holds a *schedule.Explanation. Conflict: the ID or the name is taken, or the
-	// group has another rule.
-	Request(ctx context.Context, r schedule.Request) (schedule.Decision, error)
-	// Explain lists the hosts that fit a request, and what each other host lacks. It claims nothing.
-	Explain(ctx context.Context, r schedule.Request) (*schedule.Explanation, error)
-}
-
-// Instances reads instances.
+// Instances lists the instances of projects and tells which instances change.
 type Instances interface {
-	// Find returns the project's instance with this ID or name. NotFound: also if the ID belongs to an instance of
-	// another project.
-	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
-	// FindByID returns the instance with this ID, of any project that the caller sees. NotFound.
-	FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error)
-	// List returns the instances of a project, oldest first; an empty project means all projects.
-	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
 	// Page returns at most limit instances of a project whose names sort after this one, by name, and whether there are
 	// more. Its cost depends only on the length of the page, not on the size of the cloud.
 	Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status, more bool,
 		err error)
-	// Watch calls changed after every change of an instance or a host, until ctx ends. Calls may overlap.
-	Watch(ctx context.Context, changed func()) error
-	// Wait returns once an instance has reached the goal, and calls progress, which may be nil, with each status until
-	// then. Unavailable: the deadline of ctx passed. *schedule.Failure: the instance will never reach the goal.
-	Wait(ctx context.Context, inst croft.Instance, goal schedule.Goal, progress func(croft.Status)) error
-}
-
-// Feed tells which instances change, in an order that can be resumed.
-type Feed interface {
 	// Follow calls begun with the revision from which no change is missed. It then calls changed with all changes of
 	// one revision, one call at a time and in the order of revisions, until ctx ends. A change may be reported twice.
 	// If changes were lost, it makes this first call again: then list again.
 	Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error
-}
-
-// Changes changes instances, each named by its ID or by its name in the project. Its methods return when the order is
-// written. NotFound. Conflict: the instance changed meanwhile, or its state does not permit the change.
-type Changes interface {
-	Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	Reboot(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Rebuild replaces the disk by a new one from the image.
-	Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Recreate schedules a lost instance again, with the same name, UUID and spec. NoCapacity: as for Requests.Request.
-	Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
-	// Keep makes an instance expire after life, from now on; 0: never. base is the generation that the change builds
-	// on; nil: any.
-	Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration, base *int64) (
-		croft.Instance, error)
-	// Destroy removes an instance. force frees its claim and its name at once if the host does not answer.
-	Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (schedule.Destroyed, error)
-}
-
-// Holds uses and releases claims that requests with Hold made, each named by its ID or by its name in the project.
-// NotFound. Conflict: the claim is no longer held.
-type Holds interface {
-	// Use orders the instance that the claim is held for. It returns when the order is written. Unavailable: the host
-	// of the claim is silent or drained.
-	Use(ctx context.Context, project croft.Project, idOrName string, u schedule.Use) (croft.Instance, error)
-	// ReleaseHold gives the claim back, and returns its record.
-	ReleaseHold(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 }
 
 // Consoles reaches the serial consoles of guests. NotFound: the instance has no host. Unavailable: the host does

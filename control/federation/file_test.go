@@ -186,9 +186,9 @@ func FuzzRead(f *testing.F) {
 
 func TestNoSecretOfAnInstanceIsExported(t *testing.T) {
 	inst := croft.Instance{ID: partition, Project: "lab", Name: "web", Session: "secret-session", Spec: croft.Spec{
-		Image:    "https://user:secret-password@images.example/x.qcow2?sig=secret-query#sha256=ab",
-		UserData: []byte("secret-user-data"), HostKey: "secret-host-key", Keys: []string{"secret-key"},
-		Tags: map[string]string{"a": "secret-tag"}, Query: "secret-query"}}
+		Image: "https://user:secret-password@images.example/x.qcow2?sig=secret-query#sha256=ab",
+		GuestSettings: croft.GuestSettings{UserData: []byte("secret-user-data"), Keys: []string{"secret-key"},
+			Tags: map[string]string{"a": "secret-tag"}}, HostKey: "secret-host-key", Query: "secret-query"}}
 	text, err := json.Marshal(InstanceOf(inst))
 	check(t, err)
 	if strings.Contains(string(text), "secret") || !strings.Contains(string(text),

@@ -67,7 +67,7 @@ func NewInstance(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name,
 		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///x",
-			UserData: []byte("#!/bin/sh\n")},
+			GuestSettings: croft.GuestSettings{UserData: []byte("#!/bin/sh\n")}},
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }

@@ -56,15 +56,13 @@ func (v *Instances) Check(i pool.Instance) error {
 	if err != nil {
 		return err
 	}
-	return schedule.CheckGuest(croft.Spec{UserData: r.UserData, Restart: r.Restart})
+	return schedule.CheckGuest(r.GuestSettings)
 }
 
 // request makes the request that a pool's instances share, and the names of stored keys.
 func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
-	r = schedule.Request{
-		Project: v.project(i), UserData: []byte(i.UserData), Networks: i.Networks, Open: i.Open,
-		Restart: croft.Restart(i.Restart),
-	}
+	r.Project, r.UserData, r.Restart = v.project(i), []byte(i.UserData), croft.Restart(i.Restart)
+	r.Networks, r.Open = i.Networks, i.Open
 	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
 		return r, nil, err
 	}

@@ -104,7 +104,7 @@ func replace(t *testing.T, v *vm.Instances, store *scheduletest.Memory, id croft
 		t.Fatal(err)
 	}
 	next := croft.Instance{ID: id, Project: st.Instance.Project, Name: st.Instance.Name, Created: time.Now().UTC(),
-		Spec: croft.Spec{Tags: st.Instance.Spec.Tags}}
+		Spec: croft.Spec{GuestSettings: croft.GuestSettings{Tags: st.Instance.Spec.Tags}}}
 	change(&next)
 	create(t, store, next)
 }
@@ -140,7 +140,7 @@ func TestAnInstanceThatAClientCreatedIsNeitherAdoptedNorDestroyed(t *testing.T) 
 			v, store := made(t)
 			r := resource()
 			create(t, store, croft.Instance{ID: r.Instance, Project: project, Name: "trap", Created: time.Now().UTC(),
-				Spec: croft.Spec{Tags: map[string]string{vm.Tag: r.Name}}})
+				Spec: croft.Spec{GuestSettings: croft.GuestSettings{Tags: map[string]string{vm.Tag: r.Name}}}})
 			if err := begin(t, v, r); croft.KindOf(err) != croft.Conflict {
 				t.Errorf("the start adopts it: %v", err)
 			}
@@ -215,7 +215,8 @@ func TestInstancesOfTheFormerVersionAreRecognizedByProjectTagAndTime(t *testing.
 			r.Instance = pool.DerivedInstance(v.Scheduler.Partition, r.ID)
 			r.State, r.Created, r.CameUp = pool.Up, began, began.Add(time.Minute)
 			inst := croft.Instance{ID: r.Instance, Project: "shop", Name: "vms-00000007",
-				Created: began.Add(time.Second), Spec: croft.Spec{Tags: map[string]string{vm.Tag: r.Name}}}
+				Created: began.Add(time.Second), Spec: croft.Spec{
+					GuestSettings: croft.GuestSettings{Tags: map[string]string{vm.Tag: r.Name}}}}
 			c.change(&inst)
 			create(t, store, inst)
 			if !c.ours {

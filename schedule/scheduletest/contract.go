@@ -132,7 +132,8 @@ func record(name string) croft.Instance {
 	return croft.Instance{
 		ID: croft.NewInstanceID(), Project: croft.DefaultProject, Name: name, State: croft.StateScheduling,
 		Created: created,
-		Spec:    croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///image", UserData: []byte{0, 1}},
+		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: "file:///image",
+			GuestSettings: croft.GuestSettings{UserData: []byte{0, 1}}},
 	}
 }
 

@@ -138,7 +138,8 @@ func (c *cloud) request(name string, affinities ...croft.Affinity) schedule.Requ
 	c.Helper()
 	q, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:256,DISK_GB:1")
 	c.check(err)
-	return schedule.Request{Name: name, Query: q, Image: "file:///image", Affinities: affinities}
+	return schedule.Request{Name: name, Query: q, Image: "file:///image",
+		InstanceSettings: croft.InstanceSettings{Affinities: affinities}}
 }
 
 // destroy destroys an instance and returns once all its records and claims are gone.

@@ -63,13 +63,10 @@ const id = croft.InstanceID("5d1b9c3e-7b8e-4c0a-8e4e-0f4dbe7f3a11")
 func theGuest() mdserver.Guest {
 	return mdserver.FromOrder(croft.Order{
 		Instance: id, Project: "lab", Name: "web-1",
-		Spec: croft.Spec{
-			Keys: []string{
-				"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJUjfV4cxbC5Eg6aqie4wC6OdHHbbHIivxzJq2gTh/hr jo at home, \"x\"",
-				"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE2iYCZ6HvyFBkQxAwQ1pGH8z7w3Uo3bqZJXl0yHkq4x",
-			},
-			UserData: []byte("#!/bin/sh\ncat /root/.ssh/authorized_keys\nexit 7\n"),
-		},
+		Spec: croft.Spec{GuestSettings: croft.GuestSettings{Keys: []string{
+			"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJUjfV4cxbC5Eg6aqie4wC6OdHHbbHIivxzJq2gTh/hr jo at home, \"x\"",
+			"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE2iYCZ6HvyFBkQxAwQ1pGH8z7w3Uo3bqZJXl0yHkq4x",
+		}, UserData: []byte("#!/bin/sh\ncat /root/.ssh/authorized_keys\nexit 7\n")}},
 	})
 }
 

@@ -66,7 +66,7 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	}
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
-		Ephemeral: a.rng.IntN(3) != 0}
+		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) != 0}}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
 		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold

@@ -415,7 +415,8 @@ func (w *world) audit(ctx context.Context) []string {
 func (w *world) throwaway(ctx context.Context) croft.Instance {
 	var inst croft.Instance
 	err := w.scheduler(0, func(s *schedule.Scheduler) error {
-		d, err := s.Request(ctx, schedule.Request{Query: query, Image: simulated, Name: "throw", Ephemeral: true})
+		d, err := s.Request(ctx, schedule.Request{Query: query, Image: simulated, Name: "throw",
+			InstanceSettings: croft.InstanceSettings{Ephemeral: true}})
 		inst = d.Instance
 		if err != nil {
 			return err

@@ -149,8 +149,9 @@ type story struct {
 
 // request requests an instance and records what is known of it.
 func (s *story) request(ctx context.Context, sch *schedule.Scheduler, name string) (croft.Instance, error) {
-	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name, Ephemeral: true,
-		Affinities: []croft.Affinity{{Group: "group", Rule: croft.ApartSoft}}}
+	r := schedule.Request{ID: croft.NewInstanceID(), Query: query, Image: simulated, Name: name,
+		InstanceSettings: croft.InstanceSettings{Ephemeral: true,
+			Affinities: []croft.Affinity{{Group: "group", Rule: croft.ApartSoft}}}}
 	d, err := sch.Request(ctx, r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -94,10 +94,9 @@ func (h *hostile) live(id croft.HostID) {
 
 func (h *hostile) record(id croft.InstanceID) croft.Instance {
 	inst, err := h.Instances.Create(h.t.Context(), croft.Instance{ID: id, Project: "p", Name: nameOf(id),
-		Spec: croft.Spec{
-			Resources: croft.Resources{croft.VCPU: 1}, Image: secret, Keys: []string{secret}, UserData: []byte(secret),
-			HostKey: secret, Query: secret,
-		}})
+		Spec: croft.Spec{Resources: croft.Resources{croft.VCPU: 1}, Image: secret,
+			GuestSettings: croft.GuestSettings{Keys: []string{secret}, UserData: []byte(secret)}, HostKey: secret,
+			Query: secret}})
 	h.check(err)
 	h.instances = append(h.instances, id)
 	return inst

@@ -34,41 +34,39 @@ func aggregatesAreKept(s *suite) {
 	_, err = g.CreateAggregate(s.ctx, api.NewAggregate{Name: "all"})
 	s.must(err)
 
-	query, err := schedule.ParseQuery(small + "&in=in:all,ssd")
-	s.must(err)
-	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "web", Query: in(query, "!all"),
-		Image: "/images/tiny.qcow2"})
-	if err != nil || !slices.Equal(d.Instance.Spec.In, []croft.Bound{"!all", "in:all,ssd"}) {
-		s.Errorf("in an aggregate: got %v, %v", d.Instance.Spec.In, err)
+	request := wanted("web")
+	request.Query, request.In = small+"&in=in:all,ssd", []string{"!all"}
+	made, err := g.CreateInstance(s.ctx, request)
+	if err != nil || !slices.Equal(made.In, []croft.Bound{"!all", "in:all,ssd"}) {
+		s.Errorf("in an aggregate: got %v, %v", made.In, err)
 	}
-	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "db", Query: in(query, "all"),
-		Image: "/images/tiny.qcow2"})
+	request.Name, request.In = "db", []string{"all"}
+	_, err = g.CreateInstance(s.ctx, request)
 	s.is(err, croft.NoCapacity, "in an aggregate without hosts")
 	if _, explained := errors.AsType[*schedule.Explanation](err); !explained {
 		s.Errorf("why not is not explained: %v", err)
 	}
-	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "db", Query: in(query, "!hdd"),
-		Image: "/images/tiny.qcow2"})
+	request.In = []string{"!hdd"}
+	_, err = g.CreateInstance(s.ctx, request)
 	s.is(err, croft.NotFound, "in an aggregate that there is not")
 
 	_, err = s.change("", objects.Host, s.Host, property("tier", "gold"))
 	s.must(err)
-	query, err = schedule.ParseQuery(small + "&where=tier=gold")
-	s.must(err)
-	d, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "gold", Image: "/images/tiny.qcow2",
-		Query: where(query, []string{"tier=tin"}, []string{"tag:old"})})
-	if err != nil || !slices.Equal(d.Instance.Spec.Where, []string{"tier=gold", "tier=tin"}) ||
-		!slices.Equal(d.Instance.Spec.WhereNot, []string{"tag:old"}) {
-		s.Errorf("by properties: got %+v, %v", d.Instance.Spec, err)
+	request = wanted("gold")
+	request.Query, request.Where, request.WhereNot = small+"&where=tier=gold", []string{"tier=tin"}, []string{"tag:old"}
+	made, err = g.CreateInstance(s.ctx, request)
+	if err != nil || !slices.Equal(made.Where, []string{"tier=gold", "tier=tin"}) ||
+		!slices.Equal(made.WhereNot, []string{"tag:old"}) {
+		s.Errorf("by properties: got %+v, %v", made, err)
 	}
-	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Image: "/images/tiny.qcow2",
-		Query: where(query, nil, []string{"tier"})})
+	request.Name, request.Where, request.WhereNot = "tin", nil, []string{"tier"}
+	_, err = g.CreateInstance(s.ctx, request)
 	s.is(err, croft.NoCapacity, "by properties that no host has")
-	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "tin", Image: "/images/tiny.qcow2",
-		Query: where(query, []string{"a$b"}, nil)})
+	request.Where, request.WhereNot = []string{"a$b"}, nil
+	_, err = g.CreateInstance(s.ctx, request)
 	s.is(err, croft.Invalid, "by what is no filter")
 
-	s.distances(query)
+	s.distances()
 	public, old := true, ssd.Generation
 	next, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", Public: &public, Base: &old})
 	s.must(err)
@@ -98,16 +96,4 @@ func aggregatesAreKept(s *suite) {
 	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: &empty.Generation}))
 	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd"}), croft.NotFound, "a removal for the second time")
 	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "all"}))
-}
-
-// in adds bounds to a query.
-func in(q schedule.Query, bounds ...croft.Bound) schedule.Query {
-	q.In = slices.Concat(q.In, bounds)
-	return q
-}
-
-// where adds filters of properties of hosts to a query.
-func where(q schedule.Query, where, not []string) schedule.Query {
-	q.Where, q.WhereNot = slices.Concat(q.Where, where), slices.Concat(q.WhereNot, not)
-	return q
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
@@ -70,17 +70,16 @@ func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			f := start(t)
-			c.test(&suite{t, f, f.Client.Cloud(), ctx})
+			c.test(&suite{t, f, ctx})
 		})
 	}
 }
 
 func (s *suite) pages() {
-	query, err := schedule.ParseQuery(small)
-	s.must(err)
-	for _, r := range []schedule.Request{{Name: "c"}, {Name: "a"}, {Name: "b", Project: "other"}} {
-		r.Query, r.Image = query, "/images/tiny.qcow2"
-		_, err := s.Cloud.Requests.Request(s.ctx, r)
+	for name, project := range map[string]croft.Project{"c": "", "a": "", "b": "other"} {
+		r := wanted(name)
+		r.Project = project
+		_, err := s.Client.CreateInstance(s.ctx, r)
 		s.must(err)
 	}
 	for _, c := range []struct {
@@ -94,80 +93,80 @@ func (s *suite) pages() {
 		{"default", "a", 1, "c", false}, {"default", "b", 5, "c", false}, {"default", "c", 5, "", false},
 		{"other", "", 5, "b", false}, {"other", "b", 5, "", false}, {"another", "", 5, "", false},
 	} {
-		page, more, err := s.Cloud.Instances.Page(s.ctx, c.project, c.after, c.limit)
+		page, err := s.Client.ListInstances(s.ctx, api.InstanceFilter{InProject: api.InProject{Project: c.project},
+			Page: api.Page{After: c.after, Limit: c.limit}})
 		names := ""
-		for _, st := range page {
-			names += st.Instance.Name
-			one, err := s.Cloud.Instances.Find(s.ctx, c.project, st.Instance.Name)
-			if err != nil || one.Instance.ID != st.Instance.ID || st.Instance.State != croft.StateScheduled ||
-				st.Host == nil || st.Host.Name != s.Host || !st.Host.Alive {
-				s.Errorf("%s is %+v on %+v, %v", st.Instance.Name, st.Instance, st.Host, err)
+		for _, i := range page.Instances {
+			names += i.Name
+			one, err := s.find(c.project, i.Name)
+			if err != nil || one.ID != i.ID || i.Host != s.Host || i.HostAlive == nil || !*i.HostAlive {
+				s.Errorf("%s is %+v, %v", i.Name, i, err)
 			}
 		}
-		if err != nil || names != c.want || more != c.more {
-			s.Errorf("%+v: %s, more %v, %v", c, names, more, err)
+		if err != nil || names != c.want || page.Next != "" != c.more {
+			s.Errorf("%+v: %s, more at %q, %v", c, names, page.Next, err)
 		}
 	}
 }
 
 func (s *suite) life() {
-	inst, err := s.request("web")
+	made, err := s.request("web")
 	s.must(err)
 	var seen []string
-	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Running, func(st croft.Status) {
-		seen = append(seen,
-			schedule.Describe(&st))
+	s.must(s.Client.AwaitInstance(s.ctx, made, schedule.Running, func(now api.Instance) {
+		seen = append(seen, now.State)
 	}))
 	if !slices.Contains(seen, string(croft.StateRunning)) {
 		s.Errorf("progress was %q, without its end", seen)
 	}
-	for _, name := range []string{"web", string(inst.ID)} {
-		st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
-		if err != nil || st.Instance.ID != inst.ID || st.Host == nil || st.Host.Name != s.Host {
-			s.Errorf("%s: got %+v on %+v, %v", name, st.Instance, st.Host, err)
+	for _, name := range []string{"web", string(made.ID)} {
+		found, err := s.find(croft.DefaultProject, name)
+		if err != nil || found.ID != made.ID || found.Host != s.Host {
+			s.Errorf("%s: got %+v, %v", name, found, err)
 		}
 	}
 	for project, want := range map[croft.Project]int{croft.DefaultProject: 1, "": 1, "another": 0} {
-		if all, err := s.Cloud.Instances.List(s.ctx, project); err != nil || len(all) != want {
+		if all, err := s.list(project); err != nil || len(all) != want {
 			s.Errorf("project %q has %d instances, %v; want %d", project, len(all), err, want)
 		}
 	}
-	for _, life := range []time.Duration{time.Hour, 0} {
-		kept, err := s.Cloud.Changes.Keep(s.ctx, croft.DefaultProject, "web", life, nil)
-		if err != nil || kept.ID != inst.ID || kept.Expires.IsZero() != (life == 0) {
-			s.Errorf("kept for %s: it expires at %s, %v", life, kept.Expires, err)
+	for _, life := range []int64{3600, 0} {
+		kept, err := s.Client.ChangeInstance(s.ctx, api.InstancePatch{InstanceNamed: named("web").InstanceNamed,
+			Expires: &life})
+		if err != nil || kept.ID != made.ID || kept.Expires.IsZero() != (life == 0) {
+			s.Errorf("kept for %d s: it expires at %s, %v", life, kept.Expires, err)
 		}
 	}
-	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false)
+	_, err = s.destroy("web")
 	s.must(err)
-	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Gone, nil))
-	_, err = s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
+	s.must(s.await(made, schedule.Gone))
+	_, err = s.find(croft.DefaultProject, "web")
 	s.is(err, croft.NotFound, "an instance that is gone")
 }
 
 func (s *suite) changes() {
-	st := s.running("web")
+	was := s.running("web")
 	for _, step := range []struct {
 		what string
-		do   func(context.Context, croft.Project, string) (croft.Instance, error)
+		do   func(context.Context, api.InstanceChange) (api.Instance, error)
 		goal schedule.Goal
 	}{
-		{"stop", s.Cloud.Changes.Stop, schedule.Stopped},
-		{"start", s.Cloud.Changes.Start, schedule.Running},
-		{"reboot", s.Cloud.Changes.Reboot, schedule.Running},
-		{"rebuild", s.Cloud.Changes.Rebuild, schedule.Running},
+		{"stop", s.Client.StopInstance, schedule.Stopped},
+		{"start", s.Client.StartInstance, schedule.Running},
+		{"reboot", s.Client.RebootInstance, schedule.Running},
+		{"rebuild", s.Client.RebuildInstance, schedule.Running},
 	} {
-		inst, err := step.do(s.ctx, croft.DefaultProject, "web")
+		now, err := step.do(s.ctx, named("web"))
 		if err != nil {
 			s.Fatalf("%s: %v", step.what, err)
 		}
-		if inst.ID != st.Instance.ID || inst.Generation <= st.Instance.Generation {
-			s.Errorf("%s: generation %d of %s after %d", step.what, inst.Generation, inst.ID, st.Instance.Generation)
+		if now.ID != was.ID || now.Generation <= was.Generation {
+			s.Errorf("%s: generation %d of %s after %d", step.what, now.Generation, now.ID, was.Generation)
 		}
-		if err := s.Cloud.Instances.Wait(s.ctx, inst, step.goal, nil); err != nil {
+		if err := s.await(now, step.goal); err != nil {
 			s.Fatalf("%s: %v", step.what, err)
 		}
-		st.Instance = inst
+		was = now
 	}
 }
 
@@ -176,39 +175,38 @@ func (s *suite) refusals() {
 	s.must(err)
 	_, err = s.request("web")
 	s.is(err, croft.Conflict, "a name that is taken")
-	_, err = s.Cloud.Instances.Find(s.ctx, "another", "web")
+	_, err = s.find("another", "web")
 	s.is(err, croft.NotFound, "an instance of another project")
-	for what, do := range map[string]func(context.Context, croft.Project, string) (croft.Instance, error){
-		"stop": s.Cloud.Changes.Stop, "start": s.Cloud.Changes.Start, "reboot": s.Cloud.Changes.Reboot,
-		"rebuild": s.Cloud.Changes.Rebuild, "recreate": s.Cloud.Changes.Recreate,
-		"destroy": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
-			d, err := s.Cloud.Changes.Destroy(ctx, project, name, false)
-			return d.Instance, err
+	_, err = s.find(croft.DefaultProject, "")
+	s.is(err, croft.Invalid, "an instance without a name")
+	for what, do := range map[string]func(context.Context, api.InstanceChange) (api.Instance, error){
+		"stop": s.Client.StopInstance, "start": s.Client.StartInstance, "reboot": s.Client.RebootInstance,
+		"rebuild": s.Client.RebuildInstance, "recreate": s.Client.RecreateInstance,
+		"destroy": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+			return s.Client.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in})
 		},
-		"keep": func(ctx context.Context, project croft.Project, name string) (croft.Instance, error) {
-			return s.Cloud.Changes.Keep(ctx, project, name, time.Hour, nil)
+		"keep": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+			return s.Client.KeepInstance(ctx, api.Expiry{InstanceNamed: in.InstanceNamed, Expires: 3600})
 		},
 	} {
-		_, err := do(s.ctx, croft.DefaultProject, "nobody")
+		_, err := do(s.ctx, named("nobody"))
 		s.is(err, croft.NotFound, what)
 	}
 }
 
 func (s *suite) explanations() {
-	query, err := schedule.ParseQuery("VCPU:100,MEMORY_MB:256,DISK_GB:1")
-	s.must(err)
-	_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "big", Query: query, Image: "/images/tiny.qcow2"})
+	big := wanted("big")
+	big.Query = "VCPU:100,MEMORY_MB:256,DISK_GB:1"
+	_, err := s.Client.CreateInstance(s.ctx, big)
 	s.is(err, croft.NoCapacity, "a request that no host has room for")
 	if why, ok := errors.AsType[*schedule.Explanation](err); !ok || len(why.Rows) == 0 {
 		s.Errorf("it is not explained: %v", err)
 	}
-	if query, err = schedule.ParseQuery(small); err == nil {
-		why, err := s.Cloud.Requests.Explain(s.ctx, schedule.Request{Query: query, Image: "/images/tiny.qcow2"})
-		if err != nil || len(why.Fits) != 1 || why.Fits[0].Host != s.Host {
-			s.Errorf("a request that fits: %+v, %v", why, err)
-		}
+	why, err := s.Client.ExplainRequest(s.ctx, api.Candidates{InstanceRequest: wanted("").InstanceRequest})
+	if err != nil || len(why.Fits) != 1 || why.Fits[0].Host != s.Host {
+		s.Errorf("a request that fits: %+v, %v", why, err)
 	}
-	if all, err := s.Cloud.Instances.List(s.ctx, ""); err != nil || len(all) != 0 {
+	if all, err := s.list(""); err != nil || len(all) != 0 {
 		s.Errorf("%d instances are left, %v", len(all), err)
 	}
 }
@@ -228,7 +226,7 @@ func (s *suite) many() {
 			refused++
 		}
 	}
-	if all, err := s.Cloud.Instances.List(s.ctx, ""); err != nil || len(all) != Room || refused != 1 {
+	if all, err := s.list(""); err != nil || len(all) != Room || refused != 1 {
 		s.Errorf("%d instances, %d refused, %v; want %d and 1", len(all), refused, err, Room)
 	}
 }
@@ -238,8 +236,8 @@ func (s *suite) watching() {
 	seen := make(chan struct{}, 1)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Cloud.Instances.Watch(ctx, func() {
-			if _, err := s.Cloud.Instances.Find(ctx, croft.DefaultProject, "web"); err == nil {
+		ended <- s.Client.WatchInstances(ctx, func() {
+			if _, err := s.find(croft.DefaultProject, "web"); err == nil {
 				select {
 				case seen <- struct{}{}:
 				default: // a wake-up is already waiting
@@ -261,26 +259,27 @@ func (s *suite) watching() {
 }
 
 func (s *suite) consoles() {
-	s.is(s.Cloud.Consoles.Log(s.ctx, croft.Status{}, false, nil), croft.NotFound,
-		"the console of an instance on no host")
-	st := s.running("web")
-	s.must(s.Cloud.Consoles.Attach(s.ctx, st, func(guest io.ReadWriteCloser) error {
+	log := api.ConsoleLog{InstanceNamed: named("web").InstanceNamed}
+	s.is(s.Client.ReadLog(s.ctx, log, nil), croft.NotFound, "the console of no instance")
+	s.running("web")
+	s.must(s.Client.AttachConsole(s.ctx, log.InstanceNamed, func(guest io.ReadWriteCloser) error {
 		if _, err := io.WriteString(guest, "hello\r"); err != nil {
 			return err
 		}
-		s.is(s.Cloud.Consoles.Attach(s.ctx, st, nil), croft.Conflict, "a console that somebody has")
+		s.is(s.Client.AttachConsole(s.ctx, log.InstanceNamed, nil), croft.Conflict, "a console that somebody has")
 		return readUntil(guest, "hello")
 	}))
-	var log bytes.Buffer
-	s.must(s.Cloud.Consoles.Log(s.ctx, st, false, func(from io.Reader) error {
-		_, err := io.Copy(&log, from)
+	var said bytes.Buffer
+	s.must(s.Client.ReadLog(s.ctx, log, func(from io.Reader) error {
+		_, err := io.Copy(&said, from)
 		return err
 	}))
-	if !strings.Contains(log.String(), "hello") {
-		s.Errorf("the log is %q", log.String())
+	if !strings.Contains(said.String(), "hello") {
+		s.Errorf("the log is %q", said.String())
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	err := s.Cloud.Consoles.Log(ctx, st, true, func(from io.Reader) error {
+	log.Follow = true
+	err := s.Client.ReadLog(ctx, log, func(from io.Reader) error {
 		err := readUntil(from, "hello")
 		cancel()
 		if _, ended := io.Copy(io.Discard, from); err == nil {

@@ -3,11 +3,11 @@ package cloudtest
 import (
 	"croft"
 	"croft/control/api"
-	"croft/schedule"
+	"fmt"
 )
 
 // distances states distances of the aggregates ssd, which contains the host, and all, which has no host.
-func (s *suite) distances(query schedule.Query) {
+func (s *suite) distances() {
 	d := s.Client
 	if list, err := d.ListDistances(s.ctx); err != nil || len(list.Types) != 0 {
 		s.Errorf("there are none yet: got %+v, %v", list, err)
@@ -47,22 +47,18 @@ func (s *suite) distances(query schedule.Query) {
 	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "a b", A: "all", B: "ssd"})
 	s.is(err, croft.Invalid, "a distance of what is no type")
 
-	near, err := croft.ParseNears([]string{"all:7"}, []string{"all:7"}, "network")
-	s.must(err)
-	query.Near = near
-	made, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "near", Query: query,
-		Image: "/images/tiny.qcow2"})
-	if err != nil || len(made.Instance.Spec.Near) != 2 || !made.Instance.Spec.Near[1].Far ||
-		made.Instance.Spec.Near[0].Type != "network" {
-		s.Errorf("near and far: got %+v, %v", made.Instance.Spec.Near, err)
+	request := wanted("near")
+	request.Query += "&where=tier=gold"
+	request.Near, request.Far, request.Distance = []string{"all:7"}, []string{"all:7"}, "network"
+	made, err := d.CreateInstance(s.ctx, request)
+	if err != nil || len(made.Near) != 2 || !made.Near[1].Far || made.Near[0].Type != "network" {
+		s.Errorf("near and far: got %+v, %v", made.Near, err)
 	}
+	request.Name = "far"
 	for _, texts := range [][2][]string{{{"all:6"}, nil}, {nil, {"all:8"}}} {
-		near, err := croft.ParseNears(texts[0], texts[1], "network")
-		s.must(err)
-		query.Near = near
-		_, err = s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: "far", Query: query,
-			Image: "/images/tiny.qcow2"})
-		s.is(err, croft.NoCapacity, "near "+near[0].String())
+		request.Near, request.Far = texts[0], texts[1]
+		_, err = d.CreateInstance(s.ctx, request)
+		s.is(err, croft.NoCapacity, fmt.Sprint("near and far ", texts))
 	}
 	removal.A, removal.B, removal.Base = "ssd", "all", &second
 	s.must(d.RemoveDistance(s.ctx, removal))

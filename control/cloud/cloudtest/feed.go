@@ -5,15 +5,16 @@ import (
 	"errors"
 
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
 func (s *suite) feed() {
 	ctx, cancel := context.WithCancel(s.ctx)
-	begun, seen, ended := make(chan int64, 10), make(chan croft.Change, 1000), make(chan error, 1)
+	begun, seen, ended := make(chan int64, 10), make(chan api.Change, 1000), make(chan error, 1)
 	go func() {
-		ended <- s.Cloud.Feed.Follow(ctx, func(revision int64) { begun <- revision },
-			func(changes []croft.Change) {
+		ended <- s.Client.FollowEvents(ctx, func(revision int64) { begun <- revision },
+			func(changes []api.Change) {
 				for _, c := range changes {
 					seen <- c
 				}
@@ -25,17 +26,16 @@ func (s *suite) feed() {
 	case <-s.ctx.Done():
 		s.Fatal("the feed does not begin")
 	}
-	st := s.running("web")
-	_, err := s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false)
+	web := s.running("web")
+	_, err := s.destroy("web")
 	s.must(err)
-	s.must(s.Cloud.Instances.Wait(s.ctx, st.Instance, schedule.Gone, nil))
+	s.must(s.await(web, schedule.Gone))
 	changes := 0
 	for gone := false; !gone; changes++ {
 		select {
 		case c := <-seen:
-			if c.Instance != st.Instance.ID || c.Project != croft.DefaultProject || c.Revision <= last ||
-				c.Status.Instance.ID != c.Instance || c.Status.Instance.Name != "web" {
-				s.Errorf("got %+v after revision %d, about instance %s", c, last, st.Instance.ID)
+			if c.ID != web.ID || c.Project != croft.DefaultProject || c.Revision <= last || c.Name != "web" {
+				s.Errorf("got %+v after revision %d, about instance %s", c, last, web.ID)
 			}
 			gone = c.Gone
 		case <-s.ctx.Done():

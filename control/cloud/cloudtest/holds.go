@@ -4,16 +4,15 @@ import (
 	"time"
 
 	"croft"
+	"croft/control/api"
 	"croft/schedule"
 )
 
 // hold requests a claim of small that is held for an hour.
-func (s *suite) hold(name string) (croft.Instance, error) {
-	query, err := schedule.ParseQuery(small)
-	s.must(err)
-	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: name, Query: query, Hold: time.Hour,
-		Tags: map[string]string{"from": "hold"}})
-	return d.Instance, err
+func (s *suite) hold(name string) (api.Instance, error) {
+	r := api.ClaimRequest{InstanceRequest: wanted(name).InstanceRequest, Hold: 3600}
+	r.Tags = map[string]string{"from": "hold"}
+	return s.Client.CreateClaim(s.ctx, r)
 }
 
 func (s *suite) holds() {
@@ -27,40 +26,44 @@ func (s *suite) holds() {
 	s.is(err, croft.NoCapacity, "an instance where all is held")
 	_, err = s.hold("one")
 	s.is(err, croft.Conflict, "a name that is held")
-	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "one")
-	if left := time.Until(st.Instance.Expires); err != nil || st.Instance.State != croft.StateHeld || st.Order != nil ||
-		schedule.Describe(&st) != "held" || left < 55*time.Minute || left > time.Hour {
-		s.Errorf("held: %+v, ordered %+v, %v", st.Instance, st.Order, err)
+	held, err := s.find(croft.DefaultProject, "one")
+	if left := time.Until(held.Expires); err != nil || held.State != string(croft.StateHeld) || held.Generation != 0 ||
+		left < 55*time.Minute || left > time.Hour {
+		s.Errorf("held: %+v, %v", held, err)
 	}
 
-	_, err = s.Cloud.Holds.Use(s.ctx, croft.DefaultProject, "one", schedule.Use{})
-	s.is(err, croft.Invalid, "a use without an image")
-	used, err := s.Cloud.Holds.Use(s.ctx, croft.DefaultProject, "one",
-		schedule.Use{Image: "/images/tiny.qcow2", Expires: 2 * time.Hour})
-	s.must(err)
-	s.must(s.Cloud.Instances.Wait(s.ctx, used, schedule.Running, nil))
-	st, err = s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "one")
-	if err != nil || st.Instance.ID != used.ID || st.Instance.Spec.Tags["from"] != "hold" ||
-		time.Until(st.Instance.Expires) < time.Hour {
-		s.Errorf("used: %+v, %v", st.Instance, err)
+	use := func(name, image string, expires int64) (api.Instance, error) {
+		return s.Client.UseClaim(s.ctx, api.ClaimUse{InstanceChange: named(name), Image: image, Expires: expires})
 	}
-	_, err = s.Cloud.Holds.Use(s.ctx, croft.DefaultProject, "one", schedule.Use{Image: "/images/tiny.qcow2"})
+	release := func(name string) (api.Instance, error) {
+		return s.Client.ReleaseClaim(s.ctx, named(name).InstanceNamed)
+	}
+	_, err = use("one", "", 0)
+	s.is(err, croft.Invalid, "a use without an image")
+	used, err := use("one", image, 2*3600)
+	s.must(err)
+	s.must(s.await(used, schedule.Running))
+	now, err := s.find(croft.DefaultProject, "one")
+	if err != nil || now.ID != used.ID || now.Tags["from"] != "hold" || time.Until(now.Expires) < time.Hour {
+		s.Errorf("used: %+v, %v", now, err)
+	}
+	_, err = use("one", image, 0)
 	s.is(err, croft.Conflict, "a second use")
-	_, err = s.Cloud.Holds.ReleaseHold(s.ctx, croft.DefaultProject, "one")
+	_, err = release("one")
 	s.is(err, croft.Conflict, "the release of what was used")
 
-	was, err := s.Cloud.Holds.ReleaseHold(s.ctx, croft.DefaultProject, "two")
+	was, err := release("two")
 	if err != nil || was.Name != "two" {
 		s.Errorf("released %+v, %v", was, err)
 	}
-	d, err := s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "three", false)
-	if err != nil || !d.Gone {
-		s.Errorf("destroyed %+v, %v", d, err)
+	was, err = s.destroy("three")
+	if err != nil || !was.Gone {
+		s.Errorf("destroyed %+v, %v", was, err)
 	}
 	for _, name := range []string{"two", "nobody"} {
-		_, err = s.Cloud.Holds.ReleaseHold(s.ctx, croft.DefaultProject, name)
+		_, err = release(name)
 		s.is(err, croft.NotFound, "the release of nothing")
-		_, err = s.Cloud.Holds.Use(s.ctx, croft.DefaultProject, name, schedule.Use{Image: "/images/tiny.qcow2"})
+		_, err = use(name, image, 0)
 		s.is(err, croft.NotFound, "the use of nothing")
 	}
 	_, err = s.request("two")

@@ -85,8 +85,8 @@ func (s *suite) silence() {
 	s.is(err, croft.Conflict, "forgetting a host with an instance")
 	removal.Force = true
 	h, err = s.Client.ForgetHost(s.ctx, removal)
-	if err != nil || len(h.Lost) != 1 || h.Lost[0].ID != web.Instance.ID || h.Lost[0].Name != "web" ||
-		h.Lost[0].Project != web.Instance.Project {
+	if err != nil || len(h.Lost) != 1 || h.Lost[0].ID != web.ID || h.Lost[0].Name != "web" ||
+		h.Lost[0].Project != web.Project {
 		s.Errorf("forgetting it lost %+v, %v; want web", h.Lost, err)
 	}
 	_, err = s.host(s.Host)
@@ -95,27 +95,27 @@ func (s *suite) silence() {
 }
 
 // lost checks that an instance for which there is no host stays lost, and keeps its record, until it is destroyed.
-func (s *suite) lost(was croft.Status) {
+func (s *suite) lost(was api.Instance) {
 	for range 2 {
-		st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
-		if err != nil || st.Instance.ID != was.Instance.ID || st.Instance.State != croft.StateLost ||
-			st.Instance.Lost == nil || st.Instance.Spec.Image != was.Instance.Spec.Image {
-			s.Fatalf("it is %+v, %v", st.Instance, err)
+		now, err := s.find(croft.DefaultProject, "web")
+		if err != nil || now.ID != was.ID || now.State != string(croft.StateLost) || now.Lost == nil ||
+			now.Image != was.Image {
+			s.Fatalf("it is %+v, %v", now, err)
 		}
-		all, err := s.Cloud.Instances.List(s.ctx, croft.DefaultProject)
-		if err != nil || len(all) != 1 || all[0].Instance.State != croft.StateLost {
+		all, err := s.list(croft.DefaultProject)
+		if err != nil || len(all) != 1 || all[0].State != string(croft.StateLost) {
 			s.Errorf("listed are %+v, %v", all, err)
 		}
-		_, err = s.Cloud.Changes.Recreate(s.ctx, croft.DefaultProject, "web")
+		_, err = s.Client.RecreateInstance(s.ctx, named("web"))
 		s.is(err, croft.NoCapacity, "recreating it without hosts")
-		_, err = s.Cloud.Changes.Start(s.ctx, croft.DefaultProject, "web")
+		_, err = s.Client.StartInstance(s.ctx, named("web"))
 		s.is(err, croft.Conflict, "starting it")
-		s.is(s.Cloud.Instances.Wait(s.ctx, st.Instance, schedule.Running, nil), croft.Conflict, "waiting for it")
+		s.is(s.await(now, schedule.Running), croft.Conflict, "waiting for it")
 	}
-	if d, err := s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "web", false); err != nil || !d.Gone {
-		s.Errorf("destroying it: gone %v, %v", d.Gone, err)
+	if was, err := s.destroy("web"); err != nil || !was.Gone {
+		s.Errorf("destroying it: %+v, %v", was, err)
 	}
-	_, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, "web")
+	_, err := s.find(croft.DefaultProject, "web")
 	s.is(err, croft.NotFound, "a lost instance that was destroyed")
 }
 
@@ -203,14 +203,14 @@ func countsAreCompared(s *suite) {
 }
 
 func (s *suite) load() {
-	st := s.running("web")
+	web := s.running("web")
 	list, err := s.Client.ListHosts(s.ctx)
 	if err != nil || len(list.Hosts) != 1 || list.Hosts[0].Claimed[croft.VCPU] != 1 ||
 		list.Hosts[0].Offered[croft.VCPU] != Room {
 		s.Errorf("the hosts are %+v, %v", list, err)
 	}
 	used, err := s.Client.ListUsages(s.ctx, api.HostNamed{ID: s.Host})
-	if err != nil || len(used.Usages) != 1 || used.Usages[0].Instance != st.Instance.ID {
+	if err != nil || len(used.Usages) != 1 || used.Usages[0].Instance != web.ID {
 		s.Errorf("usages are %+v, %v", used, err)
 	}
 }

@@ -69,9 +69,9 @@ func (s *suite) objects() {
 	s.is(err, croft.NotFound, "a property of a group without members")
 	_, err = s.object(inst.Project, "thing", "web")
 	s.isOneOf(err, "an unknown kind", croft.Invalid, croft.NotFound)
-	_, err = s.Cloud.Changes.Destroy(s.ctx, inst.Project, "web", false)
+	_, err = s.destroy("web")
 	s.must(err)
-	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Gone, nil))
+	s.must(s.await(inst, schedule.Gone))
 	if all, err := s.Client.AllObjects(s.ctx, "", objects.Instance, nil); err != nil || len(all) != 0 {
 		s.Errorf("the instance is gone, listed %+v, %v", all, err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/schedule"
 )
 
 func policiesAreKept(s *suite) {
@@ -38,22 +37,18 @@ func policiesAreKept(s *suite) {
 		s.Errorf("found %+v, %v; want %+v", found, err, first)
 	}
 
-	query, err := schedule.ParseQuery(small)
-	s.must(err)
-	policy, err := schedule.PolicyNamed("crush:any")
-	s.must(err)
-	request := schedule.Request{Name: "drawn", Query: query, Image: "/images/tiny.qcow2", Policy: policy}
-	why, err := s.Cloud.Requests.Explain(s.ctx, request)
+	request := wanted("drawn")
+	request.Policy = "crush:any"
+	why, err := p.ExplainRequest(s.ctx, api.Candidates{InstanceRequest: request.InstanceRequest})
 	if err != nil || why.Policy == nil || *why.Policy != first || len(why.Trace) == 0 || why.Trace[0].Host != s.Host {
 		s.Errorf("explained: %+v, %v", why, err)
 	}
-	d, err := s.Cloud.Requests.Request(s.ctx, request)
-	by := d.Instance.Spec.Policy
-	if err != nil || by == nil || by.Name != first.Name || by.Generation != first.Generation {
-		s.Errorf("requested: %+v, %v", d.Instance.Spec, err)
+	drawn, err := p.CreateInstance(s.ctx, request)
+	if err != nil || drawn.Policy != "crush:any" || drawn.PolicyGeneration != first.Generation {
+		s.Errorf("requested: %+v, %v", drawn, err)
 	}
-	request.Name, request.Policy = "other", &schedule.Policy{Crush: "none"}
-	_, err = s.Cloud.Requests.Request(s.ctx, request)
+	request.Name, request.Policy = "other", "crush:none"
+	_, err = p.CreateInstance(s.ctx, request)
 	s.is(err, croft.NotFound, "a request by a policy that there is not")
 	standing, err := p.GetStanding(s.ctx, api.InstanceNamed{ID: "drawn"})
 	if err != nil || !standing.Stands || standing.Host != s.Host || standing.Used != first {
@@ -73,6 +68,6 @@ func policiesAreKept(s *suite) {
 	if err != nil || standing.Now != nil || !standing.Stands {
 		s.Errorf("standing without the policy: %+v, %v", standing, err)
 	}
-	_, err = s.Cloud.Changes.Destroy(s.ctx, croft.DefaultProject, "drawn", false)
+	_, err = s.destroy("drawn")
 	s.must(err)
 }

@@ -39,6 +39,9 @@ everybodys:
 // small is the query that fits Room times on the host.
 const small = "VCPU:1,MEMORY_MB:256,DISK_GB:1"
 
+// image is the image of the instances.
+const image = "/images/tiny.qcow2"
+
 // patience bounds all waiting.
 const patience = 3 * time.Minute
 
@@ -46,8 +49,7 @@ const patience = 3 * time.Minute
 type suite struct {
 	*testing.T
 	Fixture
-	Cloud *client.Cloud
-	ctx   context.Context
+	ctx context.Context
 }
 
 // check is a test of the contract.
@@ -80,23 +82,50 @@ func (s *suite) isOneOf(err error, what string, kinds ...croft.Kind) {
 	}
 }
 
-// request requests a small instance in the default project.
-func (s *suite) request(name string) (croft.Instance, error) {
-	query, err := schedule.ParseQuery(small)
-	s.must(err)
-	d, err := s.Cloud.Requests.Request(s.ctx, schedule.Request{Name: name, Query: query, Image: "/images/tiny.qcow2"})
-	return d.Instance, err
+// wanted returns a request for a small instance in the default project.
+func wanted(name string) api.NewInstance {
+	return api.NewInstance{InstanceRequest: api.InstanceRequest{Name: name, Query: small, Image: image}}
 }
 
-// running requests an instance and returns its status once it runs.
-func (s *suite) running(name string) croft.Status {
+// request requests a small instance in the default project.
+func (s *suite) request(name string) (api.Instance, error) {
+	return s.Client.CreateInstance(s.ctx, wanted(name))
+}
+
+// named names an instance of the default project, for a change.
+func named(name string) api.InstanceChange {
+	return api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: name, Project: croft.DefaultProject}}
+}
+
+// find reads an instance of a project.
+func (s *suite) find(project croft.Project, name string) (api.Instance, error) {
+	return s.Client.GetInstance(s.ctx, api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: name, Project: project}})
+}
+
+// list lists the instances of a project.
+func (s *suite) list(project croft.Project) ([]api.Instance, error) {
+	return s.Client.AllInstances(s.ctx, api.InstanceFilter{InProject: api.InProject{Project: project}})
+}
+
+// destroy destroys an instance of the default project.
+func (s *suite) destroy(name string) (api.Instance, error) {
+	return s.Client.DestroyInstance(s.ctx, api.InstanceRemoval{InstanceChange: named(name)})
+}
+
+// await waits until an instance reaches a goal.
+func (s *suite) await(i api.Instance, goal schedule.Goal) error {
+	return s.Client.AwaitInstance(s.ctx, i, goal, nil)
+}
+
+// running requests an instance and returns it once it runs.
+func (s *suite) running(name string) api.Instance {
 	s.Helper()
-	inst, err := s.request(name)
+	made, err := s.request(name)
 	s.must(err)
-	s.must(s.Cloud.Instances.Wait(s.ctx, inst, schedule.Running, nil))
-	st, err := s.Cloud.Instances.Find(s.ctx, croft.DefaultProject, name)
+	s.must(s.await(made, schedule.Running))
+	now, err := s.find(croft.DefaultProject, name)
 	s.must(err)
-	return st
+	return now
 }
 
 // project creates a project; an empty parent means none.

@@ -42,12 +42,11 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Apart:   claims,
 		Foreign: s.Placement.Cloud != ""}
 	over := &cloud.Cloud{
-		Requests: requests{scheduler, store}, Instances: instances{scheduler, store}, Feed: store.Instances,
-		Changes: scheduler, Holds: scheduler, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
-		Etcd: store.Cluster, Scheduler: scheduler, Aggregates: store.Aggregates, Distances: distances{store},
-		Policies: store.Policies, Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage,
-		Images: images{a}, Auditor: auditor, Monitor: a, Tokens: tokens{store, fleet, s},
-		Access: accessTokens{store.AccessTokens}, Federation: known, Connection: io.NopCloser(nil),
+		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
+		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
+		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images{a},
+		Auditor: auditor, Monitor: a, Tokens: tokens{store, fleet, s}, Access: accessTokens{store.AccessTokens},
+		Federation: known, Connection: io.NopCloser(nil),
 	}
 	building := how.Clusters
 	if building == nil {

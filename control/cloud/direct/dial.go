@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore"
 	"croft/internal/build"
 	"croft/internal/span"
+	"croft/schedule"
 	"croft/tenant/access"
 	"croft/tenant/objects"
 )
@@ -86,8 +87,20 @@ func serveInside(ctx context.Context, s Settings, store *etcdstore.Store, claims
 	in.work.Go(func() { in.logged = in.recorder.Run(in.ctx) })
 	transport := in.spans.Client(&http.Transport{MaxIdleConnsPerHost: 64,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return in.listener.dial(ctx) }})
-	return client.Inside(client.Within{Transport: transport, Prepare: under.Requests.(requests).Prepare,
-		Snapshot: store.Snapshot, End: func() error { return errors.Join(in.close(), end()) }}), nil
+	prepare := func(ctx context.Context) func() { return prepare(ctx, under.Scheduler, store) }
+	return client.Inside(client.Within{Transport: transport, Prepare: prepare, Snapshot: store.Snapshot,
+		End: func() error { return errors.Join(in.close(), end()) }}), nil
+}
+
+// prepare makes a scheduler watch hosts until end is called, so that requests do not read them. It must not overlap
+// with other calls.
+func prepare(ctx context.Context, s *schedule.Scheduler, store *etcdstore.Store) (end func()) {
+	view := store.NewHostsView()
+	s.Registry = view
+	ctx, cancel := context.WithCancel(ctx)
+	var run sync.WaitGroup
+	run.Go(func() { _ = view.Run(ctx) }) // returns only when its context ends
+	return func() { cancel(); run.Wait() }
 }
 
 // following makes the server follow the changes of the cloud from the first request for them, because few commands ask.

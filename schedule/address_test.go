@@ -1,10 +1,11 @@
-package instances
+package schedule_test
 
 import (
 	"net/netip"
 	"testing"
 
 	"croft"
+	"croft/schedule"
 )
 
 func TestAddress(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAddress(t *testing.T) {
 			Addresses: []netip.Addr{v4}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Address(croft.Status{Observation: c.o}); got != c.want {
+			if got := schedule.Address(&croft.Status{Observation: c.o}); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
