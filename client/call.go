@@ -26,6 +26,10 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 	method, path, _ := strings.Cut(at, " ")
 	header := http.Header{}
 	var body []byte
+	var which []api.Listing
+	if list, is := input.(listed); is {
+		input, which = list.input, list.which
+	}
 	if input != nil {
 		in := api.InputOf(reflect.TypeOf(input))
 		if err := in.CheckPath(input); err != nil {
@@ -39,6 +43,9 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 			}
 		}
 	}
+	for _, l := range which {
+		path = withQuery(path, pathOf("", l))
+	}
 	answer, err := c.send(ctx, method, path, body, header)
 	if strings.Contains(at, " /v1/hosts") {
 		err = c.denied(ctx, err)
@@ -49,6 +56,20 @@ func (c *Client) request(ctx context.Context, at string, input any) (*http.Respo
 // pathOf returns the path of a request with an input that has no headers and no body.
 func pathOf(path string, input any) string {
 	return api.InputOf(reflect.TypeOf(input)).Write(path, input, http.Header{})
+}
+
+// listed is the input of a list, and which of its entries to get.
+type listed struct {
+	input any
+	which []api.Listing
+}
+
+// withQuery adds a query string, which starts with a ?, to a path that may have one.
+func withQuery(path, query string) string {
+	if strings.Contains(path, "?") {
+		query = strings.Replace(query, "?", "&", 1)
+	}
+	return path + query
 }
 
 // do sends the request of an operation that has no result.

@@ -114,8 +114,8 @@ func (c *Client) UseClaim(ctx context.Context, in api.ClaimUse) (api.Instance, e
 }
 
 // ListPools: List the pools whose resources tickets of the project may have.
-func (c *Client) ListPools(ctx context.Context, in api.InProject) (api.PoolList, error) {
-	return call[api.PoolList](ctx, c, "GET /v1/pools", in)
+func (c *Client) ListPools(ctx context.Context, in api.InProject, which ...api.Listing) (api.PoolList, error) {
+	return call[api.PoolList](ctx, c, "GET /v1/pools", listed{in, which})
 }
 
 // GetPool: Get a pool.
@@ -124,8 +124,9 @@ func (c *Client) GetPool(ctx context.Context, in api.PoolNamed) (pools.Pool, err
 }
 
 // ListPoolResources: List the resources of a pool.
-func (c *Client) ListPoolResources(ctx context.Context, in api.PoolResources) (api.PoolResourceList, error) {
-	return call[api.PoolResourceList](ctx, c, "GET /v1/pools/{name}/resources", in)
+func (c *Client) ListPoolResources(ctx context.Context,
+	in api.PoolResources, which ...api.Listing) (api.PoolResourceList, error) {
+	return call[api.PoolResourceList](ctx, c, "GET /v1/pools/{name}/resources", listed{in, which})
 }
 
 // ListTickets: List tickets.
@@ -154,8 +155,8 @@ func (c *Client) RenewTicket(ctx context.Context, in api.TicketNamed) (pools.Tic
 }
 
 // ListKeys: List the keys of a project.
-func (c *Client) ListKeys(ctx context.Context, in api.InProject) (api.KeyList, error) {
-	return call[api.KeyList](ctx, c, "GET /v1/keys", in)
+func (c *Client) ListKeys(ctx context.Context, in api.InProject, which ...api.Listing) (api.KeyList, error) {
+	return call[api.KeyList](ctx, c, "GET /v1/keys", listed{in, which})
 }
 
 // AddKey: Keep a key under a name.
@@ -169,8 +170,8 @@ func (c *Client) RemoveKey(ctx context.Context, in api.KeyNamed) error {
 }
 
 // ListProjects: List the projects that the caller sees.
-func (c *Client) ListProjects(ctx context.Context) (api.ProjectList, error) {
-	return call[api.ProjectList](ctx, c, "GET /v1/projects", nil)
+func (c *Client) ListProjects(ctx context.Context, which ...api.Listing) (api.ProjectList, error) {
+	return call[api.ProjectList](ctx, c, "GET /v1/projects", listed{nil, which})
 }
 
 // CreateProject: Create a project below another one.
@@ -254,8 +255,8 @@ func (c *Client) RecountQuota(ctx context.Context, in api.ProjectNamed) (tenant.
 }
 
 // ListTokens: List the tokens of a project.
-func (c *Client) ListTokens(ctx context.Context, in api.InProject) (api.TokenList, error) {
-	return call[api.TokenList](ctx, c, "GET /v1/tokens", in)
+func (c *Client) ListTokens(ctx context.Context, in api.InProject, which ...api.Listing) (api.TokenList, error) {
+	return call[api.TokenList](ctx, c, "GET /v1/tokens", listed{in, which})
 }
 
 // CreateToken: Make a token.
@@ -269,8 +270,8 @@ func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (api.Access
 }
 
 // ListImages: List the images that requests may name.
-func (c *Client) ListImages(ctx context.Context) (api.Catalog, error) {
-	return call[api.Catalog](ctx, c, "GET /v1/images", nil)
+func (c *Client) ListImages(ctx context.Context, which ...api.Listing) (api.Catalog, error) {
+	return call[api.Catalog](ctx, c, "GET /v1/images", listed{nil, which})
 }
 
 // AddImage: Add an image with a checked source, which can be brought to sites.
@@ -354,8 +355,8 @@ func (c *Client) CheckDefinition(ctx context.Context, in api.KindInProject) (api
 }
 
 // ListAggregates: List the aggregates of hosts that requests may name.
-func (c *Client) ListAggregates(ctx context.Context) (api.AggregateList, error) {
-	return call[api.AggregateList](ctx, c, "GET /v1/aggregates", nil)
+func (c *Client) ListAggregates(ctx context.Context, which ...api.Listing) (api.AggregateList, error) {
+	return call[api.AggregateList](ctx, c, "GET /v1/aggregates", listed{nil, which})
 }
 
 // CreateAggregate: Put hosts together under a name.
@@ -379,8 +380,8 @@ func (c *Client) RemoveAggregate(ctx context.Context, in api.AggregateRemoval) e
 }
 
 // ListDistances: List the distances that operators have stated.
-func (c *Client) ListDistances(ctx context.Context) (api.DistanceList, error) {
-	return call[api.DistanceList](ctx, c, "GET /v1/distances", nil)
+func (c *Client) ListDistances(ctx context.Context, which ...api.Listing) (api.DistanceList, error) {
+	return call[api.DistanceList](ctx, c, "GET /v1/distances", listed{nil, which})
 }
 
 // SetDistance: State a distance between two aggregates, locations or hosts, either way.
@@ -399,8 +400,8 @@ func (c *Client) GetDistance(ctx context.Context, in api.DistanceBetween) (croft
 }
 
 // ListPolicies: List the policies by which CRUSH chooses hosts.
-func (c *Client) ListPolicies(ctx context.Context) (api.PolicyList, error) {
-	return call[api.PolicyList](ctx, c, "GET /v1/policies", nil)
+func (c *Client) ListPolicies(ctx context.Context, which ...api.Listing) (api.PolicyList, error) {
+	return call[api.PolicyList](ctx, c, "GET /v1/policies", listed{nil, which})
 }
 
 // CheckPolicy: Check whether a policy can choose hosts, and store nothing.
@@ -434,8 +435,9 @@ func (c *Client) GetCrushMap(ctx context.Context) (api.CrushMap, error) {
 }
 
 // ListClusters: List clusters.
-func (c *Client) ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error) {
-	return call[api.ClusterList](ctx, c, "GET /v1/clusters", in)
+func (c *Client) ListClusters(ctx context.Context,
+	in api.ClusterFilter, which ...api.Listing) (api.ClusterList, error) {
+	return call[api.ClusterList](ctx, c, "GET /v1/clusters", listed{in, which})
 }
 
 // CreateCluster: Ask for a cluster, and get a new one or one that can be reused.
@@ -499,8 +501,8 @@ func (c *Client) ReadOutput(ctx context.Context, in api.OutputNamed) (api.Cluste
 }
 
 // ListSites: List the sites.
-func (c *Client) ListSites(ctx context.Context) (api.SiteList, error) {
-	return call[api.SiteList](ctx, c, "GET /v1/sites", nil)
+func (c *Client) ListSites(ctx context.Context, which ...api.Listing) (api.SiteList, error) {
+	return call[api.SiteList](ctx, c, "GET /v1/sites", listed{nil, which})
 }
 
 // CreateSite: Create a site.
@@ -529,8 +531,9 @@ func (c *Client) GetSiteHealth(ctx context.Context, in api.SiteInProject) (clust
 }
 
 // ListCredentials: List the caller's credentials, without their secrets.
-func (c *Client) ListCredentials(ctx context.Context, in api.CredentialFilter) (api.CredentialList, error) {
-	return call[api.CredentialList](ctx, c, "GET /v1/credentials", in)
+func (c *Client) ListCredentials(ctx context.Context,
+	in api.CredentialFilter, which ...api.Listing) (api.CredentialList, error) {
+	return call[api.CredentialList](ctx, c, "GET /v1/credentials", listed{in, which})
 }
 
 // CreateCredential: Store a credential, which the site has to accept.
@@ -559,8 +562,9 @@ func (c *Client) RewrapSecrets(ctx context.Context) (api.Rewrapped, error) {
 }
 
 // ListAppliances: List the appliances that the project may use.
-func (c *Client) ListAppliances(ctx context.Context, in api.InProject) (api.ApplianceList, error) {
-	return call[api.ApplianceList](ctx, c, "GET /v1/appliances", in)
+func (c *Client) ListAppliances(ctx context.Context,
+	in api.InProject, which ...api.Listing) (api.ApplianceList, error) {
+	return call[api.ApplianceList](ctx, c, "GET /v1/appliances", listed{in, which})
 }
 
 // CreateAppliance: Create an appliance.
@@ -584,8 +588,9 @@ func (c *Client) RemoveAppliance(ctx context.Context, in api.ApplianceNamed) err
 }
 
 // ListImplementations: List how sites build an appliance.
-func (c *Client) ListImplementations(ctx context.Context, in api.ApplianceNamed) (api.ImplementationList, error) {
-	return call[api.ImplementationList](ctx, c, "GET /v1/appliances/{name}/implementations", in)
+func (c *Client) ListImplementations(ctx context.Context,
+	in api.ApplianceNamed, which ...api.Listing) (api.ImplementationList, error) {
+	return call[api.ImplementationList](ctx, c, "GET /v1/appliances/{name}/implementations", listed{in, which})
 }
 
 // AddImplementation: Say how a site builds an appliance, from the next cluster on.
@@ -625,8 +630,8 @@ func (c *Client) RemoveHostImages(ctx context.Context, in api.HostImage) (api.He
 }
 
 // ListHosts: List the hosts.
-func (c *Client) ListHosts(ctx context.Context) (api.HostList, error) {
-	return call[api.HostList](ctx, c, "GET /v1/hosts", nil)
+func (c *Client) ListHosts(ctx context.Context, which ...api.Listing) (api.HostList, error) {
+	return call[api.HostList](ctx, c, "GET /v1/hosts", listed{nil, which})
 }
 
 // GetHost: Get a host with its instances.
@@ -680,13 +685,13 @@ func (c *Client) GetHostCapabilities(ctx context.Context, in api.HostNamed) (api
 }
 
 // ListResourceTypes: List the classes of resources.
-func (c *Client) ListResourceTypes(ctx context.Context) (api.ResourceTypeList, error) {
-	return call[api.ResourceTypeList](ctx, c, "GET /v1/resource-types", nil)
+func (c *Client) ListResourceTypes(ctx context.Context, which ...api.Listing) (api.ResourceTypeList, error) {
+	return call[api.ResourceTypeList](ctx, c, "GET /v1/resource-types", listed{nil, which})
 }
 
 // ListCapabilities: List the capabilities that requests may require or forbid.
-func (c *Client) ListCapabilities(ctx context.Context) (api.CapabilityList, error) {
-	return call[api.CapabilityList](ctx, c, "GET /v1/capabilities", nil)
+func (c *Client) ListCapabilities(ctx context.Context, which ...api.Listing) (api.CapabilityList, error) {
+	return call[api.CapabilityList](ctx, c, "GET /v1/capabilities", listed{nil, which})
 }
 
 // AddCapability: Make a capability of this cloud's own.
@@ -700,8 +705,8 @@ func (c *Client) RemoveCapability(ctx context.Context, in api.CapabilityNamed) (
 }
 
 // ListUsers: List the users that the caller sees.
-func (c *Client) ListUsers(ctx context.Context) (api.UserList, error) {
-	return call[api.UserList](ctx, c, "GET /v1/users", nil)
+func (c *Client) ListUsers(ctx context.Context, which ...api.Listing) (api.UserList, error) {
+	return call[api.UserList](ctx, c, "GET /v1/users", listed{nil, which})
 }
 
 // AuditCloud: Compare records, orders, claims, guests and disks of all hosts.
@@ -715,8 +720,8 @@ func (c *Client) RepairCloud(ctx context.Context) (audit.Report, error) {
 }
 
 // ListInvitations: List the join tokens that count.
-func (c *Client) ListInvitations(ctx context.Context) (api.InvitationList, error) {
-	return call[api.InvitationList](ctx, c, "GET /v1/invitations", nil)
+func (c *Client) ListInvitations(ctx context.Context, which ...api.Listing) (api.InvitationList, error) {
+	return call[api.InvitationList](ctx, c, "GET /v1/invitations", listed{nil, which})
 }
 
 // CreateInvitation: Make a token with which machines join the cloud as hosts.
@@ -730,8 +735,8 @@ func (c *Client) RevokeInvitation(ctx context.Context, in api.InvitationNamed) (
 }
 
 // ListPartitions: List the partitions that are known here.
-func (c *Client) ListPartitions(ctx context.Context) (api.PartitionList, error) {
-	return call[api.PartitionList](ctx, c, "GET /v1/partitions", nil)
+func (c *Client) ListPartitions(ctx context.Context, which ...api.Listing) (api.PartitionList, error) {
+	return call[api.PartitionList](ctx, c, "GET /v1/partitions", listed{nil, which})
 }
 
 // GetPartition: Get a partition.

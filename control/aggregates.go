@@ -21,7 +21,7 @@ var aggregateOperations = noun{Tag: "aggregates",
 		"with groups, which are instances of a project.",
 	Operations: []Operation{
 		// Callers other than operators see only public aggregates, without hosts.
-		do(Operation{ID: "listAggregates", At: "GET /v1/aggregates", May: access.EveryHuman,
+		list(Operation{ID: "listAggregates", At: "GET /v1/aggregates", May: access.EveryHuman,
 			Summary:     "List the aggregates of hosts that requests may name",
 			Description: "By name. Operators see all, others the public ones, without hosts."},
 			func(ctx context.Context, c *call, _ nothing) (list api.AggregateList, err error) {
@@ -44,7 +44,7 @@ var aggregateOperations = noun{Tag: "aggregates",
 				return nothing{}, c.Cloud.Aggregates.Remove(ctx, in.Name, in.Base)
 			}),
 		// Callers other than operators see only the distances between public aggregates.
-		do(Operation{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman, Object: actions.Distances,
+		list(Operation{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman, Object: actions.Distances,
 			Summary: "List the distances that operators have stated",
 			Description: "By type. Operators see all, others the types and the distances between public " +
 				"aggregates."}, listDistances),

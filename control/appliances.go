@@ -19,7 +19,7 @@ var applianceOperations = noun{Tag: "appliances",
 		"Members write the ones of their project, operators those for all.",
 	Home: true,
 	Operations: []Operation{
-		do(Operation{ID: "listAppliances", At: "GET /v1/appliances", May: access.Reads,
+		list(Operation{ID: "listAppliances", At: "GET /v1/appliances", May: access.Reads,
 			Summary: "List the appliances that the project may use"}, listAppliances),
 		// Changes: of the project; only operators write public ones
 		do(Operation{ID: "createAppliance", At: "POST /v1/appliances", May: access.Changes,
@@ -42,7 +42,7 @@ var applianceOperations = noun{Tag: "appliances",
 				}
 				return nothing{}, c.Cloud.Appliances.Remove(ctx, unique(a))
 			}),
-		do(Operation{ID: "listImplementations", At: "GET /v1/appliances/{name}/implementations", May: access.Reads,
+		list(Operation{ID: "listImplementations", At: "GET /v1/appliances/{name}/implementations", May: access.Reads,
 			Summary: "List how sites build an appliance"},
 			func(ctx context.Context, c *call, in api.ApplianceNamed) (api.ImplementationList, error) {
 				a, err := appliance(ctx, c, in, false)

@@ -13,13 +13,13 @@ import (
 var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 	Description: "What requests may name, and who has roles.",
 	Operations: []Operation{
-		do(Operation{ID: "listResourceTypes", At: "GET /v1/resource-types", May: access.EveryHuman,
+		list(Operation{ID: "listResourceTypes", At: "GET /v1/resource-types", May: access.EveryHuman,
 			Summary: "List the classes of resources"},
 			func(ctx context.Context, c *call, _ nothing) (api.ResourceTypeList, error) {
 				all, err := c.Cloud.Claims.ResourceClasses(ctx)
 				return api.ResourceTypesOf(all), err
 			}),
-		do(Operation{ID: "listCapabilities", At: "GET /v1/capabilities", May: access.EveryHuman,
+		list(Operation{ID: "listCapabilities", At: "GET /v1/capabilities", May: access.EveryHuman,
 			Summary: "List the capabilities that requests may require or forbid"}, listCapabilities),
 		do(Operation{ID: "addCapability", At: "PUT /v1/capabilities/{name}", May: access.Operates,
 			Summary: "Make a capability of this cloud's own",
@@ -33,7 +33,7 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
 				return customTrait(ctx, in, c.Cloud.Claims.RemoveTrait)
 			}),
-		do(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees only some of them
+		list(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees only some of them
 			Summary:     "List the users that the caller sees",
 			Description: "The caller; for admins of projects, the members of those as well."},
 			func(ctx context.Context, c *call, _ nothing) (api.UserList, error) {

@@ -48,6 +48,9 @@ func clientOf(t *testing.T, all []control.Operation) []byte {
 			input = typeName(o.In, packages)
 			in, given = ", in "+input, "in"
 		}
+		if o.Entry != nil {
+			in, given = in+", which ...api.Listing", "listed{"+given+", which}"
+		}
 		name := strings.ToUpper(o.ID[:1]) + o.ID[1:]
 		answers, calls := "error", "c.do(ctx"
 		if o.Out.Name() != "nothing" {

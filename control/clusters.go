@@ -19,7 +19,7 @@ var clusterOperations = noun{Tag: "clusters",
 		"A change is written down when it is answered with 202, and done after that; `wait` waits for its end.",
 	Home: true,
 	Operations: []Operation{
-		do(Operation{ID: "listClusters", At: "GET /v1/clusters", May: access.Reads, Summary: "List clusters"},
+		list(Operation{ID: "listClusters", At: "GET /v1/clusters", May: access.Reads, Summary: "List clusters"},
 			listClusters),
 		do(Operation{ID: "createCluster", At: "POST /v1/clusters",
 			Also: []int{http.StatusCreated, http.StatusAccepted}, May: access.Changes, Personal: true,

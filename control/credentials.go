@@ -20,7 +20,7 @@ var credentialOperations = noun{Tag: "credentials",
 	Home: true,
 	Operations: []Operation{
 		// Changes: one's own; admins list all of the project
-		do(Operation{ID: "listCredentials", At: "GET /v1/credentials", May: access.Changes,
+		list(Operation{ID: "listCredentials", At: "GET /v1/credentials", May: access.Changes,
 			Summary: "List the caller's credentials, without their secrets"}, listCredentials),
 		do(Operation{ID: "createCredential", At: "POST /v1/credentials", May: access.Changes, Personal: true,
 			Summary: "Store a credential, which the site has to accept", Status: http.StatusCreated,

@@ -199,13 +199,9 @@ func (w *writer) operation(o control.Operation) api.Schema {
 		said["security"] = []any{api.Schema{}}
 	}
 	var parameters []any
-	for _, f := range reflect.VisibleFields(o.In) {
-		p, is := api.ParameterOf(f)
-		if !is {
-			continue
-		}
+	for _, p := range o.Parameters() {
 		parameters = append(parameters, api.Schema{"name": p.Name, "in": p.In, "required": p.Required,
-			"schema": p.Schema, "description": w.describe(api.OwnerOf(o.In, f), f.Name)})
+			"schema": p.Schema, "description": w.describe(fieldOf(p, o.In, reflect.TypeFor[api.Listing]()))})
 	}
 	if parameters != nil {
 		said["parameters"] = parameters
@@ -216,6 +212,18 @@ func (w *writer) operation(o control.Operation) api.Schema {
 		said["requestBody"] = api.Schema{"required": true, "content": content("", w.Of(o.In, ""))}
 	}
 	return said
+}
+
+// fieldOf returns the field of one of the inputs that is a parameter: the struct that declares it, and its name.
+func fieldOf(p api.Parameter, inputs ...reflect.Type) (reflect.Type, string) {
+	for _, in := range inputs {
+		for _, f := range reflect.VisibleFields(in) {
+			if of, is := api.ParameterOf(f); is && of.Name == p.Name && of.In == p.In {
+				return api.OwnerOf(in, f), f.Name
+			}
+		}
+	}
+	return nil, ""
 }
 
 func content(media string, schema api.Schema) api.Schema {

@@ -33,7 +33,7 @@ var hostOperations = noun{Tag: "hosts",
 			Description: "Answers with what was removed. Disks that stand on an image keep its file. Without " +
 				"`image`, it removes those that no disk stands on and that were not used in the last ten minutes."},
 			removeHostImages),
-		do(Operation{ID: "listHosts", At: "GET /v1/hosts", May: access.Operates, Summary: "List the hosts"}, listHosts),
+		list(Operation{ID: "listHosts", At: "GET /v1/hosts", May: access.Operates, Summary: "List the hosts"}, listHosts),
 		do(Operation{ID: "getHost", At: "GET /v1/hosts/{id}", May: access.Operates,
 			Summary: "Get a host with its instances"}, getHost),
 		do(Operation{ID: "forgetHost", At: "DELETE /v1/hosts/{id}", May: access.Operates,
@@ -99,7 +99,7 @@ func maintained(c *call) func(hosts.Host, error) (api.Host, error) {
 		if err == nil {
 			c.action.about("", aboutHost(h))
 		}
-		return api.Host{Host: h}, err
+		return api.HostOf(h), err
 	}
 }
 
@@ -117,7 +117,7 @@ func listHosts(ctx context.Context, c *call, _ nothing) (api.HostList, error) {
 		list.Error = err.Error()
 	}
 	for _, h := range all {
-		list.Hosts = append(list.Hosts, api.Host{Host: h})
+		list.Hosts = append(list.Hosts, api.HostOf(h))
 	}
 	return list, nil
 }
@@ -127,7 +127,7 @@ func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 	if err != nil {
 		return api.Host{}, err
 	}
-	shown := api.Host{Host: h}
+	shown := api.HostOf(h)
 	for _, st := range h.Instances {
 		shown.Statuses = append(shown.Statuses, c.instance(st))
 	}

@@ -16,7 +16,7 @@ import (
 var imageOperations = noun{Tag: "images",
 	Description: "The images that requests for instances may name.",
 	Operations: []Operation{
-		do(Operation{ID: "listImages", At: "GET /v1/images", May: access.EveryHuman,
+		list(Operation{ID: "listImages", At: "GET /v1/images", May: access.EveryHuman,
 			Summary: "List the images that requests may name",
 			Description: "The images of the catalog, and the beginnings of the addresses of others that tenants " +
 				"may name besides. Operators may name any."}, listImages),

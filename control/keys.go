@@ -16,7 +16,7 @@ import (
 
 var keyOperations = noun{Tag: "keys", Home: true, Description: "Public SSH keys that a project keeps by name.",
 	Operations: []Operation{
-		do(Operation{ID: "listKeys", At: "GET /v1/keys", May: access.Reads, Summary: "List the keys of a project"},
+		list(Operation{ID: "listKeys", At: "GET /v1/keys", May: access.Reads, Summary: "List the keys of a project"},
 			func(ctx context.Context, c *call, _ api.InProject) (api.KeyList, error) {
 				keys, err := c.Cloud.Keys.ListKeys(ctx, c.home())
 				return api.KeyList{Keys: append([]schedule.Key{}, keys...)}, err

@@ -36,7 +36,7 @@ var auditOperations = noun{Tag: "audit",
 var invitationOperations = noun{Tag: "invitations",
 	Description: "Tokens with which machines join the cloud as hosts. For operators.",
 	Operations: []Operation{
-		do(Operation{ID: "listInvitations", At: "GET /v1/invitations", May: access.Operates,
+		list(Operation{ID: "listInvitations", At: "GET /v1/invitations", May: access.Operates,
 			Summary: "List the join tokens that count"}, listInvitations),
 		do(Operation{ID: "createInvitation", At: "POST /v1/invitations", May: access.Operates,
 			Summary:     "Make a token with which machines join the cloud as hosts",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,7 @@ type Operation struct {
 	About        string       // description of its noun
 	Home         bool         // of its noun
 	In, Out      reflect.Type // of its input and its result; Out is nil if the operation writes its answer itself
+	Entry        reflect.Type // of the entries of a list with the parameters of api.Listing; nil: it is no such list
 
 	serve func(*call) error
 }
@@ -89,6 +91,38 @@ func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error
 		return c.reply(out)
 	}
 	return o
+}
+
+// list declares an operation whose result is a list. It has the parameters of api.Listing besides those of In.
+func list[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
+	o.Entry, _ = api.EntryOf(reflect.TypeFor[Out]())
+	return do(o, func(ctx context.Context, c *call, in In) (out Out, err error) {
+		var l api.Listing
+		if err := api.InputOf(reflect.TypeOf(l)).Read(c.r, c.query, &l); err != nil {
+			return out, err
+		}
+		matches, err := l.Matching(c.operation.Entry)
+		if err != nil {
+			return out, err
+		}
+		if out, err = f(ctx, c, in); err == nil {
+			l.Page(&out, matches)
+		}
+		return out, err
+	})
+}
+
+// Parameters returns the parameters of the operation.
+func (o Operation) Parameters() []api.Parameter {
+	all := api.InputOf(o.In).Parameters
+	if o.Entry != nil {
+		for _, p := range api.ListingOf(o.Entry) {
+			if !slices.ContainsFunc(all, func(own api.Parameter) bool { return own.Name == p.Name }) {
+				all = append(slices.Clip(all), p)
+			}
+		}
+	}
+	return all
 }
 
 // stream declares an operation with a typed input that writes its answer itself. An error that it returns is the

@@ -20,7 +20,7 @@ var partitionOperations = noun{Tag: "partitions",
 	Description: "Clouds: this one, called `home`, others of which an export was imported, which is shown for " +
 		"reading alone, and peers, to which requests are forwarded. For operators.",
 	Operations: []Operation{
-		do(Operation{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
+		list(Operation{ID: "listPartitions", At: "GET /v1/partitions", May: access.Operates,
 			Summary: "List the partitions that are known here"},
 			func(ctx context.Context, c *call, _ nothing) (list api.PartitionList, err error) {
 				list.Partitions, err = c.Cloud.Federation.List(ctx)

@@ -19,7 +19,7 @@ var poolOperations = noun{Tag: "pools",
 		"the manager of pools, which only operators reach. While none acts, these operations and those of tickets " +
 		"answer 503 backend_down.",
 	Operations: []Operation{
-		do(Operation{ID: "listPools", At: "GET /v1/pools", May: access.Reads,
+		list(Operation{ID: "listPools", At: "GET /v1/pools", May: access.Reads,
 			Summary:     "List the pools whose resources tickets of the project may have",
 			Description: "In the order of the manager's file. For operators without a project, all pools."}, listPools),
 		do(Operation{ID: "getPool", At: "GET /v1/pools/{name}", May: access.Reads, Summary: "Get a pool"},
@@ -27,7 +27,7 @@ var poolOperations = noun{Tag: "pools",
 				p, _, err := findPool(ctx, c, in)
 				return p, err
 			}),
-		do(Operation{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
+		list(Operation{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
 			Summary: "List the resources of a pool",
 			Description: "By number. Of the resources that tickets have, only the ones of the caller's projects; " +
 				"the others of pools of the caller's projects alone. What they hand out is in the answers about " +

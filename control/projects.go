@@ -20,7 +20,7 @@ var projectOperations = noun{Tag: "projects",
 	Description: "Tenants: a tree of projects with members and quotas. What a project uses counts against its own " +
 		"limits and against the limits of every project above it.",
 	Operations: []Operation{
-		do(Operation{ID: "listProjects", At: "GET /v1/projects", May: access.Reads,
+		list(Operation{ID: "listProjects", At: "GET /v1/projects", May: access.Reads,
 			Summary: "List the projects that the caller sees"}, listProjects),
 		do(
 			Operation{

@@ -15,7 +15,7 @@ var siteOperations = noun{Tag: "sites",
 		"Operators write them, and all callers read where a password would be sent.",
 	Operations: []Operation{
 		// EveryHuman: users who enter a password must see its destination
-		do(Operation{ID: "listSites", At: "GET /v1/sites", May: access.EveryHuman, Summary: "List the sites"},
+		list(Operation{ID: "listSites", At: "GET /v1/sites", May: access.EveryHuman, Summary: "List the sites"},
 			func(ctx context.Context, c *call, _ nothing) (api.SiteList, error) {
 				all, err := c.Cloud.Sites.List(ctx)
 				list := api.SiteList{Sites: []cluster.Site{}}

@@ -17,7 +17,7 @@ import (
 var tokenOperations = noun{Tag: "tokens",
 	Description: "Access tokens, with which people and programs call this API. For admins of projects, and operators.",
 	Operations: []Operation{
-		do(
+		list(
 			Operation{
 				ID:      "listTokens",
 				At:      "GET /v1/tokens",

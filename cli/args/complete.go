@@ -108,7 +108,7 @@ func CompleteHosts(cmd *cobra.Command, args []string, prefix string) ([]string, 
 	found := StoredNames(cmd, args, prefix, func(ctx context.Context, c *Client, offer func(name, what string)) error {
 		list, err := c.ListHosts(ctx)
 		for _, h := range list.Hosts {
-			offer(h.Name, h.State())
+			offer(h.Name, h.State)
 		}
 		return err
 	})

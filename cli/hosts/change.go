@@ -70,7 +70,7 @@ func reportChange(ctx context.Context, c *args.Client, h api.Host, means string)
 			h = now
 		}
 	}
-	return c.Report(hostData{h.Host, h.State()}, "host %s %s", plain.Line(h.Name), means)
+	return c.Report(hostData{h.Host, h.State}, "host %s %s", plain.Line(h.Name), means)
 }
 
 // moveTimeout limits the time to order all moves of a host.
@@ -190,7 +190,7 @@ let one join with --etcd-member, first.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			h, err := c.ForgetHost(ctx, api.HostRemoval{HostNamed: api.HostNamed{ID: c.Args[0]}, Force: force})
 			if err == nil {
-				err = c.Report(hostData{h.Host, h.State()}, "host %s is forgotten", plain.Line(h.Name))
+				err = c.Report(hostData{h.Host, h.State}, "host %s is forgotten", plain.Line(h.Name))
 			}
 			tellLost(c.Cmd.ErrOrStderr(), h.Lost)
 			return err

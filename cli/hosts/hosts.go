@@ -88,7 +88,7 @@ func printHosts(cmd *cobra.Command, format string, all []api.Host) error {
 	if out.IsData(format) {
 		list := []hostData{}
 		for _, h := range all {
-			list = append(list, hostData{h.Host, h.State()})
+			list = append(list, hostData{h.Host, h.State})
 		}
 		return out.PrintData(stdout, format, list)
 	}
@@ -185,7 +185,7 @@ func printHost(cmd *cobra.Command, format string, h api.Host) error {
 		return out.PrintData(stdout, format, struct {
 			hostData
 			On []api.Instance `json:"on"`
-		}{hostData{h.Host, h.State()}, append([]api.Instance{}, h.Statuses...)}) // never null
+		}{hostData{h.Host, h.State}, append([]api.Instance{}, h.Statuses...)}) // never null
 	}
 	t := hostDetails(h.Host)
 	t.Color = out.IsColored(stdout)

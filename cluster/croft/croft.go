@@ -32,7 +32,7 @@ type Clusters interface {
 	CreateCluster(ctx context.Context, in api.NewCluster) (api.Cluster, error)
 	ExplainCluster(ctx context.Context, in api.ClusterCandidates) (cluster.Explanation, error)
 	GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Cluster, error)
-	ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error)
+	ListClusters(ctx context.Context, in api.ClusterFilter, which ...api.Listing) (api.ClusterList, error)
 	ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error)
 	RemoveClusterHost(ctx context.Context, in api.ClusterHostNamed) (api.Cluster, error)
 	DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api.Cluster, error)

@@ -114,7 +114,7 @@ func (v served) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Clus
 	return api.ClusterOf(c), err
 }
 
-func (v served) ListClusters(ctx context.Context, in api.ClusterFilter) (list api.ClusterList, err error) {
+func (v served) ListClusters(ctx context.Context, in api.ClusterFilter, _ ...api.Listing) (list api.ClusterList, err error) {
 	all, err := v.s.List(ctx, in.Project, cluster.Filter{})
 	for _, c := range all {
 		list.Clusters = append(list.Clusters, api.ClusterOf(c))
@@ -173,7 +173,7 @@ func (f faulty) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Clus
 	return f.Clusters.GetCluster(ctx, in)
 }
 
-func (f faulty) ListClusters(ctx context.Context, in api.ClusterFilter) (api.ClusterList, error) {
+func (f faulty) ListClusters(ctx context.Context, in api.ClusterFilter, _ ...api.Listing) (api.ClusterList, error) {
 	if err := f.o.fault(ctx); err != nil {
 		return api.ClusterList{}, err
 	}

@@ -5,6 +5,7 @@ import "croft"
 // AggregateList has the aggregates that the caller sees.
 type AggregateList struct {
 	Aggregates []croft.Aggregate `json:"aggregates"` // by name
+	More
 }
 
 // AggregateNamed names an aggregate.

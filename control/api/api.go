@@ -57,6 +57,7 @@ type NewKey struct {
 // KeyList has the keys of a project.
 type KeyList struct {
 	Keys []schedule.Key `json:"keys"` // by name
+	More
 }
 
 // TokenNamed names an access token.
@@ -106,6 +107,7 @@ type AccessToken struct {
 // TokenList has access tokens without their secrets.
 type TokenList struct {
 	Tokens []AccessToken `json:"tokens"` // the oldest first
+	More
 }
 
 // NewImage is the input of pullImage.
@@ -115,9 +117,13 @@ type NewImage struct {
 	Image string `json:"image" maxLength:"4096" minLength:"1"` // as requests name it
 }
 
+// HostOf returns a host as the API shows it.
+func HostOf(h hosts.Host) Host { return Host{Host: h, State: h.State()} }
+
 // Host is a host with its load, for operators.
 type Host struct {
 	hosts.Host
+	State    string     `json:"state"`              // ready, drained or silent
 	Statuses []Instance `json:"statuses,omitempty"` // of its instances; only in the answer about one host
 }
 
@@ -126,6 +132,7 @@ type HostList struct {
 	Hosts    []Host   `json:"hosts"`              // by name
 	Problems []string `json:"problems,omitempty"` // of the cloud's store, one sentence each
 	Error    string   `json:"error,omitempty"`    // the reason why the list is incomplete
+	More
 }
 
 // Incomplete returns the error for a list that lacks data; nil: it is complete.

@@ -15,6 +15,7 @@ type ApplianceNamed struct {
 // ApplianceList lists appliances.
 type ApplianceList struct {
 	Appliances []cluster.Appliance `json:"appliances"` // by name
+	More
 }
 
 // NewAppliance is the input of createAppliance.
@@ -76,4 +77,5 @@ type ImplementationChange struct {
 // ImplementationList lists implementations.
 type ImplementationList struct {
 	Implementations []cluster.Implementation `json:"implementations"` // by site and revision
+	More
 }

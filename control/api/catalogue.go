@@ -18,11 +18,12 @@ type ResourceType struct {
 // ResourceTypeList has all classes of resources.
 type ResourceTypeList struct {
 	ResourceTypes []ResourceType `json:"resource_types"` // by name
+	More
 }
 
 // ResourceTypesOf returns classes as the API shows them.
 func ResourceTypesOf(all []croft.ResourceClass) ResourceTypeList {
-	list := ResourceTypeList{[]ResourceType{}}
+	list := ResourceTypeList{ResourceTypes: []ResourceType{}}
 	for _, c := range all {
 		list.ResourceTypes = append(list.ResourceTypes, ResourceType{c, strings.HasPrefix(string(c),
 			croft.CustomPrefix)})
@@ -49,11 +50,12 @@ func CapabilityOf(t croft.Trait) Capability {
 // CapabilityList has traits by name.
 type CapabilityList struct {
 	Capabilities []Capability `json:"capabilities"` // by name
+	More
 }
 
 // CapabilitiesOf returns traits as the API shows them.
 func CapabilitiesOf(all []croft.Trait) CapabilityList {
-	list := CapabilityList{[]Capability{}}
+	list := CapabilityList{Capabilities: []Capability{}}
 	for _, t := range all {
 		list.Capabilities = append(list.Capabilities, CapabilityOf(t))
 	}
@@ -89,4 +91,5 @@ func InventoriesOf(p croft.Provider) InventoryList {
 // UserList has the users that the caller sees.
 type UserList struct {
 	Users []tenant.User `json:"users"` // by name
+	More
 }

@@ -24,6 +24,7 @@ func ClusterOf(c cluster.Cluster) Cluster {
 // ClusterList has clusters.
 type ClusterList struct {
 	Clusters []Cluster `json:"clusters"` // by name
+	More
 }
 
 // ClusterNamed names a cluster.

@@ -5,6 +5,7 @@ import "croft"
 // DistanceList has the distances that the caller sees.
 type DistanceList struct {
 	Types []croft.Distances `json:"types"` // the types of distances
+	More
 }
 
 // DistanceBetween is the input of getDistance.

@@ -103,6 +103,7 @@ type InvitationNamed struct {
 // InvitationList lists the valid join tokens, without their secrets.
 type InvitationList struct {
 	Invitations []Invitation `json:"invitations"` // the newest first
+	More
 }
 
 // DiscrepancyList lists the projects whose usage counters are wrong.

@@ -36,6 +36,7 @@ type Catalog struct {
 	Sources []string `json:"sources"`
 	// SiteImages are the images that implementations of appliances name.
 	SiteImages []cluster.SiteImage `json:"site_images,omitempty"`
+	More
 }
 
 // Image is an image of the catalog.

@@ -16,6 +16,7 @@ type PartitionNamed struct {
 // PartitionList lists the known partitions, home first.
 type PartitionList struct {
 	Partitions []federation.Partition `json:"partitions"` // home first, then by alias
+	More
 }
 
 // RowsOfKind is the input of listRows.

@@ -5,6 +5,7 @@ import "croft"
 // PolicyList has the policies of CRUSH.
 type PolicyList struct {
 	Policies []croft.CrushPolicy `json:"policies"` // by name, the built-in ones first
+	More
 }
 
 // PolicyNamed names a policy.

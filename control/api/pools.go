@@ -5,6 +5,7 @@ import pools "croft/pool/api"
 // PoolList has the pools that the caller may use.
 type PoolList struct {
 	Pools []pools.Pool `json:"pools"` // by name
+	More
 }
 
 // PoolNamed names a pool.
@@ -31,6 +32,7 @@ type ResourceNamed struct {
 // PoolResourceList has resources of a pool.
 type PoolResourceList struct {
 	Resources []pools.Resource `json:"resources"` // the oldest first
+	More
 }
 
 // TicketWait says whether to answer only when a ticket has its resource, has ended, or can never be served.

@@ -9,6 +9,7 @@ import (
 // ProjectList lists the projects that the caller sees.
 type ProjectList struct {
 	Projects []tenant.Tenant `json:"projects"` // by name
+	More
 }
 
 // ProjectNamed names a project in the path.

@@ -8,6 +8,7 @@ import (
 // SiteList has sites.
 type SiteList struct {
 	Sites []cluster.Site `json:"sites"` // by name
+	More
 }
 
 // SiteNamed names a site.
@@ -126,6 +127,7 @@ type CredentialChange struct {
 // CredentialList has credentials, without their secrets.
 type CredentialList struct {
 	Credentials []cluster.Credential `json:"credentials"` // by name
+	More
 }
 
 // Rewrapped is the number of secrets that were sealed again with the first key.

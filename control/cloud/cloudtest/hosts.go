@@ -75,8 +75,8 @@ func (s *suite) silence() {
 	s.Silence()
 	h, err := s.host(s.Host)
 	s.must(err)
-	if h.Alive || h.State() != "silent" {
-		s.Errorf("it is %s", h.State())
+	if h.Alive || h.State != "silent" {
+		s.Errorf("it is %s", h.State)
 	}
 	_, err = s.pull("/images/tiny.qcow2")
 	s.is(err, croft.Unavailable, "an image for a silent host")
