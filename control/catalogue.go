@@ -33,7 +33,7 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
 				return customTrait(ctx, in, c.Cloud.Claims.RemoveTrait)
 			}),
-		list(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees only some of them
+		list(Operation{ID: "listUsers", At: "GET /v1/users", May: access.EveryHuman, // each caller sees some
 			Summary:     "List the users that the caller sees",
 			Description: "The caller; for admins of projects, the members of those as well."},
 			func(ctx context.Context, c *call, _ nothing) (api.UserList, error) {

@@ -19,7 +19,7 @@ var claimOperations = noun{Tag: "claims",
 			Summary:     "List the claims that are held",
 			Description: "In the order of their names, as instances in the state held."},
 			func(ctx context.Context, c *call, in api.ClaimFilter) (api.InstanceList, error) {
-				return listWanted(ctx, c, api.InstanceFilter{Page: in.Page}, isHeld)
+				return listWanted(ctx, c, api.InstanceFilter{Page: in.Page, Terms: in.Terms}, isHeld)
 			}),
 		do(Operation{ID: "createClaim", At: "POST /v1/claims", May: access.Changes, Status: http.StatusCreated,
 			Summary: "Hold a claim for an instance to come",

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -167,6 +169,10 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	if err != nil {
 		return list, err
 	}
+	matches, err := in.Matching(reflect.TypeFor[api.Instance]())
+	if err != nil {
+		return list, err
+	}
 	noted, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
 	if err != nil {
 		return list, err
@@ -179,18 +185,22 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	if c.project != "" {
 		read = pageOfProject
 	}
-	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(inst croft.Instance) bool {
+	show := func(st croft.Status) api.Instance {
+		shown := c.listed(st)
+		shown.Labels = labels[shown.ID]
+		return shown
+	}
+	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(st croft.Status) bool {
+		inst := st.Instance
 		_, chosen := labels[inst.ID]
-		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst)
+		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst) && matches(show(st))
 	})
 	if err != nil {
 		return list, err
 	}
 	list.Instances = []api.Instance{}
 	for _, st := range all {
-		shown := c.listed(st)
-		shown.Labels = labels[shown.ID]
-		list.Instances = append(list.Instances, shown)
+		list.Instances = append(list.Instances, show(st))
 	}
 	if more {
 		last := all[len(all)-1].Instance
@@ -199,11 +209,18 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	return list, nil
 }
 
+// filtered reports whether a list has parameters by which few of its entries may match.
+func (c *call) filtered() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(c.query)), func(name string) bool {
+		return name != "project" && name != "limit" && name != "after"
+	})
+}
+
 // pageOfProject reads a page of the instances of a project for which wanted returns true. Names are unique in it.
-func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
+func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
 	all []croft.Status, more bool, err error) {
 	size := limit + 1
-	if c.query.Has("filter") || c.operation.ID == "listClaims" {
+	if c.filtered() || c.operation.ID == "listClaims" {
 		size = max(size, pageLength)
 	}
 	after, _, _ = strings.Cut(after, "/") // a name has no slash
@@ -214,7 +231,7 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 		}
 		for _, st := range page {
 			after = st.Instance.Name
-			if wanted(st.Instance) {
+			if wanted(st) {
 				all = append(all, st)
 			}
 		}
@@ -224,7 +241,7 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 }
 
 // pageOfAll reads a page of the instances of all projects for which wanted returns true.
-func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Instance) bool) (
+func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
 	all []croft.Status, more bool, err error) {
 	if all, err = c.Cloud.Scheduler.View.List(ctx, ""); err != nil {
 		return nil, false, err
@@ -232,7 +249,7 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 	name, id, exact := strings.Cut(after, "/") // a name has no slash
 	all = slices.DeleteFunc(all, func(st croft.Status) bool {
 		order := cmp.Compare(st.Instance.Name, name)
-		return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) || !wanted(st.Instance)
+		return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) || !wanted(st)
 	})
 	slices.SortFunc(all, func(a, b croft.Status) int {
 		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))

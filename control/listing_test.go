@@ -41,6 +41,31 @@ func TestListsAreChosenFromByTheSameParameters(t *testing.T) {
 	for _, wrong := range []string{"?state=red", "?not=blue", "?not=state=red", "?not=name", "?limit=0"} {
 		a.ask(t, "anna", http.MethodGet, "/v1/policies"+wrong, nil).want(t, http.StatusBadRequest, api.BadQuery)
 	}
+	for name, owner := range map[string]string{"one": "ann", "two": "bob", "three": "ann"} {
+		request := map[string]any{"name": name, "query": "VCPU:1,MEMORY_MB:64,DISK_GB:1", "image": "debian-12"}
+		a.ask(t, "anna", http.MethodPost, "/v1/instances", request).want(t, http.StatusAccepted, "")
+		patch := map[string]any{"labels": map[string]any{"owner": owner}}
+		a.ask(t, "anna", http.MethodPatch, "/v1/instances/"+name, patch).want(t, http.StatusOK, "")
+	}
+	for query, want := range map[string]string{
+		"?label=owner=ann":            " one three",
+		"?label=owner&not=name=one":   " three two",
+		"?label=owner=a*&limit=1":     " one",
+		"?not=label=owner=ann":        " two",
+		"?image=no*":                  "",
+		"?name=one&state=none":        "",
+		"?name=t*&not=label=owner=a*": " two",
+	} {
+		var list api.InstanceList
+		a.ask(t, "anna", http.MethodGet, "/v1/instances"+query, nil).into(t, &list)
+		got := ""
+		for _, i := range list.Instances {
+			got += " " + i.Name
+		}
+		if got != want {
+			t.Errorf("instances with %s: got%s; want%s", query, got, want)
+		}
+	}
 	var hosts api.HostList
 	a.ask(t, "operator", http.MethodGet, "/v1/hosts?state=ready&name=host1", nil).into(t, &hosts)
 	if !slices.ContainsFunc(hosts.Hosts, func(h api.Host) bool { return h.Name == "host1" && h.State == "ready" }) ||

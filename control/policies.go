@@ -16,7 +16,7 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 	Description: "Policies by which CRUSH chooses hosts: the same UUID, policy and hosts give the same host, so " +
 		"that anybody can compute it. Operators write them, and all callers read them and may name them in requests.",
 	Operations: []Operation{
-		list(Operation{ID: "listPolicies", At: "GET /v1/policies", May: access.EveryHuman, // all users may choose by them
+		list(Operation{ID: "listPolicies", At: "GET /v1/policies", May: access.EveryHuman, // all may choose by them
 			Summary: "List the policies by which CRUSH chooses hosts"},
 			func(ctx context.Context, c *call, _ nothing) (list api.PolicyList, err error) {
 				list.Policies, err = c.Cloud.Policies.List(ctx)

@@ -114,7 +114,8 @@ func (v served) GetCluster(ctx context.Context, in api.ClusterAwaited) (api.Clus
 	return api.ClusterOf(c), err
 }
 
-func (v served) ListClusters(ctx context.Context, in api.ClusterFilter, _ ...api.Listing) (list api.ClusterList, err error) {
+func (v served) ListClusters(ctx context.Context, in api.ClusterFilter, _ ...api.Listing) (
+	list api.ClusterList, err error) {
 	all, err := v.s.List(ctx, in.Project, cluster.Filter{})
 	for _, c := range all {
 		list.Clusters = append(list.Clusters, api.ClusterOf(c))

@@ -73,12 +73,14 @@ type InstanceFilter struct {
 	InProject
 	Filtered
 	Page
+	Terms
 }
 
 // ClaimFilter is the input of listClaims.
 type ClaimFilter struct {
 	InProject
 	Page
+	Terms
 }
 
 // InstanceRequest asks for an instance.

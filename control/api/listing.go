@@ -30,7 +30,8 @@ type Terms struct {
 	// A label that the entry has: KEY, or KEY=VALUE.
 	Label []string `query:"label" json:"-" maxItems:"16" maxLength:"4096"`
 
-	// A term that the entry must not match: one of these parameters and a value, such as state=failed or label=env=test.
+	// A term that the entry must not match: one of these parameters and a value, such as state=failed or
+	// label=env=test.
 	Not []string `query:"not" json:"-" maxItems:"16" maxLength:"4096"`
 }
 
@@ -114,7 +115,7 @@ func (t Terms) Matching(entry reflect.Type) (func(any) bool, error) {
 		for _, c := range all {
 			matches := slices.ContainsFunc(c.fields, func(f reflect.StructField) bool {
 				field, err := of.FieldByIndexErr(f.Index)
-				return err == nil && slices.ContainsFunc(c.values, func(value string) bool { return fits(field, value) })
+				return err == nil && slices.ContainsFunc(c.values, func(v string) bool { return fits(field, v) })
 			})
 			if matches == c.not {
 				return false
