@@ -227,7 +227,7 @@ func Address(st *croft.Status) string {
 	if !best.IsValid() {
 		return ""
 	}
-	return best.String()
+	return best.WithZone("").String() // a zone is the name of an interface of the host
 }
 
 // Describe returns the state of an instance in one word; nil: it is gone.

@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"net/netip"
+	"reflect"
+
 	"croft"
 	"croft/internal/plain"
 )
@@ -11,53 +14,88 @@ import (
 // longest limits a text, in bytes.
 const longest = plain.Longest
 
-// mostEntries limits a list.
+// mostEntries limits a list that is stored.
 const mostEntries = 64
 
+// clean returns a text without terminal control sequences, of limited length.
 func clean(text string) string { return plain.Cut(text, longest) }
 
-func cleanAll(texts []string) []string {
-	var all []string
-	for _, text := range texts[:min(len(texts), mostEntries)] {
-		all = append(all, clean(text))
+// cleanTexts cleans every text in what a host sent, before any method sees it: strings of any type, keys and values of
+// maps, and addresses, whose zone is a text too and means nothing outside of the host. Bytes stay as they are.
+func cleanTexts(sent any) { cleanValue(reflect.ValueOf(sent).Elem()) }
+
+func cleanValue(v reflect.Value) {
+	if address, ok := reflect.TypeAssert[netip.Addr](v); ok {
+		v.Set(reflect.ValueOf(address.WithZone("")))
+		return
 	}
-	return all
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(clean(v.String()))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			cleanValue(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				cleanValue(v.Field(i))
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			cleanValue(v.Index(i))
+		}
+	case reflect.Map:
+		cleanMap(v)
+	}
 }
 
-func cleanHost(h *croft.Host) error {
-	for _, text := range []*string{&h.Name, &h.API, &h.Token, &h.Location, &h.Version, &h.VirtType, &h.FormerName,
-		&h.Place, &h.Boot} {
-		*text = clean(*text)
+// cleanMap replaces the entries, since those of a map cannot be changed in place.
+func cleanMap(v reflect.Value) {
+	if v.IsNil() {
+		return
 	}
-	h.Addresses, h.Problems = cleanAll(h.Addresses), cleanAll(h.Problems)
-	h.Networks = cleanNetworks(h.Networks)
+	cleaned := reflect.MakeMapWithSize(v.Type(), v.Len())
+	for entry := v.MapRange(); entry.Next(); {
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		key.Set(entry.Key())
+		value.Set(entry.Value())
+		cleanValue(key)
+		cleanValue(value)
+		cleaned.SetMapIndex(key, value)
+	}
+	v.Set(cleaned)
+}
+
+func first[E any](entries []E) []E { return entries[:min(len(entries), mostEntries)] }
+
+// checkHost limits the lists in the record of a host and checks its address.
+func checkHost(h *croft.Host) error {
+	h.Addresses, h.Problems = first(h.Addresses), first(h.Problems)
+	h.Networks = validNetworks(h.Networks)
 	return checkAPI(h.API)
 }
 
-// cleanNetworks drops entries that cannot be networks or projects, and entries beyond mostEntries.
-func cleanNetworks(networks map[string][]croft.Project) map[string][]croft.Project {
-	var cleaned map[string][]croft.Project
+// validNetworks drops entries that cannot be networks or projects, and entries beyond mostEntries.
+func validNetworks(networks map[string][]croft.Project) map[string][]croft.Project {
+	var valid map[string][]croft.Project
 	for name, projects := range networks {
-		if croft.CheckNetworkName(name) != nil || len(cleaned) == mostEntries {
+		if croft.CheckNetworkName(name) != nil || len(valid) == mostEntries {
 			continue
 		}
-		if cleaned == nil {
-			cleaned = map[string][]croft.Project{}
+		if valid == nil {
+			valid = map[string][]croft.Project{}
 		}
-		valid := func(p croft.Project) bool { return p == croft.EveryProject || p.Check() == nil }
 		kept := []croft.Project{}
-		for _, p := range projects[:min(len(projects), mostEntries)] {
-			if valid(p) {
+		for _, p := range first(projects) {
+			if p == croft.EveryProject || p.Check() == nil {
 				kept = append(kept, p)
 			}
 		}
-		cleaned[name] = kept
+		valid[name] = kept
 	}
-	return cleaned
-}
-
-func cleanAgent(a *croft.Agent) {
-	a.Place, a.Name, a.API = clean(a.Place), clean(a.Name), clean(a.API)
+	return valid
 }
 
 // states is the set of states that an agent observes.
@@ -66,7 +104,11 @@ var states = map[croft.State]bool{
 	croft.StateRunning: true, croft.StateStopped: true, croft.StateFailed: true, croft.StateRemoving: true,
 }
 
-func cleanObservation(o *croft.Observation) error {
+// longestEvent limits the name of an event. Agents of newer versions may have events that this one does not know.
+const longestEvent = 32
+
+// checkObservation refuses an observation that no agent makes.
+func checkObservation(o croft.Observation) error {
 	if !states[o.State] {
 		return croft.Errorf(croft.Invalid, "%q is not a state of an instance", o.State)
 	}
@@ -76,14 +118,10 @@ func cleanObservation(o *croft.Observation) error {
 	if len(o.Addresses) > mostEntries || len(o.Events) > mostEntries {
 		return croft.Errorf(croft.Invalid, "the observation has too many addresses or events")
 	}
-	o.Error, o.MAC, o.Password, o.ErrorKind = clean(o.Error), clean(o.MAC), clean(o.Password),
-		croft.Kind(clean(string(o.ErrorKind)))
-	for i := range o.Events {
-		o.Events[i].Name = croft.EventName(clean(string(o.Events[i].Name)))
-	}
-	if o.CloudInit != nil {
-		o.CloudInit.Error, o.CloudInit.State = clean(o.CloudInit.Error),
-			croft.CloudInitState(clean(string(o.CloudInit.State)))
+	for _, event := range o.Events {
+		if len(event.Name) > longestEvent {
+			return croft.Errorf(croft.Invalid, "%.80q is not the name of an event", string(event.Name))
+		}
 	}
 	return nil
 }

@@ -17,6 +17,9 @@ func Policy() map[string]string {
 // Clean returns a text as cleaned by the gate.
 func Clean(text string) string { return clean(text) }
 
+// CleanTexts cleans what a host sent.
+func CleanTexts(sent any) { cleanTexts(sent) }
+
 // Longest is a text of the maximum length.
 var Longest = strings.Repeat("x", longest)
 

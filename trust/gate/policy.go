@@ -117,7 +117,7 @@ func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Obser
 	if err := about(caller, croft.OrderID{Host: o.Host, Instance: o.Instance}); err != nil {
 		return none{}, err
 	}
-	if err := cleanObservation(&o); err != nil {
+	if err := checkObservation(o); err != nil {
 		return none{}, err
 	}
 	return none{}, s.Orders.Observe(ctx, o)
@@ -146,7 +146,7 @@ func (s *Server) putHost(ctx context.Context, caller croft.HostID, h host) (none
 		return none{}, err
 	}
 	h.Host.Token = h.Token
-	if err := cleanHost(&h.Host); err != nil {
+	if err := checkHost(&h.Host); err != nil {
 		return none{}, err
 	}
 	return none{}, s.Registry.PutHost(ctx, h.Host)
@@ -313,7 +313,7 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 	if err := s.allowed.of(caller).bring(names); err != nil {
 		return none{}, err
 	}
-	p = croft.Provider{ID: caller, Name: clean(p.Name), Inventories: p.Inventories, Traits: p.Traits,
+	p = croft.Provider{ID: caller, Name: p.Name, Inventories: p.Inventories, Traits: p.Traits,
 		Aggregates: p.Aggregates}
 	return none{}, s.Inventory.EnsureProvider(ctx, p)
 }

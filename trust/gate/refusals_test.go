@@ -2,10 +2,16 @@ package gate_test
 
 import (
 	"errors"
+	"net/http"
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
+	"croft/compute"
+	"croft/internal/plain"
 	"croft/trust/gate"
 )
 
@@ -50,6 +56,132 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 		"https:///"} {
 		if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid {
 			t.Errorf("got %v of %s, want that the address is refused", err, h.API)
+		}
+	}
+}
+
+const hostileText = "\x1b]0;pwned\x07\nFAKE\u202e\u009b"
+
+// hostileValue sets every text in a value to one that controls a terminal and is too long. Kinds in which a text could
+// be missed fail the test.
+func hostileValue(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch v.Type() {
+	case reflect.TypeFor[netip.Addr]():
+		v.Set(reflect.ValueOf(netip.MustParseAddr("fe80::1").WithZone(hostileText)))
+		return
+	case reflect.TypeFor[time.Time]():
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(strings.Repeat(hostileText, 1000))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		hostileValue(t, v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		hostileValue(t, v.Index(1))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		hostileValue(t, key)
+		hostileValue(t, value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Type().Field(i); field.IsExported() {
+				hostileValue(t, v.Field(i))
+			} else {
+				t.Errorf("%s.%s cannot be cleaned: it is not exported", v.Type(), field.Name)
+			}
+		}
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64, reflect.Uint8, reflect.Uint16:
+	default:
+		t.Errorf("the gate does not clean values of type %s", v.Type())
+	}
+}
+
+// unclean reports the texts in a value that control a terminal or are too long.
+func unclean(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	bad := func(text string) bool {
+		return len(text) > len(gate.Longest) || strings.ContainsFunc(text, plain.Steers)
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[netip.Addr]():
+		if text := v.Interface().(netip.Addr).String(); bad(text) {
+			t.Errorf("%s is left: %.80q", path, text)
+		}
+	case v.Kind() == reflect.String:
+		if bad(v.String()) {
+			t.Errorf("%s is left: %.80q", path, v.String())
+		}
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		unclean(t, path, v.Elem())
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			unclean(t, path+"[]", v.Index(i))
+		}
+	case v.Kind() == reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			unclean(t, path+" key", entry.Key())
+			unclean(t, path+" value", entry.Value())
+		}
+	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+		for i := range v.NumField() {
+			unclean(t, path+"."+v.Type().Field(i).Name, v.Field(i))
+		}
+	}
+}
+
+func TestEveryTextThatAHostCanSendIsCleaned(t *testing.T) {
+	questions := map[reflect.Type]bool{}
+	for _, port := range []reflect.Type{reflect.TypeFor[compute.Orders](), reflect.TypeFor[compute.Registry](),
+		reflect.TypeFor[compute.Records](), reflect.TypeFor[compute.Inventory]()} {
+		for method := range port.Methods() {
+			for in := range method.Type.Ins() {
+				if in.Kind() != reflect.Interface && in.Kind() != reflect.Func && in.Kind() != reflect.Chan {
+					questions[in] = true
+				}
+			}
+		}
+	}
+	if !questions[reflect.TypeFor[croft.Observation]()] || !questions[reflect.TypeFor[croft.Agent]()] {
+		t.Fatalf("got only %v", questions)
+	}
+	for question := range questions {
+		sent := reflect.New(question)
+		hostileValue(t, sent.Elem())
+		gate.CleanTexts(sent.Interface())
+		unclean(t, question.String(), sent.Elem())
+	}
+}
+
+func TestAnObservationIsCleaned(t *testing.T) {
+	h := newHostile(t, 1)
+	id := h.on(h.host, croft.NewInstanceID()).ID
+	o := croft.Observation{Host: h.host, Instance: id, State: croft.StateRunning, Error: hostileText,
+		Addresses: []netip.Addr{netip.MustParseAddr("fe80::1").WithZone(hostileText)},
+		Events:    []croft.Event{{Name: "image"}}}
+	if status, said := h.post("Observe", o); status != http.StatusOK {
+		t.Fatalf("answered %d %s", status, said)
+	}
+	stored, err := h.Orders.Observed(t.Context(), h.host, id)
+	if err != nil || len(stored.Addresses) != 1 || stored.Addresses[0].Zone() != "" {
+		t.Errorf("got %+v, %v", stored, err)
+	}
+	unclean(t, "the stored observation", reflect.ValueOf(stored))
+	for _, change := range []func(*croft.Observation){
+		func(o *croft.Observation) { o.Addresses = make([]netip.Addr, 100) },
+		func(o *croft.Observation) { o.Events = make([]croft.Event, 100) },
+		func(o *croft.Observation) { o.Events = []croft.Event{{Name: croft.EventName(gate.Longest)}} },
+		func(o *croft.Observation) { o.State = "made up" },
+	} {
+		large := o
+		change(&large)
+		if status, said := h.post("Observe", large); status != http.StatusBadRequest {
+			t.Errorf("%.300v is answered %d %s", large, status, said)
 		}
 	}
 }

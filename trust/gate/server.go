@@ -108,7 +108,7 @@ const (
 	maxBody  = 256 << 10        // of its question
 )
 
-// read reads the question of a call and charges its host for it.
+// read reads the question of a call, charges its host for it, and cleans the texts in it.
 func (v visit) read(ctx context.Context, q any) error {
 	text, err := httpapi.ReadBody(v.writer, v.request, maxBody, callTime)
 	if err != nil {
@@ -120,6 +120,7 @@ func (v visit) read(ctx context.Context, q any) error {
 	if err := json.Unmarshal(text, q); err != nil {
 		return croft.Errorf(croft.Invalid, "the question is not what this method takes: %w", err)
 	}
+	cleanTexts(q)
 	return nil
 }
 

@@ -101,8 +101,11 @@ func (o *session) lines(each func(line) bool) {
 	scanner.Buffer(nil, maxLine)
 	for o.await(); scanner.Scan(); o.await() {
 		var l line
-		if json.Unmarshal(scanner.Bytes(), &l) != nil || o.allowance.pay(o.ctx, len(scanner.Bytes())) != nil ||
-			!each(l) {
+		if json.Unmarshal(scanner.Bytes(), &l) != nil || o.allowance.pay(o.ctx, len(scanner.Bytes())) != nil {
+			return
+		}
+		cleanTexts(&l)
+		if !each(l) {
 			return
 		}
 	}
@@ -153,7 +156,6 @@ func (s *Server) serve(v visit) error {
 			}
 			begun = true
 			me := *l.Agent
-			cleanAgent(&me)
 			o.work.Go(func() {
 				defer o.hangUp()
 				_ = s.Registry.Serve(o.ctx, me, known, o.asker(answers))
