@@ -51,7 +51,7 @@ clients, /metrics, /livez and /readyz. Without --tokens it serves this machine a
 		if err != nil {
 			return err
 		}
-		if len(s.Etcd.Endpoints) == 0 && os.Getenv("ETCDCTL_ENDPOINTS") != "" {
+		if len(s.Etcd.Endpoints) == 0 {
 			s.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)
 		}
 		return manager.Serve(cmd.Context(), manager.Config{

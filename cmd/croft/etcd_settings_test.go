@@ -73,7 +73,7 @@ func TestEtcdctlsEndpointsMayLackTheScheme(t *testing.T) {
 		endpoints, ca string
 		want          []string
 	}{
-		{"", "", []string{direct.DefaultEtcd}},
+		{"", "", []string{}},
 		{"a:1, b:2", "", []string{"http://a:1", "http://b:2"}},
 		{"a:1,https://b:2", "/ca", []string{"https://a:1", "https://b:2"}},
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"croft/control/cloud/direct"
@@ -82,11 +81,10 @@ func findCloud(s *settings.Settings, dir string) (settings.Reach, error) {
 	if r = s.ReachAsSet(joined); len(r.Etcd.Endpoints) > 0 || !node.HasEtcd(s.StateDir) {
 		return r, nil
 	}
-	r.Etcd.Endpoints = []string{direct.DefaultEtcd}
-	if err := direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement); err != nil {
+	if err := direct.AddNote(s.StateDir, &r.Etcd, &r.Placement); err != nil {
 		return r, err
 	}
-	if slices.Equal(r.Etcd.Endpoints, []string{direct.DefaultEtcd}) { // unchanged: use the configured address
+	if len(r.Etcd.Endpoints) == 0 { // there is no note: use the configured address
 		r.Etcd.Endpoints = []string{"http://" + s.Etcd.Listen}
 		if r.Placement.Endpoint == "" && r.Placement.Cloud == "" {
 			r.Placement.Endpoint = "http://" + s.Placement.Listen

@@ -248,10 +248,11 @@ type Reach struct {
 // at the address where that listens.
 func (s *Settings) FindReach() (Reach, error) {
 	of, err := trust.ReadMembership(s.StateDir)
-	r := s.Reach(of)
+	r := s.reachAsSetHere(of)
 	if err == nil && of == nil {
 		err = direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement)
 	}
+	r.Etcd.SetDefault()
 	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile // which may have changed since the file was written
 	return r, err
 }
@@ -259,6 +260,13 @@ func (s *Settings) FindReach() (Reach, error) {
 // Reach returns how a host that joined j, if not nil, reaches the cloud when it starts. Without any setting its etcd is
 // the one that ETCDCTL_ENDPOINTS names, or this machine's.
 func (s *Settings) Reach(j *trust.Membership) Reach {
+	r := s.reachAsSetHere(j)
+	r.Etcd.SetDefault()
+	return r
+}
+
+// reachAsSetHere is ReachAsSet with the etcd of ETCDCTL_ENDPOINTS if no setting names one.
+func (s *Settings) reachAsSetHere(j *trust.Membership) Reach {
 	r := s.ReachAsSet(j)
 	if len(r.Etcd.Endpoints) == 0 {
 		r.Etcd.Endpoints = direct.EndpointsFromEnv(os.Getenv)

@@ -18,7 +18,7 @@ const DefaultEtcd = "http://127.0.0.1:2379"
 // EtcdSettings hold the addresses of etcd and the client's credentials for it. The type is exported because it is
 // embedded inline in other settings, whose fields must be exported.
 type EtcdSettings struct {
-	Endpoints    []string `yaml:"endpoints"`
+	Endpoints    []string `yaml:"endpoints"` // empty: not set, which differs from set to DefaultEtcd
 	CA           string   `yaml:"ca"`
 	Cert         string   `yaml:"cert"`
 	Key          string   `yaml:"key"`
@@ -32,12 +32,12 @@ type EtcdSettings struct {
 	SealKeys []string `yaml:"-"`
 }
 
-// EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, as defaults. etcdctl permits endpoints without a scheme,
-// and uses TLS for them if an authority is configured.
+// EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, none if it is not set. etcdctl permits endpoints without
+// a scheme, and uses TLS for them if an authority is configured.
 func EndpointsFromEnv(env func(string) string) []string {
 	text := env("ETCDCTL_ENDPOINTS")
 	if text == "" {
-		return []string{DefaultEtcd}
+		return []string{}
 	}
 	scheme := "http://"
 	if env("ETCDCTL_CACERT") != "" || env("ETCDCTL_CERT") != "" {
@@ -51,6 +51,13 @@ func EndpointsFromEnv(env func(string) string) []string {
 		all = append(all, endpoint)
 	}
 	return all
+}
+
+// SetDefault sets the default address if nothing has set an address.
+func (s *EtcdSettings) SetDefault() {
+	if len(s.Endpoints) == 0 {
+		s.Endpoints = []string{DefaultEtcd}
+	}
 }
 
 // Config returns the configuration of the store. It comes from the settings, and from etcdctl's variables where they

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"github.com/adrg/xdg"
@@ -60,9 +59,15 @@ func (a Local) Write(file, comment string) error {
 	return durable.Write(file, append([]byte(comment), text...), 0o600)
 }
 
-// AddLocal applies the note of this machine if no setting says where the cloud is. Denied: there may be a note, but
-// only root may read it.
+// AddLocal applies the note of this machine if no setting says where the cloud is; without a note, etcd has the default
+// address. Denied: there may be a note, but only root may read it.
 func AddLocal(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
+	defer etcd.SetDefault()
+	return AddNote(stateDir, etcd, placement)
+}
+
+// AddNote applies the note of this machine as AddLocal does; without a note, it sets nothing.
+func AddNote(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) error {
 	if !etcd.unset() {
 		return nil
 	}
@@ -102,7 +107,7 @@ func exists(file string) bool {
 
 // unset reports whether no setting says where etcd is.
 func (s EtcdSettings) unset() bool {
-	return slices.Equal(s.Endpoints, []string{DefaultEtcd}) && s.CA == "" && s.Cert == ""
+	return len(s.Endpoints) == 0 && s.CA == "" && s.Cert == ""
 }
 
 // Unset reports whether no setting says where the cloud is.

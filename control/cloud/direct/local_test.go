@@ -25,6 +25,7 @@ func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
 		{name: "settings that name files replace it", key: true, noted: []string{"new.key", "old.key"},
 			want: []string{"new.key", "old.key"}},
 		{name: "another cloud is named", key: true, noted: []string{"new.key"}, asked: "https://10.0.0.2:2379"},
+		{name: "the default address is named", key: true, noted: []string{"new.key"}, asked: DefaultEtcd},
 		{name: "nothing says whose the key is", key: true, unnoted: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
 				}
 			}
 			s := Defaults()
-			s.Etcd.Endpoints = []string{DefaultEtcd}
+			s.Etcd.Endpoints = nil
 			if c.asked != "" {
 				s.Etcd.Endpoints = []string{c.asked}
 			}

@@ -73,9 +73,6 @@ func (s *Settings) Validate() error {
 	if err := s.Settings.Check(); err != nil {
 		return err
 	}
-	if len(s.Etcd.Endpoints) == 0 {
-		return fmt.Errorf("etcd.endpoints is empty: name at least one, such as http://127.0.0.1:2379")
-	}
 	for _, endpoint := range append(slices.Clone(s.Etcd.Endpoints),
 		strings.Split(cmp.Or(s.Placement.Endpoint, DefaultPlacement), ",")...) {
 		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
