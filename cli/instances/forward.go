@@ -44,8 +44,10 @@ so it works where the instance cannot be reached from here; schedule ssh uses it
 					stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
 					defer stop()
 					go func() { _, _ = io.Copy(guest, cmd.InOrStdin()) }() // ends with the process
-					_, err := io.Copy(cmd.OutOrStdout(), guest)
-					return err
+					if _, err := io.Copy(cmd.OutOrStdout(), guest); ctx.Err() == nil {
+						return err
+					}
+					return nil // ssh interrupts its ProxyCommand when it ends
 				})
 			})
 		},

@@ -87,7 +87,7 @@ func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i ap
 	if i.Address == "" {
 		return noAddress(i)
 	}
-	user, err := l.as(i.ImageURL)
+	user, err := l.as(ctx, c, i)
 	if err != nil {
 		return err
 	}
@@ -182,8 +182,9 @@ func sameKey(a, b string) bool {
 	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
-// as returns the user to log in as.
-func (l Login) as(ref string) (string, error) {
+// as returns the user to log in as: the one of the image with this address in the catalog of this machine, or of the
+// image with this name in that of the cloud, which shows tenants no addresses of files on hosts.
+func (l Login) as(ctx context.Context, c *args.Client, i api.Instance) (string, error) {
 	if l.User != "" {
 		return l.User, nil
 	}
@@ -191,9 +192,19 @@ func (l Login) as(ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	ref := redact.Image(i.ImageURL)
 	for _, entry := range catalog.List() {
 		if known, err := entry.Reference(); err == nil && redact.Image(known) == ref && entry.User != "" {
 			return entry.User, nil
+		}
+	}
+	cloud, err := c.ListImages(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, known := range cloud.Images {
+		if known.Name == i.Image && known.User != "" {
+			return known.User, nil
 		}
 	}
 	return "", croft.Errorf(croft.Invalid, "the catalog names no user to log in as on the image %s: give --user", ref)
