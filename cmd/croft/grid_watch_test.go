@@ -59,8 +59,8 @@ func (w *watching) git(dir string, args ...string) string {
 
 func (w *watching) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "SSH_AUTH_SOCK=", "GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_CONFIG_SYSTEM=/dev/null")
+	cmd.Env = append(os.Environ(), "HOME="+w.grid.Home, "PATH="+w.grid.Bin+":"+os.Getenv("PATH"),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

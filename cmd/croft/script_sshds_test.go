@@ -12,7 +12,7 @@ import (
 )
 
 // startSshds starts a number of nodes with a real sshd each: `sshds 2`. HOME becomes that of a user who may log in to
-// all, and N1, N1_STATE and so on are their addresses and state directories.
+// all, by an ssh that PATH then has first, and N1, N1_STATE and so on are their addresses and state directories.
 func startSshds(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: sshds NUMBER")
@@ -28,6 +28,7 @@ func startSshds(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(stop)
 	ts.Setenv("HOME", g.Home)
+	ts.Setenv("PATH", g.Bin+string(os.PathListSeparator)+ts.Getenv("PATH"))
 	machinesOf(ts).nodes = g.Nodes
 	for i, n := range g.Nodes {
 		ts.Setenv(fmt.Sprintf("N%d", i+1), n.Unit.Address)

@@ -127,25 +127,19 @@ func (c closer) Close() error {
 }
 
 // config returns the Config of a Grid whose user has this home directory.
-func config(home, who string) (apply.Config, *ssh.Dialer, error) {
-	d, err := ssh.New(ssh.Config{Home: home, File: filepath.Join(home, ".ssh", "config"), Agent: "none"})
-	if err != nil {
-		return apply.Config{}, nil, err
-	}
+func config(home, who string) (apply.Config, *ssh.Dialer) {
+	d := ssh.New(ssh.Config{File: filepath.Join(home, ".ssh", "config")})
 	return apply.Config{
 		Dialer: sshDialer{d}, Locker: apply.Shell{Cluster: bedCluster, Who: who}, VCS: known,
 		Runtimes: func(name string, n unit.Node) (apply.Runtime, error) {
 			return runtime.Config{StateDir: n.StateDir}.Open(name)
 		},
-	}, d, nil
+	}, d
 }
 
 // grid returns the Grid of a new client.
 func (b *bed) grid(who string, change ...func(*apply.Config)) *apply.Grid {
-	c, d, err := config(b.ssh.Home, who)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	c, d := config(b.ssh.Home, who)
 	for _, f := range change {
 		f(&c)
 	}

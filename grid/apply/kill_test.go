@@ -108,11 +108,7 @@ func applyOnce() int {
 			}
 		}
 	}
-	c, d, err := config(in.Home, "killed")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	c, d := config(in.Home, "killed")
 	defer d.Close()
 	var seen atomic.Int64
 	c.Locker = killer{c.Locker, in.At, &seen}

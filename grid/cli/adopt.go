@@ -179,10 +179,7 @@ func (o *options) adoptInstance(s *state.State, st croft.Status, only *state.Nod
 // adopt finds the units that run on a node, and writes jobs or sets marks.
 func (o *options) adopt(cmd *cobra.Command, s *state.State, n *state.Node, how *connecting, runtimes []string, mark,
 	dry bool) ([]adopted, error) {
-	reach, err := newMachines(s, how.sshConfig)
-	if err != nil {
-		return nil, err
-	}
+	reach := newMachines(s, how.sshConfig)
 	defer reach.dialer.Close()
 	m, done := reach.of(reached(s, n))
 	defer done()

@@ -71,9 +71,7 @@ func (o *options) reach(cmd *cobra.Command, how *connecting) (*cluster, error) {
 	if c.want, err = desired(cmd.Context(), o.dir, s); err != nil {
 		return nil, err
 	}
-	if c.ssh, err = ssh.New(dialing(s, how.sshConfig)); err != nil {
-		return nil, err
-	}
+	c.ssh = ssh.New(dialing(s, how.sshConfig))
 	runtimes := runtimesOf(o.dir)
 	parallel := how.parallel
 	if parallel == 0 {

@@ -85,10 +85,7 @@ func (o *options) examined(cmd *cobra.Command, s *state.State, names []string, h
 	if err != nil {
 		return nil, nil, err
 	}
-	reach, err := newMachines(s, how.sshConfig)
-	if err != nil {
-		return nil, nil, err
-	}
+	reach := newMachines(s, how.sshConfig)
 	done := []func(){reach.dialer.Close}
 	closeAll := func() {
 		for _, f := range slices.Backward(done) {
@@ -270,10 +267,7 @@ func (o *options) tryRuntime(cmd *cobra.Command, s *state.State, r *runtime.Runt
 		if err != nil {
 			return err
 		}
-		reach, err := newMachines(s, how.sshConfig)
-		if err != nil {
-			return err
-		}
+		reach := newMachines(s, how.sshConfig)
 		defer reach.dialer.Close()
 		var done func()
 		m, done = reach.of(reached(s, n))

@@ -17,9 +17,8 @@ import (
 // machines reaches nodes.
 type machines struct{ dialer *ssh.Dialer }
 
-func newMachines(s *state.State, config string) (machines, error) {
-	d, err := ssh.New(dialing(s, config))
-	return machines{d}, err
+func newMachines(s *state.State, config string) machines {
+	return machines{ssh.New(dialing(s, config))}
 }
 
 // of returns the machine of a node, which its first program connects, and a function that ends the connection.

@@ -143,12 +143,9 @@ func addressOf(ctx context.Context, s *state.State, n edit.Node) (ip string, kno
 		return "", true
 	}
 	given := cmp.Or(n.Address, path.Base(n.Path))
-	dialer, err := ssh.New(dialing(s, ""))
-	if err != nil {
-		return "", false
-	}
+	dialer := ssh.New(dialing(s, ""))
 	defer dialer.Close()
-	host, _, err := dialer.Reach(unit.Node{Address: given})
+	host, _, err := dialer.Reach(ctx, unit.Node{Address: given})
 	if err != nil {
 		return "", false
 	}

@@ -57,10 +57,7 @@ func choose(ctx context.Context, s *state.State, name string) ([]chosen, error) 
 // pass calls f for each slot, with its machine and its runtime.
 func (o *options) pass(s *state.State, list []chosen, sshConfig string,
 	f func(m machine.Machine, r *runtime.Runtime, one chosen) error) error {
-	reach, err := newMachines(s, sshConfig)
-	if err != nil {
-		return err
-	}
+	reach := newMachines(s, sshConfig)
 	defer reach.dialer.Close()
 	var errs []error
 	for _, one := range list {

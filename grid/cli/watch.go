@@ -68,10 +68,7 @@ too few nodes, so nothing was changed. Runs must be less than the term apart.`,
 			if err != nil {
 				return err
 			}
-			dialer, err := ssh.New(dialing(s, ""))
-			if err != nil {
-				return err
-			}
+			dialer := ssh.New(dialing(s, ""))
 			defer dialer.Close()
 			level := slog.LevelInfo
 			if once {

@@ -4,30 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"croft"
-	"croft/internal/wording"
+	"croft/grid/machine"
 )
 
 // sessionsMax is what sshd allows by default, MaxSessions 10, with some reserve.
 const sessionsMax = 8
 
-// silences is how many keepalives a machine may leave without any sign of life.
-const silences = 3
+// endPatience is how long a master may take to end before it is killed.
+const endPatience = 2 * time.Second
 
 var errClosed = errors.New("closed by this side")
 
-// A connection is a login on one machine, until it breaks.
+// A connection is a login on one machine, until it breaks: a master of ssh in the background. The master ends with this
+// process too, some seconds after its last connection by the control socket.
 type connection struct {
 	name     string
-	client   *ssh.Client
 	shell    time.Duration // as Config.Shell
+	socket   string        // of the master
+	words    *words        // what the master says
+	monitor  *mux          // keeps the master, and ends with it
+	pid      int           // of the master
 	sessions chan struct{} // has a value for each session
 	freed    chan struct{} // gets a value when a session has ended
 	done     chan struct{} // closed when it has ended
@@ -37,40 +39,42 @@ type connection struct {
 	cause error // why it ended; read after done
 }
 
-// watched knows when something was last received.
-type watched struct {
-	net.Conn
-	last atomic.Int64 // in nanoseconds, of the monotonic clock
+// attach connects to a master that was started just now, and watches it.
+func attach(ctx context.Context, name, socket string, words *words, config Config) (*connection, error) {
+	m, err := dialMux(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, m.Close)
+	pid, err := m.master()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	c := &connection{name: name, shell: config.Shell, socket: socket, words: words, monitor: m, pid: pid,
+		sessions: make(chan struct{}, sessionsMax), freed: make(chan struct{}, 1), done: make(chan struct{})}
+	c.work.Go(c.watch)
+	return c, nil
 }
 
-var began = time.Now()
-
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	if n > 0 {
-		w.last.Store(int64(time.Since(began)))
-	}
-	return n, err
-}
-
-// silent is how long nothing was received.
-func (w *watched) silent() time.Duration { return time.Since(began) - time.Duration(w.last.Load()) }
-
-// newConnection takes over a new connection, which it watches.
-func newConnection(name string, client *ssh.Client, conn *watched, config Config) *connection {
-	c := &connection{
-		name: name, client: client, shell: config.Shell, done: make(chan struct{}),
-		sessions: make(chan struct{}, sessionsMax), freed: make(chan struct{}, 1),
-	}
-	c.work.Go(func() {
-		err := client.Wait()
-		if err == nil {
-			err = errors.New("closed by the machine")
+// watch waits until the master has ended.
+func (c *connection) watch() {
+	for {
+		_, _, err := c.monitor.receive()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = syscall.Kill(c.pid, syscall.SIGKILL) // as the connection shows, it is still that process
 		}
-		c.end(err)
-	})
-	c.work.Go(func() { c.keepalive(config.Keepalive, conn) })
-	return c
+		if err != nil {
+			break
+		}
+	}
+	c.monitor.Close()
+	c.end(c.words.why())
+	c.words.close()
+	_ = os.Remove(c.socket) // a master that was killed has left it
 }
 
 // end ends the connection for the given reason, unless it has ended.
@@ -78,7 +82,8 @@ func (c *connection) end(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.done)
-		_ = c.client.Close() // nobody reads from it any more
+		c.monitor.terminate()
+		_ = c.monitor.conn.SetReadDeadline(time.Now().Add(endPatience)) // closed: then it needs none
 	})
 }
 
@@ -91,29 +96,21 @@ func (c *connection) ended() bool {
 	}
 }
 
-// keepalive ends the connection when the machine gives no sign of life.
-func (c *connection) keepalive(every time.Duration, conn *watched) {
-	ticks := time.NewTicker(every)
-	defer ticks.Stop()
-	var asking atomic.Bool
-	for {
-		select {
-		case <-c.done:
-			return
-		case <-ticks.C:
-		}
-		if silent := conn.silent(); silent > silences*every {
-			c.end(croft.Errorf(croft.Unavailable, "no sign of life for %s",
-				wording.Duration(silent.Round(time.Second/10))))
-			return
-		}
-		if !asking.Swap(true) {
-			c.work.Go(func() {
-				defer asking.Store(false)
-				_, _, _ = c.client.SendRequest("keepalive@openssh.com", true, nil) // any answer is one
-			})
-		}
+// probe finds out whether the master is still there: sessions end before the connection is known to have.
+func (c *connection) probe() {
+	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	defer cancel()
+	m, err := dialMux(ctx, c.socket)
+	if err != nil {
+		c.end(c.words.why())
+		return
 	}
+	m.Close()
+}
+
+// lostBefore is the error of a program that was not started since the connection is gone.
+func (c *connection) lostBefore() error {
+	return croft.Errorf(croft.Unavailable, "%s: the connection was lost before: %w", c.name, c.cause)
 }
 
 // sshd counts a session for a moment after it has ended. So one that it refuses is tried again after refusedPause at
@@ -123,46 +120,81 @@ const (
 	refusalsMax  = 20
 )
 
-// session opens a session. Where sshd allows fewer than we do, it waits until another one ends: nothing was started.
-func (c *connection) session(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
+// session has the login shell run a command in a session of its own. Where sshd allows fewer than we do, it waits until
+// another one ends. The error is Lost if the command may have been started.
+func (c *connection) session(ctx context.Context, command string, streams [3]*os.File) (*mux, error) {
 	if c.ended() {
-		return nil, nil, c.lostBefore()
+		return nil, c.lostBefore()
 	}
 	select {
 	case c.sessions <- struct{}{}:
 	case <-c.done:
-		return nil, nil, c.lostBefore()
+		return nil, c.lostBefore()
 	case <-ctx.Done():
-		return nil, nil, croft.Errorf(croft.Unavailable, "%s: wait for a session: %w", c.name, ctx.Err())
+		return nil, croft.Errorf(croft.Unavailable, "%s: wait for a session: %w", c.name, ctx.Err())
 	}
 	for refusals := 0; ; refusals++ {
-		channel, requests, err := c.open(ctx)
-		var refused *ssh.OpenChannelError
-		switch {
-		case err == nil:
-			return channel, requests, nil
-		case errors.As(err, &refused) && (len(c.sessions) > 1 || refusals < refusalsMax):
-			select {
-			case <-c.freed:
-				continue
-			case <-time.After(refusedPause):
-				continue
-			case <-c.done:
-				err = c.cause
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		case refused != nil:
-			err = fmt.Errorf("sshd refuses it (is its MaxSessions 0?): %w", err)
+		m, err := c.open(ctx, command, streams)
+		var no *refused
+		if !errors.As(err, &no) {
+			return m, err
 		}
-		if c.ended() {
-			return nil, nil, c.lostBefore() // nobody waits for its sessions
-		}
-		if !errors.Is(err, errUnanswered) { // else the session counts until sshd has answered
+		if len(c.sessions) == 1 && refusals >= refusalsMax {
 			c.release()
+			return nil, croft.Errorf(croft.Unavailable,
+				"%s: open a session: sshd refuses it (is its MaxSessions 0?): %w", c.name, no)
 		}
-		return nil, nil, croft.Errorf(croft.Unavailable, "%s: open a session: %w", c.name, err)
+		select {
+		case <-c.freed:
+		case <-time.After(refusedPause):
+		case <-c.done:
+			return nil, c.lostBefore() // nobody waits for its sessions
+		case <-ctx.Done():
+			c.release()
+			return nil, croft.Errorf(croft.Unavailable, "%s: open a session: %w", c.name, ctx.Err())
+		}
 	}
+}
+
+// open opens a session. Unless the error is refused, it has given back the place of a session that is not opened, or
+// does so as soon as the master has answered: a master that finds nobody to answer to ends.
+func (c *connection) open(ctx context.Context, command string, streams [3]*os.File) (*mux, error) {
+	m, err := dialMux(ctx, c.socket)
+	if err != nil {
+		c.release()
+		if ctx.Err() != nil {
+			return nil, croft.Errorf(croft.Unavailable, "%s: open a session: %w", c.name, ctx.Err())
+		}
+		c.end(c.words.why())
+		return nil, c.lostBefore()
+	}
+	answer := make(chan error, 1)
+	c.work.Go(func() { answer <- m.start(command, streams) })
+	select {
+	case err = <-answer:
+	case <-c.done:
+		err = c.cause
+	case <-ctx.Done():
+		c.work.Go(func() {
+			select {
+			case <-answer:
+			case <-c.done:
+			}
+			m.Close()
+			c.release()
+		})
+		return nil, &machine.Lost{Err: ctx.Err()}
+	}
+	if err == nil {
+		return m, nil
+	}
+	m.Close()
+	if errors.As(err, new(*refused)) {
+		return nil, err
+	}
+	c.release()
+	c.end(c.words.why())
+	return nil, &machine.Lost{Err: c.lost()}
 }
 
 // release gives back the place of a session.
@@ -174,51 +206,5 @@ func (c *connection) release() {
 	}
 }
 
-// errUnanswered means that the context ended before sshd had answered.
-var errUnanswered = errors.New("sshd has not answered")
-
-// open opens a channel. Where that is errUnanswered, the place of the session is given back once sshd has answered.
-func (c *connection) open(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
-	type opened struct {
-		channel  ssh.Channel
-		requests <-chan *ssh.Request
-		err      error
-	}
-	answer := make(chan opened, 1)
-	// Nobody waits for this: the library's OpenChannel does not return if the connection breaks at the wrong moment.
-	go func() {
-		channel, requests, err := c.client.OpenChannel("session", nil)
-		answer <- opened{channel, requests, err}
-	}()
-	select {
-	case o := <-answer:
-		return o.channel, o.requests, o.err
-	case <-c.done:
-		return nil, nil, c.cause
-	case <-ctx.Done():
-		c.work.Go(func() {
-			select {
-			case o := <-answer:
-				if o.err == nil {
-					_ = o.channel.Close() // nobody wants it any more
-					ssh.DiscardRequests(o.requests)
-				}
-				c.release()
-			case <-c.done:
-			}
-		})
-		return nil, nil, fmt.Errorf("%w: %w", errUnanswered, ctx.Err())
-	}
-}
-
-// probe ends the connection if it is broken, before the library says so. It returns when that is known.
-func (c *connection) probe() {
-	if _, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil); err != nil {
-		c.end(err)
-	}
-}
-
-// lostBefore is the error of a program that was not started since the connection is gone.
-func (c *connection) lostBefore() error {
-	return croft.Errorf(croft.Unavailable, "%s: the connection was lost before: %w", c.name, c.cause)
-}
+// lost is the error of a program that ran when the connection ended.
+func (c *connection) lost() error { return fmt.Errorf("%s: %w", c.name, c.cause) }

@@ -152,14 +152,13 @@ func server(t *testing.T, talk func(net.Conn)) unit.Node {
 }
 
 func TestServersThatAreNone(t *testing.T) {
-	home := t.TempDir()
-	quick := ssh.Config{Home: home, Agent: "none", Timeout: 300 * time.Millisecond}
+	quick := ssh.Config{File: userConfig(t, ""), Timeout: 300 * time.Millisecond}
 	for name, c := range map[string]struct {
 		talk func(net.Conn)
 		why  string
 	}{
-		"says nothing":             {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "no answer within 300ms"},
-		"says its name slowly":     {drip("SSH-2.0-Slow\r\n"), "no answer within 300ms"},
+		"says nothing":             {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "no answer within 1s"},
+		"says its name slowly":     {drip("SSH-2.0-Slow\r\n"), "no answer within 1s"},
 		"never ends its name":      {repeat("SSH-2.0-x"), ""},
 		"talks before its name":    {repeat("\x1b[2Jhello\r\n"), ""},
 		"speaks HTTP":              {say("HTTP/1.1 400 Bad Request\r\n\r\n"), ""},
@@ -169,12 +168,9 @@ func TestServersThatAreNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, err := ssh.New(quick)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := ssh.New(quick)
 			defer d.Close()
-			_, err = machine.Output(patient.Context(t), d.Remote(server(t, c.talk)), nil, "true")
+			_, err := machine.Output(patient.Context(t), d.Remote(server(t, c.talk)), nil, "true")
 			if !errors.Is(err, croft.Unavailable) || errors.As(err, new(*machine.Lost)) ||
 				!strings.Contains(err.Error(), c.why) {
 				t.Errorf("got %v", err)
@@ -220,10 +216,7 @@ func TestNobodyListens(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d, err := ssh.New(ssh.Config{Home: t.TempDir(), Agent: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := ssh.New(ssh.Config{File: userConfig(t, "")})
 	defer d.Close()
 	err = d.Remote(unit.Node{Name: "gone", Address: address}).Connect(patient.Context(t))
 	if !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "gone: connect to ") {
@@ -240,7 +233,7 @@ func TestNobodyListens(t *testing.T) {
 func TestAMachineThatFallsSilentIsLost(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
-	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = 100 * time.Millisecond }).Remote(n.Unit)
+	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = time.Second }).Remote(n.Unit)
 	if err := r.Connect(patient.Context(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +244,7 @@ func TestAMachineThatFallsSilentIsLost(t *testing.T) {
 	}
 	n.Suspend()
 	err = p.Wait()
-	if !errors.As(err, new(*machine.Lost)) || !strings.Contains(err.Error(), "no sign of life for ") {
+	if !errors.As(err, new(*machine.Lost)) || !strings.Contains(err.Error(), "no sign of life: ") {
 		t.Errorf("got %v", err)
 	}
 	n.Resume()
@@ -263,8 +256,8 @@ func TestAMachineThatFallsSilentIsLost(t *testing.T) {
 
 func TestALongUploadDoesNotCountAsSilence(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{})
-	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = 50 * time.Millisecond }).Remote(g.Nodes[0].Unit)
-	out, err := machine.Output(patient.Context(t), r, nil, "sh", "-c", "sleep 1; echo done")
+	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = time.Second }).Remote(g.Nodes[0].Unit)
+	out, err := machine.Output(patient.Context(t), r, nil, "sh", "-c", "sleep 4; echo done")
 	if out != "done\n" || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}

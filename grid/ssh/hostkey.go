@@ -3,310 +3,177 @@ package ssh
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/skeema/knownhosts"
-	"golang.org/x/crypto/ssh"
-	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
-	"golang.org/x/sys/unix"
-
 	"croft"
 )
 
-// A verifier decides whether a machine is the one that it is taken for.
-type verifier struct {
-	target *target
-	db     *knownhosts.HostKeyDB
-	copies map[string]string // of files of known hosts: their names
-	pin    string            // SHA256:...; empty: known_hosts decides
-	name   string            // of the machine, in messages
-	seen   []string
+// A knownKey is a line of known_hosts: the name and port of a machine, and its key.
+type knownKey struct{ host, kind, key string }
+
+func (k knownKey) String() string { return strings.Join([]string{k.host, k.kind, k.key}, " ") }
+
+// fingerprint is that of ssh-keygen -l.
+func (k knownKey) fingerprint() string {
+	blob, _ := base64.StdEncoding.DecodeString(k.key) // ssh has written it
+	sum := sha256.Sum256(blob)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// The algorithms of host keys that are believed, the best first: no DSA, and no RSA with SHA-1.
-var keyAlgorithms = []string{
-	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+// show has the machine show its host key, without those of some algorithms and without a login. An error of run, or
+// errNoKey.
+func (a *dialing) show(ctx context.Context, without []string) (knownKey, error) {
+	file, err := a.dialer.path("k")
+	if err != nil {
+		return knownKey{}, err
+	}
+	args := []string{"-v", "-o", "StrictHostKeyChecking=accept-new", "-o", "UserKnownHostsFile=" + file,
+		"-o", "GlobalKnownHostsFile=none", "-o", "HashKnownHosts=no", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
+		"-o", "PreferredAuthentications=none", "-o", "ControlMaster=no", "-o", "ControlPath=none", "-N"}
+	args = append(args, alone...)
+	if len(without) > 0 {
+		args = append(args, "-o", "HostKeyAlgorithms=-"+strings.Join(without, ","))
+	}
+	// A machine that lets everybody in would keep ssh.
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*a.timeout, a.silent())
+	defer cancel()
+	words, err := a.run(ctx, args...)
+	if err == nil {
+		words.close()
+	}
+	text, failed := os.ReadFile(file)
+	if parts := strings.Fields(string(text)); failed == nil && len(parts) >= 3 {
+		return knownKey{parts[0], parts[1], parts[2]}, nil
+	}
+	return knownKey{}, cmp.Or(err, errNoKey)
 }
 
-var certificateAlgorithms = []string{
-	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
-	ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+// alone has files of known hosts decide alone. Versions of ssh without KnownHostsCommand ignore it.
+var alone = []string{"-o", "VerifyHostKeyDNS=no", "-o", "IgnoreUnknown=KnownHostsCommand",
+	"-o", "KnownHostsCommand=none"}
+
+var errNoKey = errors.New("it shows no host key")
+
+// hostKey says why ssh did not believe a machine.
+func (a *dialing) hostKey(ctx context.Context, words string) error {
+	shown := "one"
+	if all := shownForm.Get().FindAllStringSubmatch(words, -1); len(all) > 0 {
+		shown = strings.Join(all[len(all)-1][1:], " ")
+	}
+	revoked := strings.Contains(words, "REVOKED HOST KEY") || strings.Contains(words, " revoked by ")
+	if m := unknownForm.FindStringSubmatch(words); m != nil && !revoked {
+		return a.unknown(ctx, m[1], shown)
+	}
+	switch offending := matches(offendForm, words); {
+	case revoked:
+		return a.denied("its host key %s is revoked, by known_hosts or RevokedHostKeys: whoever has it may not be that "+
+			"machine", shown)
+	case len(offending) > 0:
+		return a.denied("its host key has changed: it shows %s, known is %s; it is another machine, or was "+
+			"reinstalled: ask its operator, then remove the old line", shown, strings.Join(offending, " and "))
+	}
+	return a.denied("its host key %s is refused: %s", shown, said(words))
 }
 
-// newVerifier reads the files of known hosts. Invalid: one of them cannot be read, or the pin is none.
-func newVerifier(t *target, name, pin string) (*verifier, error) {
+// unknown is the error of a host key that no file has. at is the name by which ssh looked for it.
+func (a *dialing) unknown(ctx context.Context, at, shown string) error {
+	key, err := a.show(ctx, nil)
+	if err != nil || key.host != at { // it may be the key of a ProxyJump
+		return a.denied("the host key of %s is not known: %s; log in there once with ssh, which asks whether it is right",
+			at, shown)
+	}
+	file := "~/.ssh/known_hosts"
+	if len(a.known) > 0 {
+		file = a.known[0]
+	}
+	return a.denied("its host key is not known: %s %s%s; if its operator confirms that, accept it with:\n"+
+		"  echo '%s' >> %s", key.kind, key.fingerprint(), a.weak, key, file)
+}
+
+func (a *dialing) denied(format string, args ...any) error {
+	return croft.Errorf(croft.Denied, "%s: "+format, append([]any{a.name}, args...)...)
+}
+
+// checkPin refuses what is not a fingerprint. Invalid.
+func checkPin(name, pin string) error {
 	if digest, is := strings.CutPrefix(pin, "SHA256:"); pin != "" && (!is || len(digest) != 43) {
-		return nil, croft.Errorf(croft.Invalid,
+		return croft.Errorf(croft.Invalid,
 			"%s: host key %q: give a fingerprint as ssh-keygen -l prints it, SHA256: and 43 characters", name, pin)
 	}
-	var files []string
-	for _, f := range t.known {
-		if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() {
-			files = append(files, f)
-		}
-	}
-	db, copies, err := readKnownHosts(files)
+	return nil
+}
+
+// pinned returns the options by which ssh believes the host key of a fingerprint and no other one.
+func (a *dialing) pinned(ctx context.Context, pin string) ([]string, error) {
+	key, err := a.findKey(ctx, pin)
 	if err != nil {
-		return nil, croft.Errorf(croft.Invalid, "read the known hosts: %w", err)
+		return nil, err
 	}
-	return &verifier{target: t, db: db, copies: copies, pin: pin, name: name}, nil
-}
-
-// readKnownHosts reads files of known hosts. As OpenSSH does, it passes over lines that it cannot parse, such as keys
-// of protocol 1. The package knownhosts reads files alone and refuses such lines, so it gets copies in memory in which
-// they are comments.
-func readKnownHosts(files []string) (db *knownhosts.HostKeyDB, copies map[string]string, err error) {
-	if db, err = knownhosts.NewDB(files...); err == nil {
-		return db, nil, nil
+	file, err := a.dialer.path("k")
+	if err != nil {
+		return nil, err
 	}
-	copies = map[string]string{}
-	for i, name := range files {
-		text, err := os.ReadFile(name)
+	text := key.String() + "\n"
+	for _, name := range a.known { // they are asked for revoked keys alone
+		lines, err := os.ReadFile(name)
 		if err != nil {
-			return nil, nil, err
+			continue // as ssh does
 		}
-		fd, err := unix.MemfdCreate("known_hosts", unix.MFD_CLOEXEC)
-		if err != nil {
-			return nil, nil, fmt.Errorf("copy %s: %w", name, err)
-		}
-		f := os.NewFile(uintptr(fd), name)
-		defer f.Close() // once all are read
-		if _, err := f.Write(readableLines(text)); err != nil {
-			return nil, nil, fmt.Errorf("copy %s: %w", name, err)
-		}
-		files[i] = fmt.Sprint("/proc/self/fd/", fd)
-		copies[files[i]] = name
-	}
-	db, err = knownhosts.NewDB(files...)
-	return db, copies, err
-}
-
-// place is the file and line of a known key, in messages.
-func (v *verifier) place(k xknownhosts.KnownKey) string {
-	return fmt.Sprintf("%s:%d", cmp.Or(v.copies[k.Filename], k.Filename), k.Line)
-}
-
-// readableLines empties the lines that cannot be parsed, and keeps the numbers of the others.
-func readableLines(text []byte) []byte {
-	lines := bytes.Split(text, []byte("\n"))
-	for i, line := range lines {
-		marker, hosts, _, _, _, err := ssh.ParseKnownHosts(line)
-		if err != nil || marker != "" && marker != "cert-authority" && marker != "revoked" ||
-			slices.ContainsFunc(hosts, unreadablePattern) {
-			lines[i] = nil
+		for line := range bytes.Lines(lines) {
+			if bytes.HasPrefix(line, []byte("@revoked ")) {
+				text += string(line) + "\n"
+			}
 		}
 	}
-	return bytes.Join(lines, []byte("\n"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%s: keep its host key: %w", a.name, err)
+	}
+	return append([]string{"-o", "UserKnownHostsFile=" + file, "-o", "GlobalKnownHostsFile=none",
+		"-o", "UpdateHostKeys=no", "-o", "HostKeyAlgorithms=" + algorithmsOf(key.kind)}, alone...), nil
 }
 
-// unreadablePattern reports whether a name in known_hosts looks hashed and is not |1|SALT|HASH as OpenSSH writes it.
-func unreadablePattern(host string) bool {
-	if !strings.HasPrefix(host, "|") {
-		return false
+// findKey looks for the machine's key of a fingerprint, one type after the other.
+func (a *dialing) findKey(ctx context.Context, pin string) (knownKey, error) {
+	id := fmt.Sprint(a.where, pin)
+	a.dialer.mu.Lock()
+	key, found := a.dialer.pinned[id]
+	a.dialer.mu.Unlock()
+	if found {
+		return key, nil
 	}
-	parts := strings.Split(host, "|")
-	return len(parts) != 4 || parts[1] != "1" || slices.ContainsFunc(parts[2:], func(part string) bool {
-		_, err := base64.StdEncoding.DecodeString(part)
-		return err != nil
-	})
-}
-
-// algorithms lists the algorithms to ask for: those first in which this machine is known. A pinned key is a key, never
-// a certificate.
-func (v *verifier) algorithms() []string {
-	allowed := func(a string) bool { return slices.Contains(v.target.hostKeys, a) }
-	if v.pin != "" {
-		return slices.DeleteFunc(slices.Clone(keyAlgorithms), func(a string) bool { return !allowed(a) })
-	}
-	var first []string
-	for _, key := range v.keys() {
-		if key.Cert {
-			first = append(slices.Clone(certificateAlgorithms), first...)
-		} else {
-			first = append(first, algorithmsOf(key.Type())...)
+	var seen, without []string
+	for {
+		key, err := a.show(ctx, without)
+		var f *failure
+		switch {
+		case err == nil && key.fingerprint() == pin:
+			a.dialer.mu.Lock()
+			defer a.dialer.mu.Unlock()
+			a.dialer.pinned[id] = key
+			return key, nil
+		case len(seen) > 0 && errors.As(err, &f) && strings.Contains(f.words, "no matching host key type"),
+			err == nil && slices.Contains(without, algorithmsOf(key.kind)):
+			return key, a.denied("its host key is not the pinned %s: it shows %s; it is another machine, or was "+
+				"reinstalled: ask its operator, then pin the new key", pin, strings.Join(seen, " and "))
+		case err != nil:
+			return key, a.explain(ctx, err, "")
 		}
+		seen = append(seen, key.kind+" "+key.fingerprint())
+		without = append(without, algorithmsOf(key.kind), key.kind+"-cert-*", "rsa-*-cert-*")
 	}
-	var list []string
-	for _, a := range append(first, keyAlgorithms...) {
-		if !slices.Contains(list, a) && allowed(a) {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
-// keys are the known keys of the machine, also those of any port, and of authorities.
-func (v *verifier) keys() []knownhosts.PublicKey {
-	keys := v.db.HostKeys(v.target.knownAs)
-	if anyPort := v.anyPort(); anyPort != "" {
-		keys = append(keys, v.db.HostKeys(anyPort)...)
-	}
-	return keys
-}
-
-// anyPort is the machine's name without its port, which OpenSSH looks for too; empty: it is that name.
-func (v *verifier) anyPort() string {
-	host, port, _ := net.SplitHostPort(v.target.knownAs)
-	if port == "22" {
-		return ""
-	}
-	return net.JoinHostPort(host, "22")
 }
 
 // algorithmsOf lists the signature algorithms of a type of keys.
-func algorithmsOf(keyType string) []string {
-	if keyType == ssh.KeyAlgoRSA {
-		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+func algorithmsOf(kind string) string {
+	if kind == "ssh-rsa" {
+		return "rsa-sha2-512,rsa-sha2-256"
 	}
-	if slices.Contains(keyAlgorithms, keyType) {
-		return []string{keyType}
-	}
-	return nil
-}
-
-// errOther means that the machine has shown a key of a type that is not the pinned one; it may have that too.
-var errOther = errors.New("another key than the pinned one")
-
-// check implements ssh.HostKeyCallback. Denied: the machine cannot be believed.
-func (v *verifier) check(_ string, remote net.Addr, key ssh.PublicKey) error {
-	cert, is := key.(*ssh.Certificate)
-	own := key
-	if is {
-		own = cert.Key
-	}
-	if err := v.target.longEnough(own); err != nil {
-		return v.denied("its host key is refused: %w", err)
-	}
-	if v.pin != "" {
-		return v.checkPin(remote, key)
-	}
-	if !is {
-		return v.checkKey(remote, key)
-	}
-	for _, address := range []string{v.target.knownAs, v.anyPort()} {
-		if address != "" && v.isAuthority(address, cert.SignatureKey) {
-			if !slices.Contains(v.target.authorities, cert.Signature.Format) {
-				return v.denied(
-					"its host certificate %q is signed by %s, which CASignatureAlgorithms leaves out",
-					cert.KeyId,
-					cert.Signature.Format,
-				)
-			}
-			if err := v.db.HostKeyCallback()(address, remote, key); err != nil {
-				return v.denied("its host certificate %q is not valid here: %w", cert.KeyId, err)
-			}
-			return nil
-		}
-	}
-	return v.checkKey(remote, cert.Key) // as OpenSSH does: an unknown authority proves nothing, the key may
-}
-
-func (v *verifier) checkPin(remote net.Addr, key ssh.PublicKey) error {
-	if cert, is := key.(*ssh.Certificate); is {
-		key = cert.Key
-	}
-	got := ssh.FingerprintSHA256(key)
-	v.seen = append(v.seen, key.Type()+" "+got)
-	var revoked *xknownhosts.RevokedError
-	if err := v.db.HostKeyCallback()(v.target.knownAs, remote, key); errors.As(err, &revoked) {
-		return v.revoked(revoked)
-	}
-	if got != v.pin {
-		return errOther
-	}
-	return nil
-}
-
-// checkKey compares a key that no certificate vouches for with the known ones.
-func (v *verifier) checkKey(remote net.Addr, key ssh.PublicKey) error {
-	var wanted []xknownhosts.KnownKey
-	for _, address := range []string{v.target.knownAs, v.anyPort()} {
-		if address == "" {
-			continue
-		}
-		err := v.db.HostKeyCallback()(address, remote, key)
-		var revoked *xknownhosts.RevokedError
-		var other *xknownhosts.KeyError
-		switch {
-		case errors.As(err, &revoked):
-			return v.revoked(revoked)
-		case err == nil && v.isHost(address, key):
-			return nil
-		case errors.As(err, &other) && address == v.target.knownAs:
-			for _, w := range other.Want {
-				if v.isHost(address, w.Key) {
-					wanted = append(wanted, w)
-				}
-			}
-		case err != nil && other == nil:
-			return v.denied("its host key cannot be checked: %w", err)
-		}
-		if len(wanted) > 0 {
-			break // what is said of this port counts
-		}
-	}
-	if len(wanted) == 0 {
-		return v.unknown(key)
-	}
-	return v.changed(key, wanted)
-}
-
-// isAuthority reports whether a key is that of an authority for the address.
-func (v *verifier) isAuthority(address string, key ssh.PublicKey) bool {
-	return v.has(address, key, true)
-}
-
-// isHost reports whether a key is listed as the host's own. The package knownhosts takes one of an authority for that.
-func (v *verifier) isHost(address string, key ssh.PublicKey) bool { return v.has(address, key, false) }
-
-func (v *verifier) has(address string, key ssh.PublicKey, cert bool) bool {
-	return slices.ContainsFunc(v.db.HostKeys(address), func(k knownhosts.PublicKey) bool {
-		return k.Cert == cert && bytes.Equal(k.Marshal(), key.Marshal())
-	})
-}
-
-func (v *verifier) denied(format string, args ...any) error {
-	return croft.Errorf(croft.Denied, "%s: "+format, append([]any{v.name}, args...)...)
-}
-
-func (v *verifier) revoked(r *xknownhosts.RevokedError) error {
-	return v.denied("its host key %s is revoked by %s; whoever has it may not be that machine",
-		ssh.FingerprintSHA256(r.Revoked.Key), v.place(r.Revoked))
-}
-
-func (v *verifier) unknown(key ssh.PublicKey) error {
-	file := "~/.ssh/known_hosts"
-	if len(v.target.known) > 0 {
-		file = v.target.known[0]
-	}
-	weak := ""
-	if v.target.weak != "" {
-		weak = fmt.Sprintf(" (%s has no effect here)", v.target.weak)
-	}
-	return v.denied("its host key is not known: %s %s%s; if its operator confirms that, accept it with:\n"+
-		"  echo '%s' >> %s", key.Type(), ssh.FingerprintSHA256(key), weak,
-		knownhosts.Line([]string{v.target.knownAs}, key), file)
-}
-
-func (v *verifier) changed(key ssh.PublicKey, wanted []xknownhosts.KnownKey) error {
-	var known []string
-	for _, w := range wanted {
-		known = append(known, fmt.Sprintf("%s %s (%s)", w.Key.Type(), ssh.FingerprintSHA256(w.Key), v.place(w)))
-	}
-	return v.denied("its host key has changed: it shows %s %s, known is %s; it is another machine, or was installed "+
-		"anew: ask its operator, then remove the old line", key.Type(), ssh.FingerprintSHA256(key),
-		strings.Join(known, " and "))
-}
-
-// notPinned is the error when the machine has no key with the pinned fingerprint.
-func (v *verifier) notPinned() error {
-	return v.denied("its host key is not the pinned %s: it shows %s; it is another machine, or was installed anew: "+
-		"ask its operator, then pin the new key", v.pin, strings.Join(v.seen, " and "))
+	return kind
 }

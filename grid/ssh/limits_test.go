@@ -94,7 +94,7 @@ func TestJumps(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{Nodes: 4})
 	hop := func(n *sshtest.Node) string { return n.Unit.User + "@" + n.Unit.Address }
 	a, b, c, last := g.Nodes[0], g.Nodes[1], g.Nodes[2], g.Nodes[3]
-	write(t, g.ConfigFile(), fmt.Sprintf("Host last\n HostName %s\n Port %s\n ProxyJump %s,%s\n"+
+	configure(t, g, fmt.Sprintf("Host last\n HostName %s\n Port %s\n ProxyJump %s,%s\n"+
 		"Host other\n HostName %s\n Port %s\n ProxyJump last\n", last.Host, last.Port, hop(a), hop(b), c.Host, c.Port))
 	d := dialer(t, g)
 	var all sync.WaitGroup
@@ -113,10 +113,7 @@ func TestJumps(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := strings.Count(a.Log(), "Accepted publickey"); got != 1 {
-		t.Errorf("%d logins on the first jump, want one that all share", got)
-	}
-	// a jump that broke is replaced; a node that was reached through it is lost
+	// a node that was reached through a jump that broke is lost
 	node := last.Unit
 	node.Address = "last"
 	r := d.Remote(node)
@@ -133,37 +130,23 @@ func TestJumps(t *testing.T) {
 	}
 	patient.Until(t, "the way is found anew", func() bool { return d.Remote(node).Connect(patient.Context(t)) == nil })
 	a.Kill()
-	if err := connect(t, g, node); !errors.Is(err, croft.Unavailable) || !strings.Contains(err.Error(), "ProxyJump") {
+	if err := connect(t, g, node); !errors.Is(err, croft.Unavailable) ||
+		!strings.Contains(err.Error(), a.Port+": Connection refused") {
 		t.Errorf("the first jump is off: %v", err)
 	}
 }
 
 func TestJumpsInACircle(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{})
-	write(t, g.ConfigFile(), "Host n1\n ProxyJump n2\nHost n2\n ProxyJump n1\n")
+	configure(t, g, "Host n1\n ProxyJump n2\nHost n2\n ProxyJump n1\n")
 	node := g.Nodes[0].Unit
 	node.Address = "n1"
 	if err := connect(t, g, node); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "circle") {
 		t.Errorf("got %v", err)
 	}
-	write(t, g.ConfigFile(), "Host n1\n ProxyJump a/b\n")
+	configure(t, g, "Host n1\n ProxyJump a/b\n")
 	if err := connect(t, g, node); !errors.Is(err, croft.Invalid) {
 		t.Errorf("a jump that is no address: %v", err)
-	}
-}
-
-func TestAlgorithmsAreThoseOfTheConfiguration(t *testing.T) {
-	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"Ciphers aes256-ctr", "MACs hmac-sha2-512"}})
-	n := g.Nodes[0]
-	for config, want := range map[string]croft.Kind{
-		"": "", "Ciphers aes128-ctr,aes256-ctr": "", "Ciphers aes128-ctr": croft.Unavailable, "Ciphers ^aes*": "",
-		"MACs -hmac-sha2-512": croft.Unavailable, "HostKeyAlgorithms ssh-ed25519": "",
-		"HostKeyAlgorithms rsa-sha2-512": croft.Unavailable, "KexAlgorithms curve25519-sha256": "",
-	} {
-		write(t, g.ConfigFile(), config+"\n")
-		if err := connect(t, g, n.Unit); croft.KindOf(err) != want || (err == nil) != (want == "") {
-			t.Errorf("%q: %v, want %q", config, err, want)
-		}
 	}
 }
 
@@ -192,10 +175,7 @@ func BenchmarkProgram(b *testing.B) {
 func BenchmarkFifteenNodes(b *testing.B) {
 	g := sshtest.Start(b, sshtest.Options{Nodes: 15})
 	for b.Loop() {
-		d, err := ssh.New(ssh.Config{Home: g.Home, Agent: "none"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		d := ssh.New(ssh.Config{File: g.ConfigFile()})
 		var all sync.WaitGroup
 		for _, n := range g.Nodes {
 			all.Go(func() {
@@ -214,10 +194,7 @@ func BenchmarkFifteenNodes(b *testing.B) {
 
 func benched(b *testing.B) (*sshtest.Grid, *ssh.Dialer) {
 	g := sshtest.Start(b, sshtest.Options{})
-	d, err := ssh.New(ssh.Config{Home: g.Home, Agent: "none"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	d := ssh.New(ssh.Config{File: g.ConfigFile()})
 	b.Cleanup(d.Close)
 	return g, d
 }

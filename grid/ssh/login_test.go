@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	xssh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -16,6 +15,7 @@ import (
 	"croft"
 	"croft/grid/ssh"
 	"croft/grid/ssh/sshtest"
+	"croft/internal/testing/patient"
 	"croft/internal/testing/sshagent"
 )
 
@@ -37,60 +37,28 @@ func keyring(t *testing.T, files ...string) string {
 	return sshagent.Serve(t, keys...)
 }
 
-func withAgent(socket string) func(*ssh.Config) { return func(c *ssh.Config) { c.Agent = socket } }
-
-// certified writes a certificate for a key file beside it.
-func certified(t *testing.T, ca xssh.Signer, file string, change func(*xssh.Certificate)) {
+func denied(t *testing.T, err error, words ...string) {
 	t.Helper()
-	text, err := os.ReadFile(file + ".pub")
-	if err != nil {
-		t.Fatal(err)
+	if !errors.Is(err, croft.Denied) {
+		t.Errorf("got %v, want Denied", err)
+		return
 	}
-	key, _, _, _, err := xssh.ParseAuthorizedKey(text)
-	if err != nil {
-		t.Fatal(err)
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("got %v, want %q in it", err, w)
+		}
 	}
-	cert := &xssh.Certificate{Key: key, CertType: xssh.UserCert, KeyId: "eva", ValidPrincipals: []string{"ops"},
-		ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(time.Now().Add(time.Hour).Unix())}
-	change(cert)
-	if err := cert.SignCert(random{}, ca); err != nil {
-		t.Fatal(err)
-	}
-	write(t, file+"-cert.pub", string(xssh.MarshalAuthorizedKey(cert)))
 }
-
-// random is not.
-type random struct{}
-
-func (random) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestWaysToLogIn(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
-	authorize := func(lines ...string) { write(t, g.AuthorizedKeys(), strings.Join(lines, "\n")+"\n") }
 	one, oneKey := newKey(t, "ed25519")
 	two, twoKey := newKey(t, "ed25519")
-	rsa, rsaKey := newKey(t, "rsa")
-	caFile, caKey := newKey(t, "ed25519")
-	text, err := os.ReadFile(caFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := xssh.ParsePrivateKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	denied := func(err error, words ...string) {
-		t.Helper()
-		if !errors.Is(err, croft.Denied) {
-			t.Errorf("got %v, want Denied", err)
-			return
-		}
-		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("got %v, want %q in it", err, w)
-			}
-		}
+	write(t, g.AuthorizedKeys(), line(oneKey)+"\n")
+	with := func(lines ...string) error {
+		configure(t, g, strings.Join(lines, "\n"))
+		return connect(t, g, n.Unit)
 	}
 	allowed := func(err error) {
 		t.Helper()
@@ -98,106 +66,108 @@ func TestWaysToLogIn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	identity := func(lines ...string) { write(t, g.ConfigFile(), strings.Join(lines, "\n")+"\n") }
-
-	authorize(line(oneKey))
-	allowed(connect(t, g, n.Unit, withAgent(keyring(t, two, one))))
-	denied(connect(t, g, n.Unit, withAgent(keyring(t, two))), "does not let us in: tried: the agent's SHA256:",
-		"id_ed25519")
-	denied(connect(t, g, n.Unit, withAgent("/no/such/socket")), "the agent does not answer")
-	identity("IdentityFile " + one)
-	allowed(connect(t, g, n.Unit))
-	identity("IdentityFile "+two, "IdentityFile "+one)
-	allowed(connect(t, g, n.Unit))
-	identity("IdentityFile /no/such/key")
-	denied(connect(t, g, n.Unit), "no key was found; /no/such/key: ")
-	identity("IdentityFile "+one, "IdentitiesOnly yes") // of many keys in the agent, the one
-	many := []string{two, two, two, two, two, two}
-	for i := range many {
-		many[i], _ = newKey(t, "ed25519")
-	}
-	allowed(connect(t, g, n.Unit, withAgent(keyring(t, append(many, one)...))))
-	identity("IdentityFile " + one) // it comes first: sshd lets us try six
-	allowed(connect(t, g, n.Unit, withAgent(keyring(t, append(many, one)...))))
+	allowed(with("IdentityFile " + one))
+	allowed(with("IdentityFile "+two, "IdentityFile "+one))
+	allowed(with("IdentityAgent " + keyring(t, one)))
+	denied(t, with("IdentityAgent "+keyring(t, two)), "does not let us in: tried: ",
+		xssh.FingerprintSHA256(twoKey)+" agent", g.KeyFile)
+	denied(t, with("IdentityFile /no/such/key"), "no key was found; no such identity: /no/such/key")
+	allowed(with("IdentityFile "+two, "Match exec true", " IdentityFile "+one))
 
 	if err := os.Chmod(one, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	denied(connect(t, g, n.Unit), "others may read this private key (mode 0644): chmod 600 "+one)
+	denied(t, with("IdentityFile "+one), "Permissions 0644 for '"+one+"' are too open")
 	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", two).
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	identity("IdentityFile " + two)
-	denied(connect(t, g, n.Unit), two+" has a passphrase: ssh-add "+two)
-	authorize(line(rsaKey))
-	identity("IdentityFile " + rsa)
-	allowed(connect(t, g, n.Unit))
-	if !strings.Contains(n.Log(), "Accepted publickey for "+n.Unit.User) {
-		t.Error("no login is in the log")
-	}
-
-	authorize(fmt.Sprintf(`cert-authority,principals="ops" %s`, line(caKey)))
-	if err := os.Chmod(one, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	identity("IdentityFile " + one)
-	denied(connect(t, g, n.Unit))
-	certified(t, ca, one, func(*xssh.Certificate) {})
-	allowed(connect(t, g, n.Unit))
-	certified(t, ca, one, func(c *xssh.Certificate) { c.ValidPrincipals = []string{"dev"} })
-	denied(connect(t, g, n.Unit), `certificate "eva"`)
-	certified(t, ca, one, func(c *xssh.Certificate) { c.ValidBefore = c.ValidAfter + 1 })
-	denied(connect(t, g, n.Unit), one+"-cert.pub ended at ")
-	certified(t, ca, rsa, func(*xssh.Certificate) {})
-	identity("IdentityFile "+g.KeyFile, "CertificateFile "+rsa+"-cert.pub")
-	denied(connect(t, g, n.Unit), "its private key is in no key file that can be used, and not in the agent")
-	allowed(connect(t, g, n.Unit, withAgent(keyring(t, rsa)))) // a certificate in a file for a key in the agent
-	_ = twoKey
+	write(t, g.AuthorizedKeys(), line(twoKey)+"\n")
+	denied(t, with("IdentityFile "+two), two, "if the key has a passphrase, ssh-add it")
 }
 
-// A credential that gives a signer, or fails.
+// What ssh_config says applies, also what only OpenSSH can do.
+func TestAnySshConfigurationApplies(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{})
+	n := g.Nodes[0]
+	node := n.Unit
+	node.Address = "somewhere"
+	configure(t, g, fmt.Sprintf("Match exec \"test %%n = somewhere\"\n HostKeyAlias [%s]:%s\n"+
+		" ProxyCommand bash -c 'exec 3<>/dev/tcp/%s/%s; cat <&3 & exec cat >&3'\n"+
+		" LocalForward 127.0.0.1:1 x:1\n RemoteCommand false\n RequestTTY force\n ControlMaster auto\n"+
+		" ControlPath /no/such/%%C\n ControlPersist 1000\n LogLevel QUIET", n.Host, n.Port, n.Host, n.Port))
+	if err := connect(t, g, node); err != nil {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		"Prot 22": "config: line 1: Bad configuration option: prot", "Host x\n Port y": "Bad port 'y'",
+		"ProxyCommand echo no such tunnel >&2; exit 1": "",
+	} {
+		configure(t, g, text)
+		kind := croft.Invalid
+		if want == "" {
+			kind, want = croft.Unavailable, "no such tunnel"
+		}
+		if err := connect(t, g, n.Unit); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s with %q", text, err, kind, want)
+		}
+	}
+	err := connect(t, g, n.Unit, func(c *ssh.Config) { c.File = "/no/such/file" })
+	if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "/no/such/file") {
+		t.Errorf("a configuration that is not there: %v", err)
+	}
+}
+
+func TestSshIsNotInstalled(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{})
+	t.Setenv("PATH", t.TempDir())
+	err := connect(t, g, g.Nodes[0].Unit)
+	if !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "install OpenSSH's client") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A credential that gives a key file, or fails.
 type credential struct {
-	signers []xssh.Signer
-	err     error
+	file string
+	err  error
 }
 
-func (c credential) Signers(context.Context) ([]xssh.Signer, error) { return c.signers, c.err }
+func (c credential) KeyFile(context.Context) (string, error) { return c.file, c.err }
 
-func TestACredentialIsUsedAfterTheAgent(t *testing.T) {
+func TestACredential(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{})
 	file, key := newKey(t, "ed25519")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := xssh.ParsePrivateKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
 	write(t, g.AuthorizedKeys(), line(key)+"\n")
 	with := func(c credential) error {
 		return connect(t, g, g.Nodes[0].Unit, func(o *ssh.Config) { o.Credential = c })
 	}
-	if err := with(credential{signers: []xssh.Signer{signer}}); err != nil {
+	if err := with(credential{file: file}); err != nil {
 		t.Error(err)
 	}
-	if err := with(credential{err: errors.New("the CA is away")}); !errors.Is(err, croft.Denied) ||
-		!strings.Contains(err.Error(), "no certificate: the CA is away") {
-		t.Errorf("got %v", err)
-	}
+	denied(t, with(credential{err: errors.New("the CA is away")}), "no certificate: the CA is away")
 }
 
 func TestAUserThatMayNotLogIn(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"DenyUsers nobody"}})
 	node := g.Nodes[0].Unit
 	node.User = "nobody"
-	if err := connect(t, g, node); !errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), "nobody@127.0.") {
-		t.Errorf("got %v", err)
-	}
-	write(t, g.ConfigFile(), "User nobody\n")
+	denied(t, connect(t, g, node), "n1: nobody@127.0.")
+	configure(t, g, "User nobody")
 	node.User = ""
-	if err := connect(t, g, node); !errors.Is(err, croft.Denied) || !strings.Contains(err.Error(), "nobody@127.0.") {
-		t.Errorf("the configuration's user: %v", err)
+	denied(t, connect(t, g, node), "n1: nobody@127.0.")
+}
+
+// A connection is never one of another Remote, or of the user: a change that nobody can log in after is noticed.
+func TestEachRemoteLogsIn(t *testing.T) {
+	g := sshtest.Start(t, sshtest.Options{})
+	n := g.Nodes[0]
+	d := dialer(t, g)
+	first := d.Remote(n.Unit)
+	if err := first.Connect(patient.Context(t)); err != nil {
+		t.Fatal(err)
 	}
+	configure(t, g, "ControlMaster auto\nControlPath "+t.TempDir()+"/%C\nControlPersist 60")
+	write(t, g.AuthorizedKeys(), "")
+	denied(t, d.Remote(n.Unit).Connect(patient.Context(t)), "does not let us in")
 }

@@ -2,6 +2,7 @@ package ssh_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,7 +20,6 @@ import (
 	"croft"
 	"croft/grid/machine"
 	"croft/grid/ssh"
-	"croft/grid/unit"
 	"croft/internal/testing/patient"
 )
 
@@ -67,24 +67,18 @@ func lying(t *testing.T, session func(c xssh.Channel, r *xssh.Request, mark stri
 		}
 	})
 	node.Name, node.HostKey = "liar", xssh.FingerprintSHA256(key)
-	home := t.TempDir()
-	if err := os.Mkdir(filepath.Join(home, ".ssh"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file, filepath.Join(home, ".ssh", "id_ed25519")); err != nil {
-		t.Fatal(err)
-	}
-	return remote(t, home, node)
-}
-
-func remote(t *testing.T, home string, node unit.Node) *ssh.Remote {
-	t.Helper()
-	d, err := ssh.New(ssh.Config{Home: home, Agent: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := ssh.New(ssh.Config{File: userConfig(t, file)})
 	t.Cleanup(d.Close)
 	return d.Remote(node)
+}
+
+// userConfig is the ssh configuration of a user who knows no host, with a key, or none if that is empty.
+func userConfig(t *testing.T, key string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	write(t, file, "IdentityFile "+cmp.Or(key, "/no/such/key")+"\nIdentityAgent none\nUserKnownHostsFile /dev/null\n"+
+		"GlobalKnownHostsFile none\n")
+	return file
 }
 
 // begin says that the program has begun, as the shell would.
@@ -112,7 +106,7 @@ func TestMachinesThatLie(t *testing.T) {
 	}{
 		"refuses programs": {func(_ xssh.Channel, r *xssh.Request, _ string) bool {
 			return r.Reply(false, nil) == nil
-		}, notStarted},
+		}, lost},
 		"closes the connection before it answers": {func(xssh.Channel, *xssh.Request, string) bool {
 			return false
 		}, lost},

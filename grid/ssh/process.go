@@ -3,14 +3,12 @@ package ssh
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/crypto/ssh"
 
 	"croft"
 	"croft/grid/machine"
@@ -23,43 +21,77 @@ const chatterMax = 1 << 20
 // writePatience is how long Wait leaves a write under way to end after the context has.
 const writePatience = 5 * time.Second
 
-var (
-	errNoExec  = errors.New("sshd refuses to run programs")
-	errChatter = fmt.Errorf("more than %d bytes before the program started", chatterMax)
-)
+// commandMax is how long a command may be: it has to fit into a message of the master.
+const commandMax = muxMessageMax - 1<<10
+
+var errChatter = fmt.Errorf("more than %d bytes before the program started", chatterMax)
 
 // A process is a program on another machine.
 type process struct {
 	conn     *connection
-	channel  ssh.Channel
+	session  *mux
 	in       io.Reader
 	mark     string
 	out, err *output
-	result   chan error // gets what Wait returns
+	ours     [3]*os.File // the ends of its streams; nil: it has no input
+	result   chan error  // gets what Wait returns
 }
 
-func newProcess(conn *connection, channel ssh.Channel, c machine.Command) *process {
-	p := &process{conn: conn, channel: channel, in: c.Stdin, mark: newMark(), result: make(chan error, 1)}
-	p.out = newOutput(c.Stdout, p.mark)
-	p.err = newOutput(c.Stderr, p.mark)
-	return p
+// start starts a program.
+func start(ctx context.Context, conn *connection, c machine.Command) (machine.Process, error) {
+	p := &process{conn: conn, in: c.Stdin, mark: newMark(), result: make(chan error, 1)}
+	p.out, p.err = newOutput(c.Stdout, p.mark), newOutput(c.Stderr, p.mark)
+	command := wrapped(p.mark, c.Argv)
+	if len(command) > commandMax {
+		return nil, croft.Errorf(croft.Invalid, "%s: a command of %d bytes is too long, the limit is %d", conn.name,
+			len(command), commandMax)
+	}
+	theirs, err := p.streams()
+	defer closeAll(theirs)
+	if err == nil {
+		p.session, err = conn.session(ctx, command, theirs)
+	} else {
+		err = croft.Errorf(croft.Unavailable, "%s: make the streams of a program: %w", conn.name, err)
+	}
+	if err != nil {
+		closeAll(p.ours)
+		return nil, err
+	}
+	p.run(ctx)
+	return p, nil
+}
+
+// streams makes the streams of the program, and returns the ends of the master.
+func (p *process) streams() (theirs [3]*os.File, err error) {
+	if p.in == nil {
+		theirs[0], err = os.Open(os.DevNull)
+	} else {
+		theirs[0], p.ours[0], err = os.Pipe()
+	}
+	for i := 1; i < 3 && err == nil; i++ {
+		p.ours[i], theirs[i], err = os.Pipe()
+	}
+	return theirs, err
+}
+
+func closeAll(files [3]*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nothing is written to it any more; nil is none
+	}
 }
 
 // Wait implements machine.Process.
 func (p *process) Wait() error { return <-p.result }
 
-// feed copies the program's input, which sshd takes once it has started something. Nobody waits for it: its reader may
-// block for ever.
+// feed copies the program's input. Nobody waits for it: its reader may block for ever.
 func (p *process) feed() {
-	if p.in != nil {
-		if _, err := io.Copy(&input{p}, p.in); err != nil && !errors.Is(err, errInputEnded) {
-			// an end of input would look like a whole one
-			p.out.fail(fmt.Errorf("read the program's input: %w", err))
-			_ = p.channel.Close()
-			return
-		}
+	defer p.ours[0].Close()
+	_, err := io.Copy(&input{p}, p.in)
+	if err != nil && !errors.Is(err, errInputEnded) {
+		// an end of input would look like a whole one
+		p.out.fail(fmt.Errorf("read the program's input: %w", err))
+		p.session.Close()
 	}
-	_ = p.channel.CloseWrite() // if it has ended, it needs none
 }
 
 var errInputEnded = errors.New("the program reads no more")
@@ -68,7 +100,7 @@ var errInputEnded = errors.New("the program reads no more")
 type input struct{ p *process }
 
 func (i *input) Write(b []byte) (int, error) {
-	n, err := i.p.channel.Write(b)
+	n, err := i.p.ours[0].Write(b)
 	if err != nil {
 		err = errInputEnded
 	}
@@ -76,23 +108,26 @@ func (i *input) Write(b []byte) (int, error) {
 }
 
 // run follows the program until it has ended, the context ends, or the connection breaks.
-func (p *process) run(ctx context.Context, requests <-chan *ssh.Request, accepted <-chan error) {
+func (p *process) run(ctx context.Context) {
+	if p.in != nil {
+		go p.feed()
+	}
 	ended := make(chan error, 1)
 	p.conn.work.Go(func() {
 		defer p.conn.release()
 		var copies sync.WaitGroup
-		copies.Go(func() { p.out.copy(p.channel, p.channel) })
-		copies.Go(func() { p.err.copy(p.channel.Stderr(), p.channel) })
-		end := followed(requests)
-		if errors.Is(end, errNoEnd) {
+		copies.Go(func() { p.out.copy(p.ours[1], p.session) })
+		copies.Go(func() { p.err.copy(p.ours[2], p.session) })
+		end := p.session.followed()
+		if errors.Is(end, errNoEnd) && ctx.Err() == nil {
 			p.conn.probe() // sessions end before the connection is known to have
 		}
 		copies.Wait()
-		_ = p.channel.Close() // the machine has closed it
+		p.session.Close()
 		ended <- end
 	})
 	p.conn.work.Go(func() {
-		refused := error(nil)
+		defer closeAll(p.ours)
 		late := time.NewTimer(p.conn.shell)
 		defer late.Stop()
 		begun := p.out.begun
@@ -107,18 +142,10 @@ func (p *process) run(ctx context.Context, requests <-chan *ssh.Request, accepte
 					"there whether its home directory, or a file that the shell reads, makes it wait", p.conn.name,
 					wording.Duration(p.conn.shell)))
 				continue
-			case err := <-accepted:
-				accepted = nil
-				if refused = err; errors.Is(err, errNoExec) {
-					_ = p.channel.Close()
-				} else if err == nil {
-					go p.feed()
-				}
-				continue
 			case end := <-ended:
-				p.result <- p.judge(end, refused)
+				p.result <- p.judge(end)
 			case <-ctx.Done():
-				_ = p.channel.Close() // ends the input, and the output when it is written to next
+				p.session.Close()
 				p.stop()
 				p.result <- &machine.Lost{Err: ctx.Err()}
 			case <-p.conn.done:
@@ -136,11 +163,8 @@ func (p *process) stop() {
 	p.err.stop()
 }
 
-// judge says how a program ended whose channel is closed. end is nil if sshd did not say.
-func (p *process) judge(end, refused error) error {
-	if errors.Is(refused, errNoExec) {
-		return croft.Errorf(croft.Unavailable, "%s: %w", p.conn.name, refused)
-	}
+// judge says how a program ended whose session is closed.
+func (p *process) judge(end error) error {
 	for _, o := range []*output{p.out, p.err} {
 		if failed, started := o.state(); failed != nil && started {
 			return &machine.Lost{Err: fmt.Errorf("%s: %w", p.conn.name, failed)}
@@ -148,52 +172,24 @@ func (p *process) judge(end, refused error) error {
 			return croft.Errorf(croft.Unavailable, "%s: the program was not started: %w", p.conn.name, failed)
 		}
 	}
+	_, started := p.out.state()
 	var exit *machine.Exit
-	if _, started := p.out.state(); !started {
-		switch {
-		case errors.Is(end, errNoEnd):
-			return &machine.Lost{Err: fmt.Errorf("%s: %w", p.conn.name, end)}
-		case errors.As(end, &exit):
-			return croft.Errorf(croft.Unavailable, "%s: the program was not started: the login shell's files ended it, "+
-				"or sshd forces another command (exit code %d)", p.conn.name, exit.Code)
-		}
-		return croft.Errorf(croft.Unavailable, "%s: the program was not started: the login shell's files ended it, or "+
-			"sshd forces another command", p.conn.name)
-	}
-	if errors.Is(end, errNoEnd) {
+	switch {
+	case errors.Is(end, errNoEnd) && p.conn.ended():
+		return &machine.Lost{Err: p.conn.cause}
+	case errors.Is(end, errNoEnd):
 		return &machine.Lost{Err: fmt.Errorf("%s: %w", p.conn.name, end)}
+	case started:
+		return end
+	case errors.As(end, &exit):
+		return croft.Errorf(croft.Unavailable, "%s: the program was not started: the login shell's files ended it, "+
+			"or sshd forces another command (exit code %d)", p.conn.name, exit.Code)
 	}
-	return end
+	return croft.Errorf(croft.Unavailable, "%s: the program was not started: the login shell's files ended it, or "+
+		"sshd forces another command", p.conn.name)
 }
 
 var errNoEnd = errors.New("sshd ended the session without saying how the program ended")
-
-// followed returns how the program ended: nil, an Exit, or errNoEnd.
-func followed(requests <-chan *ssh.Request) error {
-	end := errNoEnd
-	for r := range requests {
-		switch r.Type {
-		case "exit-status":
-			if len(r.Payload) == 4 {
-				end = exit(int(min(binary.BigEndian.Uint32(r.Payload), 255))) // of a byte
-			}
-		case "exit-signal":
-			var s struct {
-				Signal     string
-				CoreDumped bool
-				Message    string
-				Language   string
-			}
-			if ssh.Unmarshal(r.Payload, &s) == nil {
-				end = exit(128 + signals[s.Signal])
-			}
-		}
-		if r.WantReply {
-			_ = r.Reply(false, nil) // as OpenSSH answers what it does not know
-		}
-	}
-	return end
-}
 
 func exit(code int) error {
 	if code == 0 {
@@ -201,10 +197,6 @@ func exit(code int) error {
 	}
 	return &machine.Exit{Code: code}
 }
-
-// signals has the numbers of RFC 4254's signals, on Linux.
-var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "FPE": 8, "KILL": 9,
-	"USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15}
 
 // An output passes on what comes after the mark. Before that, only the mark's length is kept.
 type output struct {
@@ -224,14 +216,14 @@ func newOutput(to io.Writer, mark string) *output {
 	return &output{to: to, mark: []byte(mark + "\n"), begun: make(chan struct{})}
 }
 
-// copy reads the stream to its end. It closes the channel if its writer fails.
-func (o *output) copy(from io.Reader, channel io.Closer) {
+// copy reads the stream to its end. It closes the session if its writer fails.
+func (o *output) copy(from *os.File, session *mux) {
+	defer from.Close() // the program's next write ends it
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && !o.pass(buffer[:n]) {
-			_ = channel.Close() // the program's next write ends it
-			_, _ = io.Copy(io.Discard, from)
+			session.Close()
 			return
 		}
 		if err != nil {

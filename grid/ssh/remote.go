@@ -1,14 +1,11 @@
 package ssh
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
-
-	"golang.org/x/crypto/ssh"
 
 	"croft"
 	"croft/grid/machine"
@@ -56,22 +53,7 @@ func (r *Remote) Start(ctx context.Context, c machine.Command) (machine.Process,
 	if err != nil {
 		return nil, err
 	}
-	channel, requests, err := conn.session(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p := newProcess(conn, channel, c)
-	line := ssh.Marshal(struct{ Command string }{wrapped(p.mark, c.Argv)})
-	accepted := make(chan error, 1)
-	conn.work.Go(func() {
-		ok, err := channel.SendRequest("exec", true, line)
-		if err == nil && !ok {
-			err = errNoExec
-		}
-		accepted <- err
-	})
-	p.run(ctx, requests, accepted)
-	return p, nil
+	return start(ctx, conn, c)
 }
 
 // connected returns the connection, which it opens if there was none.
@@ -88,11 +70,10 @@ func (r *Remote) connected(ctx context.Context) (*connection, error) {
 		}
 		return r.conn, nil
 	}
-	w, err := parseWhere(cmp.Or(r.node.Address, r.node.Name))
+	w, err := whereIs(r.node)
 	if err != nil {
 		return nil, err
 	}
-	w.user = cmp.Or(r.node.User, w.user)
 	r.conn, err = r.dialer.dial(ctx, r.node.Name, w, r.node.HostKey)
 	return r.conn, err
 }
@@ -124,9 +105,10 @@ func (r *Remote) Close() {
 }
 
 // wrapped is the command for the login shell: a shell that writes a mark on both streams, which separates the program's
-// output from that of the login shell's files, and becomes the program.
+// output from that of the login shell's files, and runs the program. It waits for the program, since ssh does not
+// report signals: the shell reports them as exit codes.
 func wrapped(mark string, argv []string) string {
-	script := "echo " + mark + "; echo " + mark + " >&2; exec \"$@\""
+	script := "echo " + mark + "; echo " + mark + " >&2; \"$@\"; exit $?"
 	return forLoginShell(machine.Quote(append([]string{"/bin/sh", "-c", script, "sh"}, argv...)...))
 }
 

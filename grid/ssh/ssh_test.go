@@ -18,14 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // dialer makes a Dialer for the user of a grid.
 func dialer(t *testing.T, g *sshtest.Grid, change ...func(*ssh.Config)) *ssh.Dialer {
 	t.Helper()
-	c := ssh.Config{Home: g.Home, Agent: "none"}
+	c := ssh.Config{File: g.ConfigFile()}
 	for _, f := range change {
 		f(&c)
 	}
-	d, err := ssh.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := ssh.New(c)
 	t.Cleanup(d.Close)
 	return d
 }

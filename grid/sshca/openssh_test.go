@@ -255,11 +255,19 @@ func TestACredentialIsRenewedInTime(t *testing.T) {
 	c := &sshca.Credential{Request: request, Dir: dir}
 	serial := func(c *sshca.Credential) uint64 {
 		t.Helper()
-		all, err := c.Signers(patient.Context(t))
+		file, err := c.KeyFile(patient.Context(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return all[0].PublicKey().(*ssh.Certificate).Serial
+		text, err := os.ReadFile(file + "-cert.pub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key.(*ssh.Certificate).Serial
 	}
 	first := serial(c)
 	again, other := serial(c), serial(&sshca.Credential{Request: request, Dir: dir})
@@ -291,7 +299,7 @@ func TestACredentialIsRenewedInTime(t *testing.T) {
 		"a role that is not allowed":  append(request[:4:4], "sign --role root"),
 		"endless output":              {"sh", "-c", "yes | head -c 10000000"},
 	} {
-		_, err := (&sshca.Credential{Request: argv, Dir: dir + "3"}).Signers(patient.Context(t))
+		_, err := (&sshca.Credential{Request: argv, Dir: dir + "3"}).KeyFile(patient.Context(t))
 		if err == nil || !strings.HasPrefix(err.Error(), "get a certificate: ") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -301,19 +309,10 @@ func TestACredentialIsRenewedInTime(t *testing.T) {
 // remote returns the server as a target for a user who has only a credential.
 func (s *server) remote(t *testing.T, c *sshca.Credential) machine.Machine {
 	t.Helper()
-	home := t.TempDir()
-	if err := os.Mkdir(filepath.Join(home, ".ssh"), 0o700); err != nil {
+	if err := s.grid.Configure("IdentityFile /no/such/key"); err != nil {
 		t.Fatal(err)
 	}
-	known, err := os.ReadFile(s.grid.KnownHosts())
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(home, ".ssh", "known_hosts"), string(known))
-	d, err := gridssh.New(gridssh.Config{Home: home, Agent: "none", Credential: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := gridssh.New(gridssh.Config{File: s.grid.ConfigFile(), Credential: c})
 	t.Cleanup(d.Close)
 	return d.Remote(s.node.Unit)
 }

@@ -61,7 +61,7 @@ func (p *Prober) Direct(ctx context.Context, n *state.Node) watch.Answer {
 // Through implements watch.Prober. The other node gets an IP address, which this machine looks up, because names may
 // not resolve there.
 func (p *Prober) Through(ctx context.Context, via, n *state.Node) watch.Answer {
-	host, port, err := p.Dialer.Reach(unitOf(n))
+	host, port, err := p.Dialer.Reach(ctx, unitOf(n))
 	if err != nil {
 		return watch.Unknown
 	}

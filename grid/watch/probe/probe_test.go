@@ -17,10 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNodesAreDialedFromHereAndFromOthers(t *testing.T) {
 	g := sshtest.Start(t, sshtest.Options{Nodes: 3})
-	d, err := ssh.New(ssh.Config{Home: g.Home, Agent: "none", Timeout: 3 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := ssh.New(ssh.Config{File: g.ConfigFile(), Timeout: 3 * time.Second})
 	t.Cleanup(d.Close)
 	p := &probe.Prober{Dialer: d}
 	node := func(i int) *state.Node {
