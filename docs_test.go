@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -98,6 +99,73 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheDocumentsNameTestsAndFilesThatExist finds, in the code of documents, the names of tests and benchmarks, the
+// files of tests, and the files whose paths start with a directory of the repository. The changelog names former ones.
+func TestTheDocumentsNameTestsAndFilesThatExist(t *testing.T) {
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v (the tests want a git checkout)", err)
+	}
+	files := strings.Fields(string(out))
+	known := map[string]bool{}
+	for _, name := range files {
+		known[filepath.Base(name)] = true
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			continue // deleted and not committed yet, or without tests
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllSubmatch(text, -1) {
+			known[string(m[1])] = true
+		}
+	}
+	span := regexp.MustCompile("`([^`\\s]+)`")
+	test := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$|^[a-z0-9_]+(_test\.go|\.txtar)$`)
+	path := regexp.MustCompile(`^[a-z0-9_.-]+(/[a-z0-9_.-]+)+\.(go|md|yaml|json|txtar|example)$`)
+	run := regexp.MustCompile(`-run '?((?:Test|Fuzz|Benchmark)[\w|]+)`)
+	tests := 0
+	for _, name := range files {
+		if !strings.HasSuffix(name, ".md") || name == "CHANGELOG.md" {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		for _, m := range span.FindAllStringSubmatch(string(text), -1) {
+			word := m[1]
+			if test.MatchString(word) {
+				if tests++; !known[word] {
+					t.Errorf("%s names %s, which does not exist", name, word)
+				}
+				continue
+			}
+			top, _, _ := strings.Cut(word, "/")
+			if path.MatchString(word) && top != "build" && isDirectory(top) {
+				if _, err := os.Stat(word); err != nil {
+					t.Errorf("%s names %s: %v", name, word, err)
+				}
+			}
+		}
+		for _, m := range run.FindAllStringSubmatch(string(text), -1) {
+			for _, prefix := range strings.Split(m[1], "|") {
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(known)), func(k string) bool {
+					return strings.HasPrefix(k, prefix)
+				}) {
+					t.Errorf("%s runs %s, which does not exist", name, prefix)
+				}
+			}
+		}
+	}
+	if tests < 200 {
+		t.Errorf("the documents name %d tests", tests)
+	}
+}
+
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // TestMakeTargetsInTheDocumentsExist: every documented make target works.

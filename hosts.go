@@ -269,9 +269,9 @@ func (s Spec) HasPropertyFilters() bool { return len(s.Where)+len(s.WhereNot) > 
 func (n FilteredHosts) Admit(s Spec, host HostID) error {
 	switch {
 	case len(s.Where) > 0 && !n.Wanted[host]:
-		return Errorf(NoCapacity, "has not the properties that are wanted")
+		return Errorf(NoCapacity, "does not have the properties of --where")
 	case n.Barred[host]:
-		return Errorf(NoCapacity, "has properties that are not wanted")
+		return Errorf(NoCapacity, "has properties of --where-not")
 	}
 	return nil
 }

@@ -556,7 +556,7 @@ func (c *Client) RemoveCredential(ctx context.Context, in api.CredentialNamed) e
 	return c.do(ctx, "DELETE /v1/credentials/{id}", in)
 }
 
-// RewrapSecrets: Have the first key seal the secrets that another one seals.
+// RewrapSecrets: Encrypt the secrets of other keys again with the first key.
 func (c *Client) RewrapSecrets(ctx context.Context) (api.Rewrapped, error) {
 	return call[api.Rewrapped](ctx, c, "POST /v1/seals", nil)
 }
@@ -654,7 +654,7 @@ func (c *Client) EnableHost(ctx context.Context, in api.HostNamed) (api.Host, er
 	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/enable", in)
 }
 
-// AcceptHost: Let a host be served from another machine or state directory than before.
+// AcceptHost: Accept a host's agent on another machine or with another state directory.
 func (c *Client) AcceptHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
 	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/accept", in)
 }

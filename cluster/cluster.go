@@ -57,7 +57,7 @@ type Cluster struct {
 	// Request.Digest of the request, to recognize a repeated one
 	Digest     string         `json:"digest,omitempty"`
 	Hints      Hints          `json:"hints"`                // as given
-	Parameters map[string]any `json:"parameters,omitempty"` // as given, without the hidden ones, which are in Sealed
+	Parameters map[string]any `json:"parameters,omitempty"` // as given, without the secret ones
 	// SSH keys of the users who may log in, as lines of authorized_keys
 	Keys   []string `json:"keys,omitempty"`
 	Slaves int      `json:"slaves"` // wanted number of slaves
@@ -69,11 +69,11 @@ type Cluster struct {
 	Removed   []int  `json:"removed,omitempty"` // indexes of slaves that were removed by name
 	Sizing    Sizing `json:"sizing,omitzero"`   // the last request for a size to the site
 
-	State    State          `json:"state"`               // of the cluster
+	State    State          `json:"state"`               // state of the cluster
 	Step     string         `json:"step,omitempty"`      // the current step, in English
 	Error    *Failure       `json:"error,omitempty"`     // why it is in this state
 	MasterIP string         `json:"master_ip,omitempty"` // address of the master
-	Outputs  map[string]any `json:"outputs,omitempty"`   // of the site, without the secret ones, which are in Sealed
+	Outputs  map[string]any `json:"outputs,omitempty"`   // outputs of the stack at the site, without the secret ones
 	Members  []Member       `json:"hosts"`               // its hosts
 	Remote   Remote         `json:"remote"`              // as the site has it
 	Attempts []Tried        `json:"attempts,omitempty"`  // failed attempts, oldest first
@@ -153,7 +153,7 @@ type Member struct {
 	Address string   `json:"address,omitempty"`        // where it is reached from outside
 	// at the site; at the local site the UUID of the instance, which equals ID
 	RemoteID string      `json:"remote_id,omitempty"`
-	State    MemberState `json:"state" enum:"BUILDING,READY,GONE"` // of the host
+	State    MemberState `json:"state" enum:"BUILDING,READY,GONE"` // state of the host
 	Step     string      `json:"step,omitempty"`                   // asked, booting, set-up or ready
 	Error    string      `json:"error,omitempty"`                  // why it failed
 }
@@ -251,7 +251,7 @@ type Request struct {
 type Spec struct {
 	// The UUID that the cluster gets. A random one by default.
 	ID croft.ClusterID `json:"id,omitempty" format:"uuid"`
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique in the project.
+	// Lower-case letters, digits and dashes; starts with a letter. Unique in the project.
 	Name      string `json:"name" maxLength:"63" minLength:"1"`
 	Appliance string `json:"appliance" maxLength:"63" minLength:"1"` // what it runs
 	// The number of hosts in addition to the master; 0 by default.

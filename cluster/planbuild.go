@@ -337,7 +337,8 @@ func isAddress(text string) bool {
 }
 
 // untold returns a member that the site does not report. If its template reports no slaves, a slave is READY once the
-// cluster stands. Otherwise, if the site is done and reports other members, a member that was READY is GONE.
+// build of the cluster is complete. Otherwise, if the site is done and reports other members, a member that was READY
+// is GONE.
 func untold(m Member, seen Seen) Member {
 	over := seen.Phase == Standing || seen.Phase == Unsized
 	switch told := m.Role == Master || tellsSlaves(seen); {

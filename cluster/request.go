@@ -111,7 +111,7 @@ type NewCredential struct {
 type CredentialChange struct {
 	_ struct{} `minProperties:"1"`
 
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
+	// Lower-case letters, digits and dashes; starts with a letter. Unique for the user in the project.
 	Name     *string `json:"name,omitempty" maxLength:"63" minLength:"1"`
 	Username *string `json:"username,omitempty" maxLength:"255"` // at the site
 	// Default by default.

@@ -30,7 +30,7 @@ const LocalSite = "local"
 type Site struct {
 	Name      string   `json:"name"`                // unique in the cloud
 	Type      SiteType `json:"type"`                // driver that builds there
-	AuthURL   string   `json:"auth_url,omitempty"`  // of Keystone; for a Croft site, of its API
+	AuthURL   string   `json:"auth_url,omitempty"`  // address of Keystone; of a croft site: of its API
 	Region    string   `json:"region,omitempty"`    // of the catalogue
 	Interface string   `json:"interface,omitempty"` // of the catalogue; "public" if empty
 	CACert    string   `json:"ca_cert,omitempty"`   // PEM, in addition to the system's certificates
@@ -151,7 +151,7 @@ const MaxTemplate = 512 << 10
 
 // SiteImage is a disk image with a verified source, which can be copied to sites.
 type SiteImage struct {
-	// Of a to z, 0 to 9 and dashes, beginning with a letter.
+	// Lower-case letters, digits and dashes; starts with a letter.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
 	// Where it is fetched; for operators. Without it, only images that a site has already can be named.
 	URL string `json:"url,omitempty" maxLength:"2048"`

@@ -46,7 +46,7 @@ var credentialOperations = noun{Tag: "credentials",
 				return nothing{}, c.Cloud.Credentials.Remove(ctx, have.Project, have.User, string(have.ID))
 			}),
 		do(Operation{ID: "rewrapSecrets", At: "POST /v1/seals", May: access.Operates,
-			Summary: "Have the first key seal the secrets that another one seals",
+			Summary: "Encrypt the secrets of other keys again with the first key",
 			Description: "The server's first key counts. This covers the secrets of credentials, clusters and " +
 				"accounts; afterwards no other key is needed. For operators."},
 			func(ctx context.Context, c *call, _ nothing) (api.Rewrapped, error) {

@@ -55,7 +55,7 @@ var hostOperations = noun{Tag: "hosts",
 				return maintained(c)(c.Cloud.Fleet.Enable(ctx, in.ID))
 			}),
 		do(Operation{ID: "acceptHost", At: "POST /v1/hosts/{id}/accept", May: access.Operates,
-			Summary: "Let a host be served from another machine or state directory than before"},
+			Summary: "Accept a host's agent on another machine or with another state directory"},
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 				return maintained(c)(c.Cloud.Fleet.Accept(ctx, in.ID))
 			}),

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"croft"
 	"croft/cluster"
@@ -205,9 +207,16 @@ func Operations() []Operation {
 	return all
 }
 
+// action returns what the operation does, for the middle of a sentence: its summary without what follows a semicolon.
+func (o Operation) action() string {
+	text, _, _ := strings.Cut(o.Summary, ";")
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToLower(first)) + text[size:]
+}
+
 // access returns the operation as access.Authorize needs it.
 func (o Operation) access() access.Operation {
-	return access.Operation{ID: o.ID, Rule: o.May, Lasting: o.Lasting, Personal: o.Personal}
+	return access.Operation{Action: o.action(), Rule: o.May, Lasting: o.Lasting, Personal: o.Personal}
 }
 
 // logs reports whether requests of the operation belong in the action log.

@@ -42,7 +42,7 @@ var poolOperations = noun{Tag: "pools",
 
 // ErrNoPools is the answer about pools while no manager of pools acts in the cloud.
 var ErrNoPools error = api.NewProblem(api.BackendDown,
-	"no manager of pools acts in this cloud: try again, or have its operators start one (croft pool serve)")
+	"no manager of pools acts in this cloud: try again, or have its operators start one (croft serve pool)")
 
 // manager returns the client of the manager of pools.
 func manager(c *call) (*pools.Client, error) {

@@ -270,7 +270,8 @@ func (m *Mapper) leafAt(item ID, c choice, position, want int, r uint32) Reason 
 	return 0
 }
 
-// descend draws from a bucket down to an item of a type. wrongType: another try would not find one either.
+// descend walks down from a bucket, drawing an item at each level, to an item of the given type. With the reason
+// wrongType, a retry cannot succeed.
 func (m *Mapper) descend(in *node, kind Type, r uint32) (ID, Reason) {
 	for {
 		if len(in.weights) == 0 {

@@ -77,7 +77,7 @@ func (s *conn) enter(ctx context.Context, mint bool) error {
 	if len(got.Kvs) == 0 {
 		if !mint {
 			return croft.Errorf(croft.NotFound,
-				"etcd at %s has no data of croft yet; start `croft up` (or `croft compute`) first", s.endpoints)
+				"etcd at %s has no data of croft yet; start `croft up` (or `croft serve compute`) first", s.endpoints)
 		}
 		return s.mint(ctx)
 	}

@@ -139,7 +139,7 @@ func (s agentLocks) noteTwin(lease clientv3.LeaseID, me croft.Agent) clientv3.Op
 	return clientv3.OpPut(note, encode(me), clientv3.WithLease(lease))
 }
 
-// offer releases the lock for offerTime, so that an agent with more right to it can take it.
+// offer releases the lock for offerTime, so that the original agent of the host, if it runs, can take it.
 func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.Agent) {
 	mine := clientv3.Compare(clientv3.LeaseValue(s.conn.keys.agent(me.Host)), "=", lease)
 	if _, err := s.conn.etcd.Txn(ctx).If(mine).Then(clientv3.OpDelete(s.conn.keys.agent(me.Host)),
@@ -152,8 +152,8 @@ func (s agentLocks) offer(ctx context.Context, lease clientv3.LeaseID, me croft.
 	}
 }
 
-// live stores that the host is alive, and the schema version of its agent, once known is closed. It keeps the time up
-// to date, and returns when the lease is lost or ctx ends.
+// live stores that the host is alive, and the schema version of its agent, once known is closed. It updates
+// the stored time at each heartbeat, and returns when the lease is lost or ctx ends.
 func (s agentLocks) live(ctx context.Context, host croft.HostID, id clientv3.LeaseID, known <-chan struct{},
 	beats <-chan *clientv3.LeaseKeepAliveResponse) {
 	tick := time.NewTicker(croft.SeenEvery)

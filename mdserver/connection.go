@@ -26,7 +26,7 @@ type place struct {
 // placeOf finds the place of an address.
 type placeOf func(netip.Addr) (place, error)
 
-// placesOn finds the places of addresses on a bridge of this host.
+// placesOn returns a function that finds the MAC and the bridge port of an address.
 func placesOn(bridge string) placeOf {
 	return func(addr netip.Addr) (p place, err error) {
 		if p.card, err = linklocal.Neighbour(bridge, addr); err != nil || p.card == nil {

@@ -77,8 +77,8 @@ func hostPort(text string) string {
 	return u.Host
 }
 
-// startOtherGate serves agents on a host that serves etcd but on which the cloud was not created, if agents cannot
-// reach etcd: they continue here when the first host is down.
+// startOtherGate starts a gate on a host that serves etcd but on which the cloud was not created, if agents have no
+// access to etcd, so that agents can continue when the first host is down.
 func (s *serving) startOtherGate(ctx context.Context, p *Parts, store *etcdstore.Store) error {
 	if s.own == nil {
 		return nil

@@ -15,10 +15,10 @@ import (
 // recomputed from the map, the policy and the input.
 type Standing struct {
 	Instance croft.InstanceID  `json:"instance"` // its UUID
-	Name     string            `json:"name"`     // of the instance
+	Name     string            `json:"name"`     // name of the instance
 	Input    uint32            `json:"input"`    // input x of CRUSH, which is derived from the UUID
 	Used     croft.CrushPolicy `json:"used"`     // the policy at the time of the request
-	// the current policy; nil: it was removed, and Used applies
+	// the current policy; left out: it was removed, and the policy in used applies
 	Now *croft.CrushPolicy `json:"now,omitempty"`
 
 	Host   string       `json:"host"`              // name of its host; empty: none yet
@@ -27,7 +27,7 @@ type Standing struct {
 	Refused []Step `json:"refused"`
 	// the hosts in the current order of the policy, up to the one that it would take, and up to the instance's own host
 	Trace  []Step `json:"trace"`
-	Stands bool   `json:"stands"` // its host is the first in Trace that is not refused
+	Stands bool   `json:"stands"` // its host is the first one in the trace that is not refused
 	Why    string `json:"why"`    // the reason, in one sentence, in both cases
 }
 

@@ -60,7 +60,7 @@ func (m Measure) Check() error {
 	for _, c := range counts {
 		words = append(words, string(c))
 	}
-	return croft.Errorf(croft.Invalid, "%.80q is nothing that can be limited: use %s, or a resource class such as %s%s",
+	return croft.Errorf(croft.Invalid, "%.80q cannot be limited: use %s, or a resource class such as %s%s",
 		string(m), strings.Join(words, ", "), croft.VCPU, m.hint(words))
 }
 

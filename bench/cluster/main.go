@@ -1,8 +1,8 @@
-// Command cluster measures a cloud of simulated hosts. It starts a control process (croft placement --data-dir: etcd
-// and Placement) and, in separate processes, agents for the given number of hosts, whose guests exist only in memory.
-// It requests instances at a given rate, follows each from the call until its agent reports it running, and prints how
-// many ran per second, the delays, the usage of each process and the writes of etcd. It leaves only the plot named by
-// -plot.
+// Command cluster measures a cloud of simulated hosts. It starts a control process (croft serve placement --data-dir:
+// etcd and Placement) and, in separate processes, agents for the given number of hosts, whose guests exist only in
+// memory. It requests instances at a given rate, follows each from the call until its agent reports it running, and
+// prints how many ran per second, the delays, the usage of each process and the writes of etcd. It leaves only the plot
+// named by -plot.
 //
 // With -via control the requests go to the API of the cloud, as tenants send them, and the control process is croft up
 // without a hypervisor: etcd, Placement and the API in one. With -via both it measures both ways, one after the other.

@@ -136,7 +136,7 @@ func (r run) open(ctx context.Context, id pki.Identity) (*etcdstore.Store, error
 		Credentials: etcdstore.Credentials{TLS: r.files(pki.Etcd, id).Client(partition, pki.Kinds(pki.Member))}})
 }
 
-// claims returns a client of Placement with an identity.
+// claims returns a Placement client that authenticates with the certificate of the given identity.
 func (r run) claims(endpoint string, id pki.Identity) (*placementclient.Client, error) {
 	return placementclient.New(placementclient.Config{Endpoint: endpoint, Auth: placementclient.StaticToken("admin"),
 		TLS: r.files(pki.Hosts, id).Client(partition, pki.Kinds(pki.Member))})

@@ -7,7 +7,7 @@ import (
 	"croft/internal/testing/freeport"
 )
 
-// server is croft placement in a separate process.
+// server is croft serve placement in a separate process.
 type server struct {
 	*process
 	url string
@@ -26,7 +26,8 @@ func startServer(ctx context.Context, program string, args ...string) (*server, 
 	if err != nil {
 		return nil, err
 	}
-	p, err := start("croft placement", nil, append([]string{program, "placement", "--listen", address}, args...)...)
+	p, err := start("croft serve placement", nil,
+		append([]string{program, "serve", "placement", "--listen", address}, args...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -214,7 +214,8 @@ func (s sample) meanRound(before sample) time.Duration {
 	return time.Duration((s.seconds - before.seconds) / (s.rounds - before.rounds) * float64(time.Second))
 }
 
-// boundRound returns the smallest histogram bound that at least a share of the rounds did not exceed.
+// boundRound returns the smallest upper bound of a histogram bucket such that at least the given share of the rounds
+// took no longer.
 func (s sample) boundRound(before sample, share float64) time.Duration {
 	best := math.Inf(1)
 	for bound, n := range s.within {

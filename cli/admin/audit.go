@@ -24,11 +24,11 @@ func AuditCommand() *cobra.Command {
 		Short: "Compare records, orders, claims, guests and disks of all hosts",
 		Long: `audit compares what is on record with what there is: records, names, orders,
 observations, claims in Placement, and on every host the guests and their disks. It
-prints every difference with its cause, and nothing where there is none; what is under
-way is none. Hosts that do not answer are named on stderr as unchecked.
+prints every difference with its cause. Operations in progress are not reported. Hosts
+that do not answer are named on stderr as unchecked.
 
-With --fix it mends what no guest and no disk on record can suffer from. The agents do
-most of that by themselves, within minutes.
+With --fix it repairs differences whose repair cannot harm a guest or a recorded disk.
+The agents repair most of these by themselves, within minutes.
 
 Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule:
 2 wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,

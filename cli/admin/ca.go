@@ -32,13 +32,13 @@ for etcd, whose certificates read and write everything, and one for hosts. Hosts
 certificates when they join and renew them by themselves, so most clouds need none of
 these commands. They work on files, as root on the host that has the authority.
 
-A certificate counts until it runs out (join.certificate_life); there is no list of
+A certificate is valid until it expires (join.certificate_life); there is no list of
 revoked ones. What ends access before that:
 
   a host        croft host remove: the join server and Placement refuse it within a second.
-                etcd itself knows no hosts: one that was taken over, and spoke to etcd,
-                is kept out of it by croft ca rotate, rotate --finish, and a new
-                start of croft up.
+                etcd itself knows no hosts: a compromised host that had access to etcd
+                is locked out by croft ca rotate, rotate --finish, and a restart
+                of croft up.
   an operator   the same.
 
 The keys in state_dir/ca are needed to join, to renew and for these commands, and for
@@ -162,9 +162,10 @@ func caRenewCommand() *cobra.Command {
 	return onHost(&cobra.Command{
 		Use:   "renew",
 		Short: "Renew this host's certificates now",
-		Long: `renew makes new keys and certificates for this host at once, as after somebody may
-have read the ones before. A croft that runs uses them from its next connection on.
-Those before count until they run out: see croft ca --help for what ends that.`,
+		Long: `renew makes new keys and certificates for this host at once, for example
+if the old keys may have been read. A running croft uses them from its next connection
+on. The old certificates stay valid until they expire; croft ca --help says how to end
+their access before.`,
 	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
 		own, err := node.CredentialsOnDisk(&s)
 		if err != nil {
@@ -189,8 +190,8 @@ func caRotateCommand() *cobra.Command {
 	cmd := onHost(&cobra.Command{
 		Use:   "rotate",
 		Short: "Have a new authority follow the present one, and end the trust in that",
-		Long: `rotate makes new authorities, whose certificates are believed by those who know the
-present ones alone, too. Nothing stops: hosts that run get new certificates within
+		Long: `rotate makes new authorities, whose certificates are also accepted by programs that know
+only the present authorities. Nothing stops: hosts that run get new certificates within
 minutes. Both are trusted until
 
   croft ca rotate --finish

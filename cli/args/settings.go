@@ -29,9 +29,9 @@ var settingsFlags = map[string]string{
 func AddCloudFlags(flags *pflag.FlagSet) {
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	AddContextFlag(flags)
-	flags.String("etcd", "", "`URLs` of etcd, with commas (etcd.endpoints)")
+	flags.String("etcd", "", "`URLs` of etcd, separated by commas (etcd.endpoints)")
 	flags.String("placement", "", "`URL` of Placement (placement.endpoint)")
-	flags.String("cloud", "", "cloud of clouds.yaml whose Keystone knows us to Placement (`name`; placement.cloud)")
+	flags.String("cloud", "", "cloud in clouds.yaml whose Keystone issues the token for Placement (`name`; placement.cloud)")
 	flags.String("project", "", "`name` of the project that owns the instances (project)")
 	flags.String("partition", "", "`name` of another cloud that is asked through this one (partition)")
 	flags.StringP("output", "o", "", "print text, table, wide, json or yaml (`format`; output)")

@@ -97,11 +97,11 @@ func createCommand() *cobra.Command {
 		Short: "Ask for a cluster, and wait until it is ready",
 		Long: `create asks for a cluster of an appliance, waits until it is ready, and prints the address
 of its master. You get the cluster that you have of the same appliance and parameters, if
-it is large enough: then NAME is not used, and the name of that is told (--no-reuse: a new
-one). Several requests at once get one cluster.
+it is large enough: then NAME is ignored, and the name of the existing cluster is printed
+(--no-reuse: a new one). Several requests at once get one cluster.
 
-Where a build fails, another site is tried, three at most, unless --site names one. A
-cluster that is not waited for any more goes on being built; --no-wait prints its UUID at
+If a build fails, another site is tried, three at most, unless --site names one. If the
+command is interrupted, the build continues; --no-wait prints the UUID of the cluster at
 once.`,
 		Example: `  croft cluster create web slurm --slaves 3
   croft cluster create web slurm --slaves 1 --site local --keep-idle 2h --expires 24h

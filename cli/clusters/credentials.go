@@ -272,7 +272,7 @@ croft cluster credential rewrap, then take the old one away.`,
 func rewrapCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rewrap",
-		Short: "Have the servers' first key seal all secrets, for operators",
+		Short: "Encrypt all secrets again with the first key of the servers, for operators",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			done, err := c.RewrapSecrets(ctx)
 			if err != nil {

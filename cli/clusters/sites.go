@@ -133,7 +133,7 @@ func siteCreate() *cobra.Command {
 	var s siteFlags
 	cmd := &cobra.Command{
 		Use:   "create NAME TYPE",
-		Short: "Create a site: openstack, croft, or sim, which only pretends",
+		Short: "Create a site: openstack, croft, or sim, which simulates a site",
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			s.Name = given[0]
 			if s.Type, err = siteType(given[1]); err != nil {

@@ -28,8 +28,8 @@ func sshCommand() *cobra.Command {
 		Long: `ssh runs the system's ssh to the address of the master, or of the host that --host names,
 with the key that the cluster was asked for with.
 
-A host at the site local proves itself with a host key that was made for it, and is
-reached as by schedule ssh, as the user that its image is made for. For hosts of other
+A host at the site local is identified by a host key that croft created for it, and is
+reached as by schedule ssh, as the user of its image. For hosts of other
 sites, ssh itself asks whether you trust their keys, and the user is that of ssh, or
 --user.`,
 		Example: `  croft cluster ssh web

@@ -18,7 +18,7 @@ A policy says where replicas go, in four instructions:
   select N T    below each bucket here, N distinct buckets of type T
   take N        below each bucket here, N distinct devices
   emit          hand out what was taken, and begin at the root again
-N of 0 is as many as are wanted, and -K is K fewer.`,
+N = 0 selects as many as there are replicas, and N = -K selects K fewer.`,
 		Example: `  croft crush show map.txt
   croft crush test map.txt --policy 'select 0 host; take 1' --replicas 3 --to 9
   croft crush test map.txt --rule replicated_rule --weight 7=0 --trace 42

@@ -25,15 +25,15 @@ func drainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain UUID|NAME",
 		Short: "Keep new instances away from a host",
-		Long: `drain keeps new instances away from a host until croft host enable. What is on it
-goes on.
+		Long: `drain keeps new instances away from a host until croft host enable. Its
+instances keep running.
 
 With --move, instances that were asked for with --ephemeral are removed there and
 made anew from their images on other hosts, with the same name and UUID; what their
-disks held is lost. The others stay, and are listed with the reason. Where the host
-serves etcd, that is taken out of it, unless the others would be too few then. With
---wait it waits until nothing of what moves is left on the host. Whatever ends it, what
-is ordered goes on, and the same command again finishes the rest.`,
+disks held is lost. The others stay, and are listed with the reason. If the host
+serves etcd, its member is removed, unless the others would have no quorum without it.
+With --wait the command waits until every instance that moves has left the host. If it
+is interrupted, ordered moves continue; the same command again orders the rest.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if cmd.Flags().Changed("wait") && !move {
@@ -147,7 +147,7 @@ func enableCommand() *cobra.Command {
 func acceptCommand() *cobra.Command {
 	cmd := changeHostCommand((*client.Client).AcceptHost, "may be served by another machine or from another directory")
 	cmd.Use = "accept UUID|NAME"
-	cmd.Short = "Let a host be served from another machine or state directory than before"
+	cmd.Short = "Accept a host's agent on another machine or with another state directory"
 	cmd.Long = `accept lets the agent of a host serve it from another machine or another state
 directory than before, as after its disks were put into another machine. Until then
 such an agent does nothing, since it may run on a copy. Make sure that the machine
@@ -177,20 +177,20 @@ func removeCommand() *cobra.Command {
 		Aliases: []string{"forget"},
 		Short:   "Remove a host that is gone for good",
 		Long: `remove removes a host's record and its resource provider. A host that is alive or has
-instances is not forgotten, except with --force: then its instances are lost. Their claims
-are free at once; their names and all that recreates them are kept until somebody runs
-"schedule recreate" or "schedule remove" on them. "schedule list --all --state lost" shows
-them, and the host removes its copies should it ever return. An agent that still runs has
-to be started anew to offer its host again.
+instances is only removed with --force: then its instances are lost. Their claims are
+released at once; their names and the records to recreate them are kept until somebody
+runs "schedule recreate" or "schedule remove" on them. "schedule list --all --state lost"
+lists them, and the host removes its copies if it returns. Restart an agent that still
+runs to offer its host again.
 
-Where the host serves etcd, that is taken out of it. A host whose etcd the others need to
-be more than half of all is not forgotten, whatever is said: bring another one back, or
-let one join with --etcd-member, first.`,
+If the host serves etcd, its member is removed. A host is not removed, even with --force,
+if the other etcd members would have no quorum without it: first bring another one back,
+or let one join with --etcd-member.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			h, err := c.ForgetHost(ctx, api.HostRemoval{HostNamed: api.HostNamed{ID: c.Args[0]}, Force: force})
 			if err == nil {
-				err = c.Report(hostData{h.Host, h.State}, "host %s is forgotten", plain.Line(h.Name))
+				err = c.Report(hostData{h.Host, h.State}, "host %s is removed", plain.Line(h.Name))
 			}
 			tellLost(c.Cmd.ErrOrStderr(), h.Lost)
 			return err

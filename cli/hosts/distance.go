@@ -20,8 +20,8 @@ func DistanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "distance",
 		Short: "State distances between aggregates, locations and hosts",
-		Long: `distance manages the distances that operators state, which requests are near or far by
-(schedule --near, --far and --distance). There are types of them, such as network, in
+		Long: `distance manages the distances that operators state. Requests use them to choose near or
+far hosts (schedule --near, --far and --distance). There are types of them, such as network, in
 units of your own. The type failure is the default: it follows from the locations of
 hosts (0 the same host, 1 rack, 2 row, 3 site, 4 another site) where nothing is stated.
 

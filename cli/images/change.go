@@ -23,7 +23,7 @@ func addCommand() *cobra.Command {
 		Short: "Give an image a name",
 		Long: `add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
 --machine the one of this machine, /etc/croft/images.yaml. The second argument is where
-the image is for the hosts, or another name, which the new one then stands for too.
+the hosts find the image, or an existing name, of which the new name becomes an alias.
 
 Without a checksum whatever is at the address is taken. Give one of --sha256, --sha512
 and --sums, which names the publisher's own list and so allows for newer versions; with

@@ -25,7 +25,8 @@ func addHostsFlag(cmd *cobra.Command) {
 	cmd.Flags().StringSlice("hosts", nil, "the caches of these `hosts` of the cloud, by name or UUID, or all")
 }
 
-// onHosts reports whether a command works on hosts of a cloud. Invalid: it names this host too.
+// onHosts reports whether a command works on hosts of a cloud. It returns an error of the kind Invalid if the command
+// also has a flag about this host.
 func onHosts(cmd *cobra.Command) (bool, error) {
 	if !cmd.Flags().Changed("hosts") {
 		return false, nil

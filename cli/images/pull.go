@@ -64,7 +64,8 @@ then that of the first such host.`,
 		},
 	}
 	args.AddCloudFlags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&hosts, "hosts", []string{allHosts}, "which `hosts`, by name or UUID, with commas")
+	cmd.Flags().StringSliceVar(&hosts, "hosts", []string{allHosts},
+		"which `hosts`, by name or UUID, separated by commas")
 	return cmd
 }
 
@@ -84,7 +85,7 @@ func chooseHosts(ctx context.Context, c *args.Client, wanted []string) ([]croft.
 
 func pickHosts(known []croft.Host, wanted []string) ([]croft.Host, error) {
 	if len(known) == 0 {
-		return nil, croft.Errorf(croft.NotFound, "there is no host yet: croft compute makes this machine one")
+		return nil, croft.Errorf(croft.NotFound, "there is no host yet: croft serve compute makes this machine one")
 	}
 	if slices.Equal(wanted, []string{allHosts}) {
 		return known, nil

@@ -30,7 +30,7 @@ func waitCommand() *cobra.Command {
 		Short: "Wait until instances run, or are ready, stopped or gone",
 		Long: `wait returns when all the instances have come as far as --for says: running with an
 address, ready (the guest says that its set-up is done), stopped, or gone. It orders
-nothing. For gone, one that is not there at all is gone already.`,
+nothing. An instance that does not exist counts as gone.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal, ok := goals[what]

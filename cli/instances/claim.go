@@ -26,8 +26,8 @@ func ClaimCommand() *cobra.Command {
 project's quota and the seats in its groups, that wait until a time for an instance.
 Each has a name, which the instance will have; schedule list shows them as held.
 
-Use boots the instance on that host. Who does not use a claim in time loses it. schedule
-keep NAME --expires 2h holds it for longer, from now on.`,
+Use boots the instance on that host. A claim that is not used in time is released.
+schedule keep NAME --expires 2h holds it for two hours from now on.`,
 		Example: `  schedule VCPU:4,MEMORY_MB:8192,DISK_GB:40 --name nightly --hold 2h
   croft claim list
   croft claim use nightly --image debian-12 --wait
@@ -67,9 +67,9 @@ func useCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "use UUID|NAME",
 		Short: "Boot the instance that a claim is held for",
-		Long: `use orders the instance that a claim is held for, on the host of the claim. What no
-flag says is as schedule --hold was told. The instance does not end with the hold; with
---expires it ends then.`,
+		Long: `use orders the instance that a claim is held for, on the host of the claim.
+Settings that no flag changes are those of schedule --hold. The instance outlives the
+hold; --expires sets when it is destroyed.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
 	}
@@ -126,9 +126,9 @@ func claimRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove UUID|NAME...",
 		Aliases: []string{"release"},
-		Short:   "Give claims back that are held",
-		Long: `remove gives claims back that are held. It harms no instance: where a claim was used
-meanwhile it says so, and schedule remove removes what runs.`,
+		Short:   "Release held claims",
+		Long: `remove releases held claims. If a claim has been used in the meantime, it reports this
+and leaves the instance alone; remove that with schedule remove.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {

@@ -19,7 +19,7 @@ import (
 func forwardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forward UUID|NAME [PORT]",
-		Short: "Join the input and output with a port of an instance",
+		Short: "Connect stdin and stdout to a port of an instance",
 		Long: `forward connects to a TCP port of the instance, 22 if none is given, sends it the
 input and prints what it sends. With CROFT_URL the connection goes through the cloud,
 so it works where the instance cannot be reached from here; schedule ssh uses it then.`,

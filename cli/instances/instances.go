@@ -112,7 +112,7 @@ of Placement, that boots IMAGE: ` + aboutRequests + `
 	}
 	ask.addRequestFlags(create)
 	return verb.CloudGroup("instance", "List, show, change and remove virtual machines",
-		`instance has the commands of schedule by the names that the other nouns use, too.`,
+		`instance offers the commands of schedule under croft instance.`,
 		`  croft instance create VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   croft instance list
   croft instance remove web --wait`, append([]*cobra.Command{create}, verbs()...)...)

@@ -40,20 +40,20 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the instances",
-		Long: `list shows the instances of the project: name, state, address, host and age, and when
-some of them expire, in how long they do. With -o wide it has all columns, and --columns chooses some of
+		Long: `list shows the instances of the project: name, state, address, host and age, and, if any
+instance expires, the remaining time. -o wide shows all columns, and --columns some of
 
   ` + strings.Join(wideColumns, ", ") + `
 
-With -o json or yaml each instance is as the API shows it, whatever the columns: it has
+With -o json or yaml each instance is as in the API, whatever the columns: it has
 the keys name, state, address, host, host_id, id, project, query, resources, image, tags,
-created, generation and error, expires if it has an end, labels if properties were noted
-about it, cluster if it is part of one, and for operators location. These stay; new ones
-may come. The state is the word that this list shows.
+created, generation and error, expires if it has an end, labels if it has properties,
+cluster if it is part of one, and for operators location. These keys do not change; new
+keys may be added. The state is the word in this list.
 
---tag is about the tags that an instance got with its request and that its guest
-reads; --filter is about properties and tags that people note (croft property, croft
-tag).`,
+--tag selects by the tags that an instance got with its request and that its guest
+reads; --filter selects by properties and tags that people set (croft property, croft
+property tag).`,
 		Example: `  schedule list --state failed,unknown --all
   schedule list --host host1 --tag role=web --sort -created
   schedule list --filter 'owner=jo tier=gold*' --filter tag:keep
@@ -80,9 +80,9 @@ tag).`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&l.watch, "watch", "w", false, "print the list again whenever something changes, until interrupted")
 	flags.BoolVarP(&l.all, "all", "a", false, "list the instances of all projects")
-	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, with commas")
+	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, separated by commas")
 	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, the other way round")
-	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, with commas")
+	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, separated by commas")
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
 	flags.StringArrayVar(&l.tags, "tag", nil,
 		"only those with this tag, `key` or key=value; repeat for those with all of them")

@@ -44,13 +44,13 @@ func sshCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ssh UUID|NAME [COMMAND...]",
 		Short: "Log in to an instance, or run a command in it",
-		Long: `ssh runs the system's ssh to the instance's address. The instance proves itself with
-a host key that was made when it was asked for and given to it with its metadata, so
+		Long: `ssh runs the system's ssh to the instance's address. The instance is identified
+by a host key that croft created with the request and passed to it in its metadata, so
 the first connection is verified like every other. With CROFT_URL the connection goes
 through the cloud, as with schedule forward.
 
-The user is the one that the image is made for, as the catalog says, or --user. It
-ends with the exit code of the command.`,
+The user is that of the image in the catalog, or --user. schedule ssh returns the exit
+code of the command.`,
 		Example: `  schedule ssh web
   schedule ssh web uptime
   schedule ssh --jump root@host1 web`,

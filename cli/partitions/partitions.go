@@ -23,7 +23,7 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition",
-		Short: "Export what this cloud has on record, show what others exported, and ask them",
+		Short: "Export the records of this cloud, show those of other clouds, and manage peers",
 		Long: `partition is about clouds: each is a partition with a UUID of its own. An export has
 a partition's hosts, projects, limits, properties and instances as of one moment,
 without secrets. Imported elsewhere it is shown there, for reading alone: nothing is

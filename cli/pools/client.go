@@ -25,7 +25,7 @@ func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("settings", "", "read settings from this `file` instead of searching schedule.yaml")
 	flags.String("server", "",
-		"`URLs` of the managers of pools, with commas, instead of the cloud that CROFT_URL names (pool.endpoints)")
+		"`URLs` of the managers of pools, separated by commas, instead of the cloud that CROFT_URL names (pool.endpoints)")
 	flags.StringP("output", "o", "", "print text, table, json or yaml (`format`; output)")
 }
 

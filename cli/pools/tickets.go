@@ -253,8 +253,8 @@ func listTicketsCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the tickets",
 	}
-	cmd.Flags().BoolVarP(&of.All, "all", "a", false, "list closed tickets too, as far as they are remembered")
-	cmd.Flags().IntVar(&of.Limit, "limit", 0, "list the newest so many alone (`number`)")
+	cmd.Flags().BoolVarP(&of.All, "all", "a", false, "list also the closed tickets that the manager remembers")
+	cmd.Flags().IntVar(&of.Limit, "limit", 0, "list only the newest `N` tickets")
 	cmd.Flags().StringVar(&of.Project, "project", "", "list the tickets of this `project` alone; admins may")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return ask(cmd, func(ctx context.Context, c manager, output string) error {

@@ -37,7 +37,10 @@ croft up does.`,
 			return err
 		}
 		return node.Supervised(cmd.Context(), log, func(ready func()) error {
-			return node.RunAgent(cmd.Context(), s, reach, log, func() { tellReady(cmd.ErrOrStderr()); ready() })
+			return node.RunAgent(cmd.Context(), s, reach, log, func() {
+				tellReady(cmd.ErrOrStderr(), "the agent of this host is up; croft host list shows what the host offers")
+				ready()
+			})
 		})
 	}
 	return cmd

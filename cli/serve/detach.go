@@ -148,9 +148,9 @@ func forChild(args []string) []string {
 
 // tellReady reports that requests are accepted, to the process that started this one in the background, or else on the
 // terminal.
-func tellReady(stderr io.Writer) {
+func tellReady(stderr io.Writer, text string) {
 	if os.Getenv(readyFD) == "" {
-		fmt.Fprintln(stderr, "croft is up; try: schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait")
+		fmt.Fprintln(stderr, text)
 		return
 	}
 	pipe := os.NewFile(3, "ready")

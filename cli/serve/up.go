@@ -69,7 +69,10 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 			return startDetached(cmd, s)
 		}
 		return node.Supervised(cmd.Context(), log, func(ready func()) error {
-			return node.Up(cmd.Context(), s, log, func() { tellReady(cmd.ErrOrStderr()); ready() })
+			return node.Up(cmd.Context(), s, log, func() {
+				tellReady(cmd.ErrOrStderr(), "croft is up; try: croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait")
+				ready()
+			})
 		})
 	}
 	return cmd

@@ -30,7 +30,7 @@ func withGrid(p cli.Program) cli.Program {
 var cloudForGrid = gridcli.Cloud{
 	AddFlags: func(flags *pflag.FlagSet) {
 		flags.String("settings", "", "read the cloud's settings from this `file` instead of searching schedule.yaml")
-		flags.String("etcd", "", "`URLs` of the cloud's etcd, with commas")
+		flags.String("etcd", "", "`URLs` of the cloud's etcd, separated by commas")
 		flags.String("placement", "", "`URL` of the cloud's Placement")
 		flags.String("project", "", "`name` of the project that owns the instances")
 		args.AddContextFlag(flags)

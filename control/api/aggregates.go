@@ -15,7 +15,7 @@ type AggregateNamed struct {
 
 // NewAggregate is the input of createAggregate.
 type NewAggregate struct {
-	// Of a to z, 0 to 9 and dashes in between.
+	// Lower-case letters and digits, with dashes in between.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
 	Note string `json:"note,omitempty" maxLength:"256"` // for people
 	// whether requests of tenants may name it

@@ -13,7 +13,7 @@ import (
 
 // Cloud is the answer of GET /v1.
 type Cloud struct {
-	Version  string `json:"version"`         // of croft
+	Version  string `json:"version"`         // version of croft
 	Document string `json:"document"`        // SHA-256 of /openapi.json in hexadecimal digits
 	Login    *Login `json:"login,omitempty"` // how users log in; left out without an OpenID Connect issuer
 }

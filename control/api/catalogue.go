@@ -74,7 +74,7 @@ type Inventory struct {
 // InventoryList has the inventories of a host by class.
 type InventoryList struct {
 	Host        croft.HostID `json:"host" format:"uuid"` // its UUID
-	Name        string       `json:"name"`               // of the host
+	Name        string       `json:"name"`               // name of the host
 	Inventories []Inventory  `json:"inventories"`        // by resource type
 }
 

@@ -115,7 +115,7 @@ type ClusterEventList struct {
 
 // ClusterOutput is an output of a cluster, only for its user.
 type ClusterOutput struct {
-	Name string `json:"name"` // of the output
+	Name string `json:"name"` // name of the output
 	// What the template puts out.
 	Value any `json:"value"`
 	// It is kept sealed, and is in no other answer.

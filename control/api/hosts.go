@@ -45,8 +45,8 @@ type MoveList struct {
 // Move is the result for one instance.
 type Move struct {
 	Instance croft.InstanceID `json:"instance"`          // its UUID
-	Project  croft.Project    `json:"project"`           // of the instance
-	Name     string           `json:"name"`              // of the instance
+	Project  croft.Project    `json:"project"`           // project of the instance
+	Name     string           `json:"name"`              // name of the instance
 	To       croft.HostID     `json:"to,omitempty"`      // empty: it stays
 	ToName   string           `json:"to_name,omitempty"` // name of the host that it moves to
 	Stays    string           `json:"stays,omitempty"`   // the reason why it stays

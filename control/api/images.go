@@ -9,7 +9,7 @@ type ImageNamed struct {
 
 // NewSiteImage is the input of addImage.
 type NewSiteImage struct {
-	Name string `json:"name" minLength:"1" maxLength:"63"` // of a to z, 0 to 9 and dashes; starts with a letter
+	Name string `json:"name" minLength:"1" maxLength:"63"` // lower-case letters, digits and dashes; starts with a letter
 
 	// URL is where the image is fetched; for operators. Without it, only images that a site already has can be named.
 	URL       string `json:"url,omitempty"         maxLength:"2048"`

@@ -99,21 +99,21 @@ type Problem struct {
 	Code Code `json:"code"`
 	// The fault in one sentence, for people.
 	Detail string  `json:"detail"`
-	Errors []Field `json:"errors,omitempty"` // of SchemaViolation
+	Errors []Field `json:"errors,omitempty"` // of schema_violation: what is wrong with each field
 
 	// ID of the request, as the header X-Request-Id of the answer has it.
 	Request string `json:"request_id,omitempty"`
 
-	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of NoCapacity
-	Why         []cluster.Dropped     `json:"why,omitempty"`         // of NoCapacity for a cluster
-	Cluster     *Cluster              `json:"cluster,omitempty"`     // of Gone: its last state
+	Explanation *schedule.Explanation `json:"explanation,omitempty"` // of no_capacity, about an instance
+	Why         []cluster.Dropped     `json:"why,omitempty"`         // of no_capacity, about a cluster
+	Cluster     *Cluster              `json:"cluster,omitempty"`     // of gone: the last state of the cluster
 
-	// Of QuotaExceeded: the exhausted resource, and the project in the chain of parents whose quota it is.
+	// Of quota_exceeded: the exhausted resource, and the project in the chain of parents whose quota it is.
 	Resource  string `json:"resource,omitempty"`
 	Limit     *int64 `json:"limit,omitempty"`     // the limit of the project
 	Used      *int64 `json:"used,omitempty"`      // how much of the limit is used
 	Requested *int64 `json:"requested,omitempty"` // how much the request needs
-	// Of quota_exceeded, whose limit it is.
+	// Of quota_exceeded: the project whose limit it is.
 	Project croft.Project `json:"project,omitempty"`
 }
 

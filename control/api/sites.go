@@ -24,7 +24,7 @@ type SiteInProject struct {
 
 // NewSite is the input of createSite.
 type NewSite struct {
-	// Of a to z, 0 to 9 and dashes, beginning with a letter.
+	// Lower-case letters, digits and dashes; starts with a letter.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
 	// The type of the site. The site local always exists.
 	Type cluster.SiteType `json:"type" enum:"openstack,croft,sim"`
@@ -88,7 +88,7 @@ type NewCredential struct {
 	InProject
 	CredentialCheck
 
-	// Of a to z, 0 to 9 and dashes, beginning with a letter. Unique for the user in the project.
+	// Lower-case letters, digits and dashes; starts with a letter. Unique for the user in the project.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
 	// The name of the site.
 	Site string `json:"site" maxLength:"63" minLength:"1"`

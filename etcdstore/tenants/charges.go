@@ -82,7 +82,8 @@ func (c *Charges) Check(ctx context.Context, inst croft.Instance) error {
 	return over(found)
 }
 
-// MayGrow returns why no record of an instance may be written now. Unavailable.
+// MayGrow returns nil if records of instances may be written now, and otherwise an error of the kind Unavailable with
+// the reason.
 func (c *Charges) MayGrow(ctx context.Context, inst croft.Instance) error {
 	if err := c.conn.MayGrow(ctx); err != nil {
 		return full(inst, err)

@@ -171,7 +171,8 @@ func k0sctlCommand(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "grid", "the `name` of the cluster")
-	cmd.Flags().StringSliceVar(&controllers, "controllers", nil, "the `nodes` that are controllers, with commas")
+	cmd.Flags().StringSliceVar(&controllers, "controllers", nil,
+		"the `nodes` that are controllers, separated by commas")
 	return cmd
 }
 
@@ -197,6 +198,6 @@ func k3sCommand(o *options) *cobra.Command {
 			return o.tell(cmd, unsaid)
 		},
 	}
-	cmd.Flags().StringSliceVar(&controllers, "controllers", nil, "the `nodes` that are servers, with commas")
+	cmd.Flags().StringSliceVar(&controllers, "controllers", nil, "the `nodes` that are servers, separated by commas")
 	return cmd
 }

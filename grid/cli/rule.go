@@ -26,7 +26,7 @@ func ruleCommand(o *options) *cobra.Command {
   select N T    below each directory here, N distinct ones of type T
   take N        below each directory here, N distinct nodes
   emit          hand out what was taken, and begin at nodes/ again
-N of 0 is as many as are wanted, and -K is K fewer. A job's policy is such a text, the name
+N = 0 selects as many as there are replicas, and N = -K selects K fewer. A job's policy is such a text, the name
 of a file in policies/ without .rule, or one of these:
   single                 one node
   spread(T)              each in another T; spread(host) is what jobs have that say nothing

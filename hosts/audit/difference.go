@@ -49,8 +49,8 @@ type Difference struct {
 	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`     // its UUID
 	HostName string           `json:"host_name,omitempty"`              // its name
 	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID
-	Project  croft.Project    `json:"project,omitempty"`                // of the instance
-	Name     string           `json:"name,omitempty"`                   // of the instance
+	Project  croft.Project    `json:"project,omitempty"`                // project of the instance
+	Name     string           `json:"name,omitempty"`                   // name of the instance
 	Affinity *croft.Affinity  `json:"affinity,omitempty"`               // set for memberships
 	Seat     croft.Seat       `json:"seat,omitzero"`                    // set for seats
 	Cause    string           `json:"cause"`                            // what differs, and why, in words

@@ -155,7 +155,7 @@ func lookClock(p Probes) look {
 		case err != nil:
 			return checks.Warning("ask the kernel about the clock: "+err.Error(), do)
 		case !c.Synchronised:
-			return checks.Warning("nothing keeps the clock right", do)
+			return checks.Warning("no time service sets the clock", do)
 		case c.MaxError > littleClockError:
 			return checks.Warning(fmt.Sprintf("the clock may be wrong by %v",
 				wording.Exact(c.MaxError.Round(time.Millisecond))), do)

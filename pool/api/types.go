@@ -21,12 +21,13 @@ const (
 // Ticket is the right to one resource.
 type Ticket struct {
 	// Its number, unique over all projects.
-	ID      int64    `json:"id"`
-	State   string   `json:"state" enum:"OPEN,CLOSED,FAILED"` // waiting, ready, closed or lost
-	Owner   string   `json:"owner,omitempty"`                 // the name of the token that opened it
-	Project string   `json:"project,omitempty"`               // owner; empty: no project
-	Tags    []string `json:"tags"`                            // tags that its resource must have
-	Sandbox string   `json:"sandbox,omitempty"`               // resources that share a sandbox serve one user
+	ID int64 `json:"id"`
+	// OPEN: it waits for a resource, or has one. CLOSED: it was closed. FAILED: its resource was lost.
+	State   string   `json:"state" enum:"OPEN,CLOSED,FAILED"`
+	Owner   string   `json:"owner,omitempty"`   // the name of the token that opened it
+	Project string   `json:"project,omitempty"` // owner; empty: no project
+	Tags    []string `json:"tags"`              // tags that its resource must have
+	Sandbox string   `json:"sandbox,omitempty"` // resources that share a sandbox serve one user
 	// closes the ticket when it has not been used for this long; 0: never
 	TTL    Seconds   `json:"ttl,omitempty"`
 	Opened time.Time `json:"opened"`          // when it was opened
@@ -77,7 +78,7 @@ func ParseTicketID(text string) (int64, error) {
 type Resource struct {
 	// Its number, unique over all pools.
 	ID   int64  `json:"id"`
-	Name string `json:"name"` // of the resource
+	Name string `json:"name"` // name of the resource
 	Pool string `json:"pool"` // its pool
 	// STARTING, UP, RELEASING, DELETE_REQUEST, DELETING, ENDED
 	State  string `json:"state" enum:"STARTING,UP,RELEASING,DELETE_REQUEST,DELETING,ENDED"`
@@ -114,7 +115,7 @@ type Resource struct {
 
 // Tag is a property of a resource that tickets can request.
 type Tag struct {
-	Name string `json:"name"` // of the tag
+	Name string `json:"name"` // name of the tag
 	// Of several resources that fit, the one whose wanted tags have the highest sum is taken.
 	Priority int `json:"priority,omitempty"`
 }

@@ -11,7 +11,7 @@ import (
 
 // Operation is an operation of the API, as far as it concerns the rights of callers.
 type Operation struct {
-	ID       string // operationId in the API's document
+	Action   string // what it does, in words: "stop an instance"
 	Rule     Rule
 	Lasting  bool // it grants rights that would outlive the caller's peer
 	Personal bool // its objects belong to a user in person, as credentials and accounts on clusters do
@@ -76,15 +76,15 @@ func Authorize(c Caller, op Operation, project croft.Project) error {
 	}
 	if c.Peer != "" && op.Lasting {
 		return croft.Errorf(croft.Denied,
-			"%s may not do %s: users of other clouds give no rights that would outlast theirs",
-			c.words(), op.ID)
+			"%s may not %s: users of other clouds give no rights that would outlast theirs",
+			c.words(), op.Action)
 	}
 	if c.Delegated != "" && op.Personal {
 		return croft.Errorf(
 			croft.Denied,
-			"%s may not do %s: %s made this token in the name of %s, and only %[4]s in person may",
+			"%s may not %s: %s made this token in the name of %s, and only %[4]s in person may",
 			c.words(),
-			op.ID,
+			op.Action,
 			c.Delegated,
 			c.User,
 		)
@@ -139,17 +139,17 @@ func forbidden(c Caller, op Operation, project croft.Project) error {
 	}
 	switch least := leastRole(op.Rule); {
 	case least == "":
-		return croft.Errorf(croft.Denied, "nobody may do %.80q: no rule names it", op.ID)
+		return croft.Errorf(croft.Denied, "no rule allows anybody to %.80s", op.Action)
 	case op.Rule.Decide(ProjectAdmin) == Below && c.Has(ProjectAdmin): // otherwise it would have been allowed
 		return croft.Errorf(
 			croft.Denied,
-			"%s may not do %s%s: an admin of the project above decides that",
+			"%s may not %s%s: an admin of the project above decides that",
 			c.words(),
-			op.ID,
+			op.Action,
 			where,
 		)
 	default:
-		return croft.Errorf(croft.Denied, "%s may not do %s%s: it takes the role %s", c.words(), op.ID, where, least)
+		return croft.Errorf(croft.Denied, "%s may not %s%s: it takes the role %s", c.words(), op.Action, where, least)
 	}
 }
 

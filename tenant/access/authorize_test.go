@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,8 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		operations[id] = access.Operation{Rule: rule}
 	}
 	for id, op := range operations {
-		op.ID = id
+		op.Action = cmp.Or(map[string]string{"stopInstance": "stop an instance", "drainHost": "drain a host",
+			"setQuota": "set the limits of a project", "listInstances": "list instances"}[id], id)
 		operations[id] = op
 	}
 	const own, below, deep, other = "lab", "lab-a", "lab-b", "shop"
@@ -53,7 +55,7 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"a reader reads the own project", reader, "getInstance", own, "", ""},
 		{"without a name it is the own one", reader, "getInstance", "", "", ""},
 		{"a reader changes nothing", reader, "stopInstance", own, croft.Denied,
-			`ann (reader) may not do stopInstance in project "lab": it takes the role member`},
+			`ann (reader) may not stop an instance in project "lab": it takes the role member`},
 		{"another project is not there", reader, "getInstance", other, croft.NotFound, `there is no project "shop"`},
 		{"nor for what a reader may not do", reader, "stopInstance", other, croft.NotFound, "there is no project"},
 		{"nor for an operation that there is not", reader, "formatDisks", other, croft.NotFound, "there is no project"},
@@ -61,7 +63,7 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"a member changes instances", member, "destroyInstance", own, "", ""},
 		{"a member makes no tokens", member, "createToken", own, croft.Denied, "it takes the role project-admin"},
 		{"a member sets no quota", member, "setQuota", own, croft.Denied,
-			`ann (member) may not do setQuota in project "lab": it takes the role project-admin`},
+			`ann (member) may not set the limits of a project in project "lab": it takes the role project-admin`},
 		{"an admin makes tokens", admin, "createToken", own, "", ""},
 		{"an admin of another cloud makes none", foreign, "createToken", own, croft.Denied, "would outlast theirs"},
 		{"nor members", foreign, "setMembers", below, croft.Denied, "would outlast theirs"},
@@ -77,14 +79,14 @@ func TestWhoMayDoWhatWhere(t *testing.T) {
 		{"far below too", admin, "removeProject", deep, "", ""},
 		{"an admin drains no host", admin, "drainHost", "", croft.Denied, "it takes the role partition-admin"},
 		{"whatever project is named", admin, "drainHost", other, croft.Denied,
-			"ann (project-admin) may not do drainHost:"},
+			"ann (project-admin) may not drain a host:"},
 		{"an operator does everything", operator, "setQuota", other, "", ""},
 		{"an operator sees everything at once", operator, "listInstances", "", "", ""},
 		{"an operator drains hosts", operator, "drainHost", "", "", ""},
-		{"but not what no rule names", operator, "formatDisks", own, croft.Denied, "no rule names it"},
+		{"but not what no rule names", operator, "formatDisks", own, croft.Denied, "no rule allows"},
 		{"an agent asks who it is", agent, "whoami", "", "", ""},
 		{"an agent lists nothing", agent, "listInstances", "", croft.Denied,
-			"the caller (agent) may not do listInstances: it takes the role reader"},
+			"the caller (agent) may not list instances: it takes the role reader"},
 		{"an agent finds no project", agent, "getInstance", own, croft.NotFound, ""},
 		{"somebody without a role", nobody, "getInstance", own, croft.NotFound, ""},
 		{"not even the own project", nobody, "getInstance", "", croft.Denied, "ann (no role)"},

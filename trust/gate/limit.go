@@ -87,7 +87,7 @@ func (a *allowance) bring(names map[string]bool) error {
 	return nil
 }
 
-// enter starts a call, follow starts a stream.
+// enter takes a slot for a call, follow one for a stream; both return the function that frees it.
 func (a *allowance) enter(ctx context.Context) (leave func(), err error) { return take(ctx, a.calls) }
 func (a *allowance) follow(ctx context.Context) (leave func(), err error) {
 	return take(ctx, a.streams)

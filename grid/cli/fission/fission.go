@@ -16,20 +16,27 @@ import (
 	"croft/internal/command"
 )
 
-// names replaces the names that croft gives to the commands.
-var names = func() *strings.Replacer {
-	pairs := []string{"croft: ", "fission: ", "croft grid", "fission", "croft ip", "fission itabot", "croft sshca",
-		"fission lockpick"}
+// namesFor returns a replacer of the names that croft gives to the commands, for the program called own: itabot and
+// lockpick have these names in help and errors when they are called by them.
+func namesFor(own string) *strings.Replacer {
+	pairs := []string{"croft: ", own + ": ", "croft grid", "fission"}
+	for former, name := range map[string]string{"croft ip": "itabot", "croft sshca": "lockpick"} {
+		if name != own {
+			name = "fission " + name
+		}
+		pairs = append(pairs, former, name)
+	}
 	for _, sub := range cli.New(nil).Commands() {
 		pairs = append(pairs, "grid "+sub.Name()+" ", "fission "+sub.Name()+" ")
 	}
 	return strings.NewReplacer(pairs...)
-}()
+}
 
 // Run runs args, which include the program's name, and returns the exit code once everything that it started has ended.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	command.Names = names
-	return command.Run(ctx, Root(args[0]), args[1:], stdin, stdout, stderr, func(err error) string {
+	root := Root(args[0])
+	command.Names = namesFor(root.Name())
+	return command.Run(ctx, root, args[1:], stdin, stdout, stderr, func(err error) string {
 		return command.Listing(err, func(noun string) string { return cli.Listings[noun] })
 	})
 }
@@ -65,22 +72,23 @@ func Root(name string) *cobra.Command {
 	}
 	command.Conventions(root)
 	command.DocumentExits(root)
-	rename(root)
+	rename(root, namesFor(root.Name()))
 	command.Finished(root).SetVersionTemplate("fission {{.Version}}\n")
 	return root
 }
 
 // rename replaces croft's names in the help of a command and its subcommands.
-func rename(cmd *cobra.Command) {
-	cmd.Short, cmd.Long, cmd.Example = renamed(cmd.Short), renamed(cmd.Long), renamed(cmd.Example)
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = renamed(f.Usage) })
+func rename(cmd *cobra.Command, names *strings.Replacer) {
+	cmd.Short, cmd.Long = renamed(cmd.Short, names), renamed(cmd.Long, names)
+	cmd.Example = renamed(cmd.Example, names)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = renamed(f.Usage, names) })
 	for _, sub := range cmd.Commands() {
-		rename(sub)
+		rename(sub, names)
 	}
 }
 
 // renamed replaces croft's names in a text, and keeps the columns of comments in examples.
-func renamed(text string) string {
+func renamed(text string, names *strings.Replacer) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		lines[i] = names.Replace(line)

@@ -25,7 +25,10 @@ repository, in ca/roles.yaml; the private keys and the log of what was issued ar
 outside of it, on the machine that signs.
 
 It needs no daemon: sign signs on that machine, serve is the command that sshd runs
-there for others. Certificates are valid for an hour, at most for 16.`,
+there for others. Certificates are valid for an hour, at most for 16.
+
+Exit codes: 0 done, 1 an error, 2 wrong usage. Other commands end with 7 not permitted
+where a role is refused; that is an error, 1, here.`,
 		Example: `  croft sshca init
   croft sshca sign ~/.ssh/id_ed25519.pub --role ops --write
   ssh ca@ca.example.org sign --role ops < ~/.ssh/id_ed25519.pub > ~/.ssh/id_ed25519-cert.pub

@@ -85,7 +85,7 @@ func (k *Keystone) Offer(e ...Endpoint) { k.change(func() { k.catalog = append(k
 // Revoke invalidates all tokens.
 func (k *Keystone) Revoke() { k.change(func() { clear(k.tokens) }) }
 
-// SetDown makes the server answer 503, or ends that.
+// SetDown(true) makes the server answer 503; SetDown(false) makes it answer normally again.
 func (k *Keystone) SetDown(down bool) { k.change(func() { k.down = down }) }
 
 // Forget removes all users; tokens stay valid.
