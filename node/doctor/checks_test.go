@@ -285,7 +285,7 @@ func TestChecks(t *testing.T) {
 		{"a synchronised clock is fine", nil, "clock", checks.OK, "at most 20ms", ""},
 		{"a clock that runs free is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{}, nil }
-		}, "clock", checks.Warn, "nothing keeps", "chrony"},
+		}, "clock", checks.Warn, "no time service", "chrony"},
 		{"a clock that is far off is a warning", func(_ *Config, p *Probes) {
 			p.Clock = func() (Clock, error) { return Clock{Synchronised: true, MaxError: 16 * time.Second}, nil }
 		}, "clock", checks.Warn, "wrong by 16s", "chrony"},
