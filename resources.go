@@ -3,6 +3,7 @@ package croft
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -64,9 +65,36 @@ type Inventory struct {
 	AllocationRatio float64 `json:"allocation_ratio"` // how often the total is given out
 }
 
-// Capacity returns the total amount that may be allocated.
+// maxCapacity bounds Capacity, so that the capacities of thousands of hosts can be added up.
+const maxCapacity = 1 << 50
+
+// Capacity returns the total amount that may be allocated, at most 2^50.
 func (i Inventory) Capacity() int64 {
-	return int64(float64(i.Total-i.Reserved) * i.AllocationRatio)
+	capacity := float64(i.Total-i.Reserved) * i.AllocationRatio
+	switch {
+	case capacity >= maxCapacity:
+		return maxCapacity
+	case capacity > 0:
+		return int64(capacity)
+	}
+	return 0 // or not a number
+}
+
+// MaxAllocationRatio is the largest ratio that a host may give out a class of resources with.
+const MaxAllocationRatio = 1000
+
+// Check validates what a host offers of a class. Invalid.
+func (i Inventory) Check() error {
+	switch {
+	case i.Total < 1 || i.Total > math.MaxInt32:
+		return Errorf(Invalid, "the total is %d: it has to be between 1 and %d", i.Total, math.MaxInt32)
+	case i.Reserved < 0 || i.Reserved > i.Total:
+		return Errorf(Invalid, "%d are reserved: it has to be between 0 and the total", i.Reserved)
+	case !(i.AllocationRatio >= 0 && i.AllocationRatio <= MaxAllocationRatio): // or not a number; 0: not given
+		return Errorf(Invalid, "the allocation ratio is %v: it has to be between 0 and %d", i.AllocationRatio,
+			MaxAllocationRatio)
+	}
+	return nil
 }
 
 // Provider is a resource provider: as an agent describes its host, and as a scheduler reads it to explain why nothing

@@ -2,6 +2,7 @@ package croft_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -39,6 +40,8 @@ func TestInventoryCapacity(t *testing.T) {
 		{"the reserve is taken off before the ratio", croft.Inventory{Total: 10, Reserved: 2, AllocationRatio: 1.5},
 			12},
 		{"fractions are cut off", croft.Inventory{Total: 3, AllocationRatio: 0.5}, 1},
+		{"more than any number", croft.Inventory{Total: math.MaxInt32, AllocationRatio: 3e38}, 1 << 50},
+		{"less than nothing", croft.Inventory{Total: 1, AllocationRatio: -3e38}, 0},
 		{"a drained host offers nothing", croft.Inventory{Total: 64, Reserved: 64, AllocationRatio: 16}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

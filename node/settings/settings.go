@@ -249,8 +249,9 @@ func (s *Settings) Validate() error {
 		return invalid("hypervisor is %q: use libvirt, sim or none", s.Hypervisor)
 	case s.Network.Name == "" && s.Network.Bridge == "" && s.Hypervisor == "libvirt":
 		return invalid("network.name and network.bridge are both empty: guests need one of them")
-	case s.Offer.VCPURatio <= 0 || s.Offer.MemoryRatio <= 0 || s.Offer.DiskRatio <= 0:
-		return invalid("offer: the ratios must be greater than 0")
+	case slices.ContainsFunc([]float64{s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio},
+		func(ratio float64) bool { return !(ratio > 0 && ratio <= croft.MaxAllocationRatio) }):
+		return invalid("offer: the ratios must be greater than 0, and at most %d", croft.MaxAllocationRatio)
 	case s.Offer.ReservedVCPUs < 0 || s.Offer.ReservedMemoryMiB < 0 || s.Offer.ReservedDiskGiB < 0:
 		return invalid("offer: reserved amounts cannot be negative")
 	case !slices.Contains([]string{"none", "claims", "all"}, s.Placement.ConsistentReads):

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -283,8 +284,11 @@ func (s *Server) ensureProvider(ctx context.Context, caller croft.HostID, p crof
 			names[name] = true
 		}
 	}
-	for class := range p.Inventories {
+	for class, inventory := range p.Inventories {
 		name(string(class))
+		if err := inventory.Check(); err != nil {
+			return none{}, fmt.Errorf("the inventory of %.80q: %w", class, err)
+		}
 		if !symbol.MatchString(string(class)) {
 			return none{}, croft.Errorf(croft.Invalid, "%q is no resource class", class)
 		}

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"errors"
+	"math"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -21,6 +22,19 @@ func TestAHostSharesNothingWithOthers(t *testing.T) {
 		croft.Provider{ID: id, Name: "h", Traits: []croft.Trait{"MISC_SHARES_VIA_AGGREGATE"}})
 	if !errors.Is(err, gate.ErrRefused) {
 		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+func TestAHostOffersWhatAHostCanHave(t *testing.T) {
+	c, id := newCloud(t), croft.NewHostID()
+	agent := c.front.Client(t, id)
+	for _, i := range []croft.Inventory{{Total: math.MaxInt32, AllocationRatio: 3e38}, {Total: 1, AllocationRatio: -1},
+		{Total: 1 << 40, AllocationRatio: 1}, {Total: -1, AllocationRatio: 1}, {Total: 1, Reserved: 2}} {
+		err := agent.EnsureProvider(t.Context(), croft.Provider{ID: id, Name: "h",
+			Inventories: map[croft.ResourceClass]croft.Inventory{croft.VCPU: i}})
+		if croft.KindOf(err) != croft.Invalid {
+			t.Errorf("got %v of %+v, want that it is refused", err, i)
+		}
 	}
 }
 
