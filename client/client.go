@@ -26,6 +26,7 @@ import (
 	"croft/internal/delay"
 	"croft/internal/egress"
 	"croft/internal/endpoint"
+	"croft/internal/redact"
 	"croft/tenant/access"
 )
 
@@ -62,12 +63,16 @@ func (s Settings) Check() error {
 		return nil
 	}
 	u, err := url.Parse(s.URL)
+	if err == nil && u.User != nil {
+		return croft.Errorf(croft.Invalid, "url: leave the user and the password out of %s: the token says who you are",
+			redact.URL(u))
+	}
 	if err == nil && u.Scheme == "unix" && u.Host == "" && strings.HasPrefix(u.Path, "/") && len(u.Path) > 1 {
 		return nil // the kernel reports the caller, and no other process can listen in
 	}
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
 		return croft.Errorf(croft.Invalid, "url: %q is not the address of a cloud, such as https://cloud.example:8781",
-			s.URL)
+			redact.Address(s.URL))
 	}
 	if u.Scheme == "http" && !endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), "0")) {
 		return croft.Errorf(croft.Invalid,
@@ -85,6 +90,7 @@ func (s Settings) Check() error {
 // Client calls the API of one cloud.
 type Client struct {
 	base     string
+	where    string // the cloud in messages, with its address
 	token    string
 	advice   string // advice to users whose credentials are not accepted; empty: none
 	home     croft.Project
@@ -114,7 +120,7 @@ func New(s Settings) (*Client, error) {
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64}
 	upgraded := &http.Transport{Proxy: egress.Environment, TLSClientConfig: config.Clone(),
 		TLSHandshakeTimeout: 10 * time.Second, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
-	base := strings.TrimRight(s.URL, "/")
+	base, where := strings.TrimRight(s.URL, "/"), "the cloud at "+s.URL
 	if path, local := strings.CutPrefix(s.URL, "unix://"); local {
 		base = "http://localhost"
 		for _, t := range []*http.Transport{transport, upgraded} {
@@ -128,7 +134,7 @@ func New(s Settings) (*Client, error) {
 	if s.Context != "" {
 		advice = fmt.Sprintf(" (the context is %s; to log in again: %s)", s.Context, s.Again)
 	}
-	return &Client{base: base, token: s.Token, home: s.Home, meant: s.Partition, advice: advice,
+	return &Client{base: base, where: where, token: s.Token, home: s.Home, meant: s.Partition, advice: advice,
 		requests: &http.Client{Transport: transport, CheckRedirect: stay},
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
@@ -144,7 +150,7 @@ type Within struct {
 // Inside returns a client of a cloud whose API is served in this process.
 func Inside(w Within) *Client {
 	requests := &http.Client{Transport: w.Transport, CheckRedirect: stay}
-	return &Client{base: "http://localhost", requests: requests, sockets: requests, within: &w}
+	return &Client{base: "http://localhost", where: "the cloud", requests: requests, sockets: requests, within: &w}
 }
 
 // stay follows no redirect, because the token is for one server.
@@ -244,10 +250,13 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 	}
 }
 
-// unreachable returns the error for a cloud that does not answer.
+// unreachable returns the error for a cloud that does not answer, or the caller's own error.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
+	}
+	if own, ok := errors.AsType[ownError](err); ok {
+		return own.error
 	}
 	if plain, ok := errors.AsType[*url.Error](err); ok {
 		err = plain.Err
@@ -260,7 +269,34 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 		return croft.Errorf(croft.Invalid,
 			"the certificate of %s cannot be trusted (%w): give the cloud's CA in ca (CROFT_CA)", c.base, err)
 	}
-	return croft.Errorf(croft.Unavailable, "the cloud at %s does not answer: %w", c.base, err)
+	return croft.Errorf(croft.Unavailable, "%s does not answer: %w", c.where, err)
+}
+
+// ownError is an error of the caller's reader or writer, which says nothing about the cloud.
+type ownError struct{ error }
+
+func (e ownError) Unwrap() error { return e.error }
+
+// ownReader marks the errors of a reader as the caller's own.
+type ownReader struct{ io.Reader }
+
+func (r ownReader) Read(text []byte) (int, error) {
+	n, err := r.Reader.Read(text)
+	if err != nil && err != io.EOF {
+		err = ownError{err}
+	}
+	return n, err
+}
+
+// ownWriter marks the errors of a writer as the caller's own.
+type ownWriter struct{ io.Writer }
+
+func (w ownWriter) Write(text []byte) (int, error) {
+	n, err := w.Writer.Write(text)
+	if err != nil {
+		err = ownError{err}
+	}
+	return n, err
 }
 
 // maxProblem limits how much of an error is read.

@@ -21,11 +21,11 @@ func (c *Client) ExportPartition(ctx context.Context, in api.Export, w io.Writer
 	}
 	defer answer.Body.Close()
 	seen := &ends{}
-	if _, err := io.Copy(io.MultiWriter(w, seen), answer.Body); err != nil {
+	if _, err := io.Copy(io.MultiWriter(ownWriter{w}, seen), answer.Body); err != nil {
 		return h, c.unreachable(ctx, err)
 	}
 	if h, err = seen.header(); err != nil {
-		return h, croft.Errorf(croft.Unavailable, "the export of the cloud at %s is not complete: export again", c.base)
+		return h, croft.Errorf(croft.Unavailable, "the export is not complete: export again")
 	}
 	return h, nil
 }
@@ -64,7 +64,7 @@ func (e *ends) header() (h federation.Header, err error) {
 func (c *Client) ImportPartition(ctx context.Context, in api.Import, from io.Reader) (shown federation.Partition,
 	changed bool, err error) {
 	at := c.base + pathOf("/v1/import", in)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, from)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, ownReader{from})
 	if err != nil {
 		return shown, false, croft.Errorf(croft.Invalid, "%w", err)
 	}

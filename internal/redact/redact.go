@@ -20,7 +20,7 @@ func Image(reference string) string {
 		return reference // a path on the host
 	}
 	address, fragment, verified := strings.Cut(reference, "#")
-	shown := text(address)
+	shown := Address(address)
 	if !verified {
 		return shown
 	}
@@ -29,15 +29,15 @@ func Image(reference string) string {
 		if key, value, ok := strings.Cut(check, "="); ok {
 			checks[i] = key + "=" + value
 			if plain, err := url.QueryUnescape(value); err == nil && strings.ContainsAny(plain, "?@") {
-				checks[i] = key + "=" + url.QueryEscape(text(plain))
+				checks[i] = key + "=" + url.QueryEscape(Address(plain))
 			}
 		}
 	}
 	return shown + "#" + strings.Join(checks, "&")
 }
 
-// text redacts an address. From a text that is no address it removes the parts that could be secrets of one.
-func text(address string) string {
+// Address redacts an address. From a text that is no address it removes the parts that could be secrets of one.
+func Address(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return URL(u)
 	}
