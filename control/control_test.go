@@ -334,7 +334,7 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		{"a name of 4 kB", "instances", wanted("name", strings.Repeat("x", 4096)), api.SchemaViolation, "4096"},
 		{"a name with a slash", "instances", wanted("name", "a/b"), api.BadRequest, "a/b"},
 		{"a name with a control character", "instances", wanted("name", "a\x00b"), api.BadRequest, "name"},
-		{"user-data that is no base64", "instances", wanted("user_data", "%%"), api.BadRequest, "base64"},
+		{"user-data that is no base64", "instances", wanted("user_data", "%%"), api.SchemaViolation, "base64"},
 		{"a query with a typo", "instances", wanted("query", "VCPUS:1,MEMORY_MB:1,DISK_GB:1"), api.BadRequest, "VCPU"},
 		{"a negative amount", "instances", wanted("query", "VCPU:-1,MEMORY_MB:256,DISK_GB:1"), api.BadRequest, "-1"},
 		{"a fractional amount", "instances", wanted("query", "VCPU:1.5,MEMORY_MB:256,DISK_GB:1"), api.BadRequest,

@@ -81,7 +81,7 @@ func (c *call) refusal(err error, r *tenant.Refusal) *api.Problem {
 
 // answerProblem writes a problem document, with the ID of the request.
 func answerProblem(w http.ResponseWriter, problem *api.Problem) {
-	p := new(*problem) // several requests may share it
+	p := problem.Bounded()
 	p.Request = w.Header().Get(api.RequestIDHeader)
 	text, err := json.Marshal(p)
 	if err != nil { // an explanation with a number that JSON cannot represent

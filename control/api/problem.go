@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"croft"
 	"croft/cluster"
@@ -130,6 +131,29 @@ const RequestIDHeader = "X-Request-Id"
 func NewProblem(code Code, detail string) *Problem {
 	status := code.Status()
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+}
+
+// The most bytes of a problem's texts, which may repeat what the caller sent.
+const (
+	longestDetail = 16 << 10
+	longestField  = 2 << 10
+)
+
+// Bounded returns a copy whose texts are of bounded length.
+func (p *Problem) Bounded() *Problem {
+	b := new(*p)
+	b.Detail, b.Errors = bounded(p.Detail, longestDetail), slices.Clone(p.Errors)
+	for i, f := range b.Errors {
+		b.Errors[i] = Field{bounded(f.Pointer, longestField), bounded(f.Detail, longestField)}
+	}
+	return b
+}
+
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // Error implements error.

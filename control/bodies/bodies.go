@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,6 +53,7 @@ func Of(t reflect.Type) *Body {
 		return strings.ReplaceAll(t.PkgPath(), "/", ".") + "." + t.Name()
 	}}
 	schema := schemas.Of(t, "")
+	bound(schemas.Definitions)
 	definitions := map[string]any{}
 	b := &Body{known: map[string]api.Schema{}}
 	for name, d := range schemas.Definitions {
@@ -60,6 +62,7 @@ func Of(t reflect.Type) *Body {
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
+	c.AssertContent()
 	c.DefaultDraft(jsonschema.Draft2020)
 	err := c.AddResource(documentURL, map[string]any{"$ref": schema["$ref"], "$defs": definitions})
 	if err == nil {
@@ -84,10 +87,75 @@ func (b *Body) Decode(text []byte, into any) error {
 	if err := b.schema.Validate(value); err != nil {
 		return b.violation(err)
 	}
+	if integers(value) {
+		if text, err = json.Marshal(value); err != nil {
+			return api.NewProblem(api.BadRequest, "the body is not JSON: "+err.Error())
+		}
+	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return api.NewProblem(api.BadRequest, "the body: "+err.Error())
 	}
 	return nil
+}
+
+// bound limits the integers of a schema to those that fields of structs can hold.
+func bound(schema any) {
+	switch s := schema.(type) {
+	case map[string]api.Schema:
+		for _, of := range s {
+			bound(of)
+		}
+	case api.Schema:
+		if s["type"] == "integer" {
+			if _, has := s["maximum"]; !has {
+				s["maximum"] = json.Number("9223372036854775807")
+			}
+			if _, has := s["minimum"]; !has {
+				s["minimum"] = json.Number("-9223372036854775808")
+			}
+		}
+		for _, of := range s {
+			bound(of)
+		}
+	}
+}
+
+// integers writes the integers in a value without fraction and exponent, and reports whether it changed any. In JSON
+// Schema 60.0 and 6e1 are integers, and encoding/json reads only 60 as one.
+func integers(value any) (changed bool) {
+	each := func(v any, set func(any)) {
+		if n, is := v.(json.Number); is {
+			if text, is := integer(string(n)); is {
+				set(json.Number(text))
+				changed = true
+			}
+			return
+		}
+		changed = integers(v) || changed
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for key, v := range value {
+			each(v, func(n any) { value[key] = n })
+		}
+	case []any:
+		for i, v := range value {
+			each(v, func(n any) { value[i] = n })
+		}
+	}
+	return changed
+}
+
+// integer returns a number with a fraction or an exponent as an integer, if it is one that an int64 can hold.
+func integer(number string) (string, bool) {
+	if !strings.ContainsAny(number, ".eE") {
+		return "", false
+	}
+	r, ok := new(big.Rat).SetString(number)
+	if !ok || !r.IsInt() || !r.Num().IsInt64() {
+		return "", false
+	}
+	return r.Num().String(), true
 }
 
 // checkJSON refuses input that encoding/json accepts, or reads at great cost: duplicate keys, deep nesting, and text
@@ -197,7 +265,7 @@ func (b *Body) fieldsOf(e *jsonschema.ValidationError) []api.Field {
 		var all []api.Field
 		known := b.properties(e.SchemaURL)
 		for _, name := range k.Properties {
-			all = append(all, api.Field{Pointer: at + Pointer([]string{api.Clip(name)}),
+			all = append(all, api.Field{Pointer: at + Pointer([]string{name}),
 				Detail: "is not known" + nearest.Hint(api.Clip(name), known)})
 		}
 		return all
@@ -224,6 +292,8 @@ func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 			nearest.Hint(api.Clip(fmt.Sprint(k.Got)), words))
 	case *kind.Format:
 		return "is not a " + k.Want
+	case *kind.ContentEncoding:
+		return "is not " + k.Want
 	case *kind.MinLength:
 		return fmt.Sprintf("has %d characters, fewer than %d", k.Got, k.Want)
 	case *kind.MaxLength:
@@ -262,11 +332,11 @@ func (b *Body) properties(schema string) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// Pointer returns a JSON pointer.
+// Pointer returns a JSON pointer. Long steps, which are a caller's words, are clipped.
 func Pointer(path []string) string {
 	var text strings.Builder
 	for _, step := range path {
-		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(api.Clip(step)))
 	}
 	return text.String()
 }

@@ -2,6 +2,7 @@ package bodies_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -29,7 +30,11 @@ func FuzzBody(f *testing.F) {
 			}
 			return
 		}
-		if err := json.Unmarshal([]byte(text), &want); err != nil || got.Query != want.Query || got.Query == "" ||
+		err = json.Unmarshal([]byte(text), &want)
+		if _, number := errors.AsType[*json.UnmarshalTypeError](err); number { // such as 60.0, which is an integer
+			err = nil
+		}
+		if err != nil || got.Query != want.Query || got.Query == "" ||
 			got.Image == "" {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
