@@ -29,7 +29,8 @@ var aggregateOperations = noun{Tag: "aggregates",
 				return list, err
 			}),
 		do(Operation{ID: "createAggregate", At: "POST /v1/aggregates", May: access.Operates,
-			Summary: "Put hosts together under a name", Status: http.StatusCreated, Conflict: api.NameTaken},
+			Summary: "Put hosts together under a name", Status: http.StatusCreated, Conflict: api.NameTaken,
+			Fails: []int{http.StatusNotFound}},
 			createAggregate),
 		do(Operation{ID: "getAggregate", At: "GET /v1/aggregates/{name}", May: access.EveryHuman,
 			Summary: "Get an aggregate"}, getAggregate),
@@ -49,6 +50,7 @@ var aggregateOperations = noun{Tag: "aggregates",
 			Description: "By type. Operators see all, others the types and the distances between public " +
 				"aggregates."}, listDistances),
 		do(Operation{ID: "setDistance", At: "PUT /v1/distances", May: access.Operates, Object: actions.Distances,
+			Fails:       []int{http.StatusNotFound},
 			Summary:     "State a distance between two aggregates, locations or hosts, either way",
 			Description: "It replaces what was stated between these two. Instances stay where they are."}, setDistance),
 		do(Operation{ID: "removeDistance", At: "DELETE /v1/distances", May: access.Operates,
@@ -59,6 +61,7 @@ var aggregateOperations = noun{Tag: "aggregates",
 				return nothing{}, c.Cloud.Distances.Remove(ctx, kind, in.A, in.B, in.Base)
 			}),
 		do(Operation{ID: "getDistance", At: "GET /v1/distances/between", May: access.EveryHuman,
+			Fails:  []int{http.StatusNotFound},
 			Object: actions.Distances, Summary: "Get the distance between two aggregates, locations or hosts",
 			Description: "Of the distances stated for the two or for what holds them, the distance of the most " +
 				"explicit pair counts. Where none of type failure is stated, it follows from locations; for " +

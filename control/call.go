@@ -37,6 +37,7 @@ type call struct {
 	action    action
 	status    int                   // of the answer; 0: as the operation declares
 	untagged  bool                  // the caller does not see the generation of the result
+	upgraded  bool                  // the connection has been answered as a WebSocket
 	peer      *federation.Partition // the peer to forward the request to; nil: this cloud answers it
 }
 
@@ -173,7 +174,7 @@ func cost(r *http.Request) int {
 // hosts get NotFound for them.
 func (c *call) authorize(project croft.Project) error {
 	err := access.Authorize(c.caller, c.operation.access(), project)
-	if errors.Is(err, croft.Denied) && c.operation.Tag == "hosts" {
+	if errors.Is(err, croft.Denied) && c.operation.hidden() {
 		return errNoHosts
 	}
 	return err

@@ -12,6 +12,8 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/plain"
+	"croft/schedule"
 )
 
 // getInstanceLog sends the console output of the guest.
@@ -78,6 +80,9 @@ func attachConsole(c *call, _ api.InstanceNamed) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
 	}
+	if err := c.checkHandshake(); err != nil {
+		return err
+	}
 	ctx, cancel := c.brief()
 	st, err := c.find(ctx)
 	cancel()
@@ -86,25 +91,71 @@ func attachConsole(c *call, _ api.InstanceNamed) error {
 	}
 	lasting, end := c.lastingFor(st, nil)
 	defer end()
-	upgraded := false
+	var refused error // as an answer of this server, not as an error of the host
 	err = c.Cloud.Consoles.Attach(lasting, st, func(guest io.ReadWriteCloser) error {
-		if err := c.checkSame(st, nil); err != nil {
-			return err
+		if refused = c.checkSame(st, nil); refused == nil {
+			refused = c.tunnel(lasting, guest)
 		}
-		upgraded = true // or refused, with an answer
-		return c.tunnel(lasting, guest)
+		return refused
 	})
 	switch {
-	case upgraded:
+	case c.upgraded:
 		return nil
+	case refused != nil:
+		return refused
 	case croft.KindOf(err) == croft.Conflict:
-		return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere")
+		return c.noConsole(st)
 	}
 	return err
 }
 
-// tunnel upgrades the connection to a WebSocket and copies bytes both ways until one side ends.
+// noConsole is the answer about a console that a host refused to attach: the guest is off, or another client has it.
+func (c *call) noConsole(st croft.Status) error {
+	ctx, cancel := c.brief()
+	defer cancel()
+	now, err := c.Cloud.Scheduler.View.FindByID(ctx, st.Instance.ID)
+	switch {
+	case err != nil:
+		return err
+	case now.Observation != nil && now.Observation.State != croft.StateRunning &&
+		now.Observation.State != croft.StateBooting:
+		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" is "+schedule.Describe(&now)+
+			": its console takes input only while it runs")
+	}
+	return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere")
+}
+
+// handshake is an answer of the WebSocket library that is kept back. The connection cannot be taken over through it.
+type handshake struct {
+	header http.Header
+	status int
+	text   strings.Builder
+}
+
+func (h *handshake) Header() http.Header            { return h.header }
+func (h *handshake) WriteHeader(status int)         { h.status = status }
+func (h *handshake) Write(text []byte) (int, error) { return h.text.Write(text) }
+
+// checkHandshake returns the refusal of a request that cannot become a WebSocket, before anything is attached for it.
+// The library decides; it ends with 501, because the connection cannot be taken over here, if all else is right.
+func (c *call) checkHandshake() error {
+	h := &handshake{header: http.Header{}}
+	_, _ = websocket.Accept(h, c.r, nil)
+	code := api.BadRequest
+	switch h.status {
+	case http.StatusNotImplemented:
+		return nil
+	case http.StatusForbidden:
+		code = api.ForbiddenVerb
+	}
+	return api.NewProblem(code, "the connection cannot become a WebSocket: "+
+		strings.TrimPrefix(plain.Cut(strings.TrimSpace(h.text.String()), 200), "WebSocket protocol violation: "))
+}
+
+// tunnel upgrades the connection to a WebSocket and copies bytes both ways until one side ends. checkHandshake has
+// passed.
 func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser) error {
+	c.upgraded = true // or refused, with an answer
 	socket, err := websocket.Accept(c.w, c.r, nil)
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ var failures = map[int]string{
 	http.StatusNotFound: "NotFound", http.StatusConflict: "Conflict", http.StatusGone: "Gone",
 	http.StatusPreconditionFailed: "PreconditionFailed", http.StatusPreconditionRequired: "PreconditionRequired",
 	http.StatusTooManyRequests: "TooManyRequests", http.StatusInternalServerError: "InternalServerError",
-	http.StatusServiceUnavailable: "ServiceUnavailable",
+	http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusNotImplemented: "NotImplemented",
 }
 
 // codesOf lists the codes of problems with a status.
@@ -251,26 +251,8 @@ func (w *writer) responses(o control.Operation) api.Schema {
 		}
 		answers[strconv.Itoa(status)] = answer
 	}
-	failed := []int{http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable}
-	if !o.Open {
-		failed = append(failed, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
-	}
-	for _, p := range api.InputOf(o.In).Parameters {
-		switch {
-		case p.In == "path" || p.Name == "project":
-			failed = append(failed, http.StatusNotFound)
-		case p.Name == "If-Match":
-			failed = append(failed, http.StatusPreconditionFailed)
-			if p.Required {
-				failed = append(failed, http.StatusPreconditionRequired)
-			}
-		}
-	}
-	if o.Method != http.MethodGet {
-		failed = append(failed, http.StatusConflict)
-	}
 	answers["default"] = api.Schema{"$ref": "#/components/responses/Problem"}
-	for _, status := range failed {
+	for _, status := range o.Problems() {
 		answers[strconv.Itoa(status)] = api.Schema{"$ref": "#/components/responses/" + failures[status]}
 	}
 	return answers

@@ -71,6 +71,7 @@ var hostOperations = noun{Tag: "hosts",
 			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 				h, err := c.Cloud.Fleet.Find(ctx, in.ID)
 				if h.ID != "" {
+					c.action.about("", aboutHost(h))
 					err = c.Cloud.Fleet.RemoveMember(ctx, h)
 				}
 				return maintained(c)(h, err)
@@ -244,6 +245,7 @@ func pullImage(c *call, in api.NewImage) error {
 	if err != nil {
 		return err
 	}
+	c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
 	return c.streaming(func(ctx context.Context, e *events) {
 		pulled, err := c.Cloud.Images.Pull(ctx, h, in.Image, reference, func(p croft.Progress) {
 			_ = e.send("progress", 0, p) // heartbeats notice that a client is gone

@@ -78,6 +78,7 @@ var instanceOperations = noun{Tag: "instances",
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Recreate)
 			}),
 		do(Operation{ID: "keepInstance", At: "PUT /v1/instances/{id}/expiry", May: access.Changes,
+			Status:  http.StatusAccepted,
 			Summary: "Change when an instance expires, and is destroyed"},
 			func(ctx context.Context, c *call, in api.Expiry) (api.Instance, error) {
 				keep := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
@@ -98,12 +99,12 @@ var instanceOperations = noun{Tag: "instances",
 			Summary: "Read what the guest wrote to its serial console"},
 			getInstanceLog),
 		stream(Operation{ID: "attachConsole", At: "GET /v1/instances/{id}/console", May: access.Changes, Stream: true,
-			Log:         always,
+			Log: always, Fails: []int{http.StatusConflict},
 			Summary:     "Attach to the serial console over WebSocket",
 			Description: "Binary messages both ways. One caller at a time; a second one gets 409 in_use."},
 			attachConsole),
 		stream(Operation{ID: "forwardPort", At: "GET /v1/instances/{id}/forward", May: access.Changes, Stream: true,
-			Log:     always,
+			Log: always, Fails: []int{http.StatusConflict},
 			Summary: "Connect to a TCP port of the guest over WebSocket",
 			Description: "Binary messages both ways. The server of the API connects to the instance's own " +
 				"address."},
@@ -124,6 +125,7 @@ var instanceOperations = noun{Tag: "instances",
 				return c.explanation(why), nil
 			}),
 		stream(Operation{ID: "watchEvents", At: "GET /v1/events", May: access.Reads, Stream: true,
+			Fails:   []int{http.StatusGone},
 			Summary: "Follow the changes of all instances",
 			Description: "Server-sent events of the type `instance`, whose data is the schema Change: the " +
 				"instance, as lists show it, at its revision, with `gone` at its end. Changes " +

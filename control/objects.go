@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/bodies"
 	"croft/tenant/access"
@@ -63,10 +64,12 @@ var objectOperations = noun{Tag: "objects",
 			Summary:     "Get the definition that is set for the properties of a kind, or the one that applies",
 			Description: "Permissions for projects that the caller does not see are left out."}, getDefinition),
 		do(Operation{ID: "setDefinition", At: "PUT /v1/definitions/{kind}", May: access.Operates,
+			Object:      actions.Definition,
 			Summary:     "Set the definition of a kind",
 			Description: "It changes no property, and binds at the next change of each thing's properties.",
 			Conflict:    api.GenerationMismatch}, setDefinition),
 		do(Operation{ID: "removeDefinition", At: "DELETE /v1/definitions/{kind}", May: access.Operates,
+			Object:  actions.Definition,
 			Summary: "Remove the definition of a kind, so that a less explicit one applies"},
 			func(ctx context.Context, c *call, in api.DefinitionNamed) (nothing, error) {
 				at, err := place(in)
@@ -99,10 +102,14 @@ func thing(ctx context.Context, c *call, in api.ObjectNamed) (objects.Ref, error
 			return ref, errNoHosts
 		}
 		h, err := c.Cloud.Fleet.Record(ctx, ref.ID)
+		if err == nil {
+			c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
+		}
 		ref.ID = string(h.ID)
 		return ref, err
 	case objects.Image, objects.Group:
 		ref.Project = c.home()
+		c.action.about(ref.Project, actions.Object{Kind: actions.Kind(ref.Kind), Name: ref.ID})
 		return ref, nil
 	}
 	return ref, errNothing

@@ -37,6 +37,7 @@ type Operation struct {
 	Long        bool         // it has no time limit other than the connection and the credentials of the client
 	Status      int          // of a complete answer; by default 200, or 204 if the answer is empty
 	Also        []int        // other statuses of a complete answer
+	Fails       []int        // statuses of refusals besides those that Problems derives
 	Media       string       // type of the answer; by default application/json, or text/event-stream if it streams
 	Takes       string       // type of the body; by default application/json
 	Conflict    api.Code     // for errors of the kind Conflict; by default bad_state
@@ -218,6 +219,40 @@ func (o Operation) action() string {
 func (o Operation) access() access.Operation {
 	return access.Operation{Action: o.action(), Rule: o.May, Lasting: o.Lasting, Personal: o.Personal}
 }
+
+// Problems returns the statuses of all refusals of the operation, sorted.
+func (o Operation) Problems() []int {
+	all := append([]int{http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable},
+		o.Fails...)
+	if !o.Open {
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
+	}
+	for _, p := range api.InputOf(o.In).Parameters {
+		switch {
+		case p.In == "path" || p.Name == "project":
+			all = append(all, http.StatusNotFound)
+		case p.Name == "If-Match":
+			all = append(all, http.StatusPreconditionFailed)
+			if p.Required {
+				all = append(all, http.StatusPreconditionRequired)
+			}
+		}
+	}
+	if o.hidden() {
+		all = append(all, http.StatusNotFound)
+	}
+	if o.Method != http.MethodGet {
+		all = append(all, http.StatusConflict)
+	}
+	if o.Conflict != "" {
+		all = append(all, o.Conflict.Status())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// hidden reports whether callers who may not do the operation are told that there is nothing.
+func (o Operation) hidden() bool { return o.Tag == "hosts" }
 
 // logs reports whether requests of the operation belong in the action log.
 func (o Operation) logs() bool {

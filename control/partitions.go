@@ -60,7 +60,8 @@ var partitionOperations = noun{Tag: "partitions",
 				"taken from the card.",
 			Conflict: api.NameTaken},
 			func(ctx context.Context, c *call, in federation.NewPeer) (federation.Partition, error) {
-				c.action.about("", actions.Object{Kind: "partition", ID: string(in.Card.Partition), Name: in.Alias})
+				c.action.about("", actions.Object{Kind: actions.Partition, ID: string(in.Card.Partition),
+					Name: in.Alias})
 				p, err := c.Cloud.Federation.AddPeer(ctx, in)
 				if errors.Is(err, federation.ErrOtherCard) {
 					err = api.NewProblem(api.UUIDReused, err.Error())

@@ -19,6 +19,9 @@ func forwardPort(c *call, in api.GuestPort) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a port is forwarded over a WebSocket: ask for an upgrade of the connection")
 	}
+	if err := c.checkHandshake(); err != nil {
+		return err
+	}
 	port := cmp.Or(in.Port, 22)
 	ctx, cancel := c.brief()
 	st, err := c.find(ctx)
@@ -33,17 +36,18 @@ func forwardPort(c *call, in api.GuestPort) error {
 	still := func(now croft.Status) bool { return keepsAddress(now, at) }
 	lasting, end := c.lastingFor(st, still)
 	defer end()
-	upgraded := false
+	var refused error
 	err = c.Cloud.Ports.Connect(lasting, st, port, func(guest io.ReadWriteCloser) error {
-		if err := c.checkSame(st, still); err != nil {
-			return err
+		if refused = c.checkSame(st, still); refused == nil {
+			refused = c.tunnel(lasting, guest)
 		}
-		upgraded = true // or refused, with an answer
-		return c.tunnel(lasting, guest)
+		return refused
 	})
 	switch {
-	case upgraded:
+	case c.upgraded:
 		return nil
+	case refused != nil:
+		return refused
 	case croft.KindOf(err) == croft.Unavailable:
 		return api.NewProblem(api.BackendDown, "port "+strconv.Itoa(port)+" of "+st.Instance.Name+
 			" does not answer at "+schedule.Address(&st)+" from where the API is served")

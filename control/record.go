@@ -28,7 +28,12 @@ func (a *action) begin(c *call) { a.at, a.project, a.object = time.Now(), c.call
 func named(c *call) actions.Object {
 	o := actions.Object{Kind: c.operation.Object}
 	id, name := c.r.PathValue("id"), c.r.PathValue("name")
+	if kind := things[c.r.PathValue("things")]; kind != "" {
+		o.Kind = actions.Kind(kind)
+	}
 	switch o.Kind {
+	case actions.Definition:
+		name = c.r.PathValue("kind")
 	case actions.Project:
 		name = c.r.PathValue("project")
 	case actions.Token:
@@ -84,10 +89,30 @@ type recording struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *recording) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // not an interim 1xx answer
-		w.call.action.record(w.call, actions.Done) // refusals have been recorded
+	if result := resultOf(status); result != "" {
+		w.call.action.record(w.call, result)
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer: an answer without a status has the status 200.
+func (w *recording) Write(text []byte) (int, error) {
+	w.call.action.record(w.call, actions.Done)
+	return w.ResponseWriter.Write(text)
+}
+
+// resultOf returns what the action log says about a request that gets this status; empty: another answer follows. The
+// code of a problem has been recorded before its status is sent, so an error here is one without a code.
+func resultOf(status int) string {
+	switch {
+	case status >= http.StatusInternalServerError:
+		return string(api.Internal)
+	case status >= http.StatusBadRequest:
+		return string(api.BadRequest)
+	case status >= http.StatusOK || status == http.StatusSwitchingProtocols:
+		return actions.Done
+	}
+	return ""
 }
 
 // Unwrap lets an http.ResponseController reach the connection.

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/coder/websocket"
 
+	"croft"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/control/cloud"
 	"croft/control/controltest"
 	"croft/internal/delay"
 	"croft/tenant"
@@ -164,4 +167,98 @@ func TestAConsoleIsRecordedWhenItBegins(t *testing.T) {
 	if got := words(a.actions(t, "anna", "", 2)); !strings.HasSuffix(got, "anna attachConsole instance/web anna done") {
 		t.Errorf("the log is\n%s", got)
 	}
+}
+
+// TestWhatIsRecordedFollowsFromTheAnswer: a console or a port that was not attached is not recorded as done, and a
+// refusal by the WebSocket library is a problem like any other.
+func TestWhatIsRecordedFollowsFromTheAnswer(t *testing.T) {
+	network := echo{make(chan croft.InstanceID, 100)}
+	server, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
+	a := newAsker(t, server)
+	a.create(t, "anna", "web")
+	right := http.Header{"Authorization": {"Bearer anna"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"}}
+	results := []string{"done"}
+	for _, path := range []string{"console", "forward"} {
+		for _, c := range []struct {
+			name, header, value string
+			status              int
+			result              api.Code
+		}{
+			{"a foreign page", "Origin", "http://evil.example", http.StatusForbidden, api.ForbiddenVerb},
+			{"a wrong key", "Sec-Websocket-Key", "x", http.StatusBadRequest, api.BadRequest},
+			{"an old version", "Sec-Websocket-Version", "12", http.StatusBadRequest, api.BadRequest},
+			{"no upgrade of the connection", "Connection", "close", http.StatusBadRequest, api.BadRequest},
+			{"no upgrade", "Upgrade", "other", http.StatusBadRequest, api.BadRequest},
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/v1/instances/web/"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = right.Clone()
+			r.Header.Set(c.header, c.value)
+			got, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p api.Problem
+			err = json.NewDecoder(got.Body).Decode(&p)
+			got.Body.Close()
+			if err != nil || got.StatusCode != c.status || p.Code != c.result {
+				t.Errorf("%s, %s: %d %+v, %v", path, c.name, got.StatusCode, p, err)
+			}
+			results = append(results, string(c.result))
+		}
+	}
+	for i, e := range a.actions(t, "anna", "", len(results)) {
+		if e.Result != results[i] {
+			t.Errorf("%s is recorded as %s, want %s", e.Operation, e.Result, results[i])
+		}
+	}
+}
+
+func TestTheConsoleOfAStoppedInstanceIsNotAttachedElsewhere(t *testing.T) {
+	server, _ := controltest.Start(t)
+	a := newAsker(t, server)
+	a.create(t, "anna", "web")
+	a.ask(t, "anna", http.MethodPost, "/v1/instances/web/stop?wait=stopped", nil).want(t, http.StatusOK, "")
+	a.askWith(t, "anna", http.MethodGet, "/v1/instances/web/console", nil, "Upgrade", "websocket",
+		"Connection", "Upgrade", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==").
+		want(t, http.StatusConflict, api.BadState)
+}
+
+// TestTheLogOfAnObjectIsComplete: whatever a caller names a host by, the log has its name and its UUID.
+func TestTheLogOfAnObjectIsComplete(t *testing.T) {
+	server, _ := controltest.Start(t)
+	a := newAsker(t, server)
+	var host api.Host
+	a.ask(t, "operator", http.MethodGet, "/v1/hosts/host1", nil).into(t, &host)
+	n := 0
+	for _, name := range []string{host.Name, string(host.ID)} {
+		for _, r := range []struct {
+			method, path string
+			body         any
+		}{
+			{http.MethodPost, "/drain", nil}, {http.MethodPost, "/enable", nil},
+			{http.MethodPost, "/images", map[string]string{"image": "debian-12"}},
+			{http.MethodDelete, "/images", nil},
+			{http.MethodPatch, "/object", map[string]any{"set": map[string]any{"tier": "gold"}}},
+			{http.MethodPut, "/tags/fast", nil}, {http.MethodDelete, "/tags/fast", nil},
+			{http.MethodPut, "/properties/tier", map[string]any{"value": "gold"}},
+			{http.MethodDelete, "/properties/tier", nil},
+		} {
+			a.ask(t, "operator", r.method, "/v1/hosts/"+name+r.path, r.body)
+			n++
+			for _, object := range []string{host.Name, string(host.ID)} {
+				all := a.actions(t, "operator", "object=host/"+object, n)
+				if e := all[len(all)-1]; len(all) != n || e.Object.ID != string(host.ID) || e.Object.Name != host.Name {
+					t.Errorf("%s %s: the log of %s ends with %+v", r.method, r.path, object, e)
+				}
+			}
+		}
+	}
+	a.askWith(t, "operator", http.MethodPut, "/v1/definitions/host", map[string]any{}, "If-Match", "0")
+	a.actions(t, "operator", "object=definition/host", 1)
+	a.ask(t, "anna", http.MethodPut, "/v1/groups/blue/tags/fast", nil)
+	a.actions(t, "anna", "object=group/blue", 1)
 }

@@ -71,13 +71,17 @@ const (
 	Site       Kind = "site" // site of clusters
 	Credential Kind = "credential"
 	Appliance  Kind = "appliance"
-	Image      Kind = "image" // for sites
+	Image      Kind = "image" // for sites, or with properties
+	Group      Kind = "group"
+	Definition Kind = "definition" // named by the kind whose properties it governs
+	Partition  Kind = "partition"
 )
 
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
 	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
-	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image)}
+	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Group),
+	string(Definition), string(Partition)}
 
 // DistancesOf returns the object for the distances of a type. An invalid type is left out.
 func DistancesOf(kind string) Object {
