@@ -94,8 +94,16 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"partition"}
 	case "query effective":
 		return []string{"true"}
-	case "query as", "query name":
+	case "query as":
 		return []string{b.project}
+	case "query name":
+		return []string{b.project, b.name}
+	case "query host":
+		return []string{b.host}
+	case "query label":
+		return []string{"color=blue"}
+	case "query not":
+		return []string{"name=" + b.name, "host=" + b.host}
 	case "path name":
 		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate},
 			"pools": {b.pool, "everybodys"}, "sites": {"pretend"}, "appliances": {b.appliance},
@@ -131,9 +139,11 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	case "query user":
 		return []string{b.user}
 	case "query after":
-		return map[string][]string{"instances": {b.name, b.name + "/" + b.id},
-			"claims": {b.name, b.name + "/" + b.id}, "tickets": {b.ticket}, "objects": {b.project + "/" + b.id},
-			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]
+		if special := map[string][]string{"tickets": {b.ticket}, "objects": {b.project + "/" + b.id},
+			"log": {"18aa5d5d5d5d5d5d-0123456789abcdef-1/" + b.project + "/0"}}[o.Tag]; special != nil {
+			return special
+		}
+		return []string{b.name, b.name + "/" + b.id}
 	case "query image":
 		return []string{"debian-12"}
 	case "query follow":

@@ -443,8 +443,8 @@ func TestWithoutAManagerOfPools(t *testing.T) {
 		manager *pools.Client
 		says    string
 	}{
-		"none is configured":            {nil, "croft pool serve"},
-		"none acts":                     {none, "croft pool serve"},
+		"none is configured":            {nil, "croft serve pool"},
+		"none acts":                     {none, "croft serve pool"},
 		"it does not answer":            {away, "ask its operators about number"},
 		"it does not believe the token": {stranger, "ask its operators about number"},
 	} {

@@ -77,8 +77,11 @@ func Breaches(ctx context.Context, endpoint string) ([]string, error) {
 	}
 	defer etcd.Close()
 	got, err := etcd.Get(ctx, "/croft/home")
-	if err != nil || len(got.Kvs) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("there are %d homes", len(got.Kvs)))
+	if err != nil {
+		return nil, err
+	}
+	if len(got.Kvs) == 0 {
+		return nil, errors.New("there is no home")
 	}
 	var home struct{ Partition croft.PartitionID }
 	if err := json.Unmarshal(got.Kvs[0].Value, &home); err != nil {
