@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/httpapi"
 	"croft/internal/nearest"
 )
 
@@ -158,9 +159,12 @@ func integer(number string) (string, bool) {
 	return r.Num().String(), true
 }
 
-// checkJSON refuses input that encoding/json accepts, or reads at great cost: duplicate keys, deep nesting, and text
-// after the value. Invalid.
+// checkJSON refuses input that encoding/json accepts, or reads at great cost: duplicate keys, deep nesting, text after
+// the value, and text that is not Unicode. Invalid.
 func checkJSON(text []byte) error {
+	if err := httpapi.CheckText(text); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := checkValue(d, 0); err != nil {

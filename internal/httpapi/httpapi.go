@@ -32,8 +32,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, most int64, within time.Du
 	return text, nil
 }
 
-// Decode decodes a JSON document into a struct. Unknown fields are errors.
+// Decode decodes a JSON document into a struct. Unknown fields, and text that is not Unicode, are errors.
 func Decode(text []byte, into any) error {
+	if err := CheckText(text); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(into)

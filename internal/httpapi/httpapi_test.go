@@ -63,3 +63,15 @@ func TestAFieldThatNobodyKnowsIsAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestTextIsUnicode(t *testing.T) {
+	for text, good := range map[string]bool{
+		`{"n":"J\u00f6rg ö \ud83d\ude00"}`: true, `"\\ud800"`: true, `"\\\\ud800"`: true, `"\n\""`: true,
+		"\"J\xf6rg\"": false, `"\ud800x"`: false, `"\udc00"`: false, `"\ude00\ud83d"`: false, `"\\\ud800"`: false,
+		`"\ud83d\u0041"`: false, `"\ud83d`: false, `\`: true, `\u12`: true, // not JSON, which others say
+	} {
+		if err := httpapi.CheckText([]byte(text)); (err == nil) != good {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
