@@ -190,7 +190,7 @@ type GuestSettings struct {
 type InstanceSettings struct {
 	// Networks of the hosts by name; the host's default networks if empty.
 	Networks []string `json:"networks,omitempty" maxItems:"16"`
-	// Ports that guests of other projects reach, in the syntax of croft.ParseOpenPort.
+	// Ports that guests of other projects reach, as protocol and port: tcp/80 or udp/53.
 	Open []string `json:"open,omitempty" maxItems:"32"`
 	// It may be recreated on another host, so its disk may be lost.
 	Ephemeral bool `json:"ephemeral,omitempty"`

@@ -55,7 +55,7 @@ type Near struct {
 	Distance  int    `json:"distance"`            // the greatest allowed distance or, with Far, the least, unless Soft
 	Soft      bool   `json:"soft"`                // as near as capacity allows
 	Far       bool   `json:"far,omitempty"`       // never Soft
-	Type      string `json:"type,omitempty"`      // of the distance; FailureDistance if empty
+	Type      string `json:"type,omitempty"`      // of the distance; failure if empty
 	Aggregate bool   `json:"aggregate,omitempty"` // Location is the name of an aggregate
 }
 
@@ -229,7 +229,7 @@ func where(distance int, name string) string {
 
 // Distance is a distance that an operator sets between two aggregates, locations or hosts, in both directions.
 type Distance struct {
-	// the ends, sorted: names of aggregates, locations as topology.Path writes them, or UUIDs of hosts
+	// the ends, sorted: names of aggregates, locations such as site1/row2, or UUIDs of hosts
 	A        string `json:"a"`
 	B        string `json:"b"`        // the other location or host
 	Distance int    `json:"distance"` // from 0 to MaxStatedDistance, in a unit of the operator's choice

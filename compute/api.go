@@ -267,9 +267,9 @@ type Pull struct {
 
 // Pulled describes an image in the host's cache.
 type Pulled struct {
-	Format      string `json:"format"`
-	VirtualSize int64  `json:"virtual_size"`
-	SHA256      string `json:"sha256"`
+	Format      string `json:"format"`       // of the file, such as qcow2
+	VirtualSize int64  `json:"virtual_size"` // bytes of the disk that guests see
+	SHA256      string `json:"sha256"`       // of the file, in hexadecimal digits
 }
 
 // PullError says why the image could not be fetched.

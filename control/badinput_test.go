@@ -125,15 +125,19 @@ func TestBadBodiesOfEveryOperation(t *testing.T) {
 			first := slices.Sorted(maps.Keys(schema["properties"].(map[string]any)))[0]
 			for name, text := range map[string]string{
 				"nothing": "", "not JSON": "{", "a NUL": "{}\x00", "text behind it": "{} x",
-				"a byte order mark":    "\ufeff{}",
-				"10 MB":                `{"` + first + `":"` + strings.Repeat("x", 10<<20) + `"}`,
-				"depth 10,000":         `{"x":` + strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000) + `}`,
-				"objects, 10,000 deep": strings.Repeat(`{"a":`, 10_000) + `1` + strings.Repeat(`}`, 10_000),
-				"a duplicate key":      `{"` + first + `":1,"` + first + `":1}`,
-				"a number too large":   `{"` + first + `":1e999999}`,
-				"a number too small":   `{"` + first + `":-1E-999999}`,
-				"a number too long":    `{"` + first + `":` + strings.Repeat("1", 1000) + `}`,
-				"an endless exponent":  `{"` + first + `":1e99999999999999999999}`,
+				"a byte order mark":        "\ufeff{}",
+				"10 MB":                    `{"` + first + `":"` + strings.Repeat("x", 10<<20) + `"}`,
+				"depth 10,000":             `{"x":` + strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000) + `}`,
+				"objects, 10,000 deep":     strings.Repeat(`{"a":`, 10_000) + `1` + strings.Repeat(`}`, 10_000),
+				"a duplicate key":          `{"` + first + `":1,"` + first + `":1}`,
+				"a number too large":       `{"` + first + `":1e999999}`,
+				"a number too small":       `{"` + first + `":-1E-999999}`,
+				"a number too long":        `{"` + first + `":` + strings.Repeat("1", 1000) + `}`,
+				"bytes that are not UTF-8": "{\"" + first + "\":\"J\xf6rg\"}",
+				"half of a character":      `{"` + first + `":"\ud800x"}`,
+				"its other half":           `{"` + first + `":"\udc00"}`,
+				"halves in a name":         `{"\udc00\ud800":1}`,
+				"an endless exponent":      `{"` + first + `":1e99999999999999999999}`,
 			} {
 				got := send(text)
 				got.want(t, http.StatusBadRequest, api.BadRequest)

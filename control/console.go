@@ -36,9 +36,7 @@ func getInstanceLog(c *call, in api.ConsoleLog) error {
 			return err
 		}
 		begun = true
-		c.w.Header().Set("Content-Type", "application/octet-stream")
-		c.w.Header().Set("Cache-Control", "no-store")
-		c.w.WriteHeader(http.StatusOK)
+		c.begin()
 		return copyAtOnce(c.w, from)
 	})
 	switch {

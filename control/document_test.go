@@ -207,7 +207,7 @@ func (w *writer) operation(o control.Operation) api.Schema {
 		said["parameters"] = parameters
 	}
 	if o.Takes != "" {
-		said["requestBody"] = api.Schema{"required": true, "content": content(o.Takes, api.Schema{"type": "string"})}
+		said["requestBody"] = api.Schema{"required": true, "content": content(o.Takes, schemaOf(o.Takes))}
 	} else if api.InputOf(o.In).Body {
 		said["requestBody"] = api.Schema{"required": true, "content": content("", w.Of(o.In, ""))}
 	}
@@ -226,6 +226,26 @@ func fieldOf(p api.Parameter, inputs ...reflect.Type) (reflect.Type, string) {
 	return nil, ""
 }
 
+// schemaOf returns the schema of a body or an answer that is not made of a Go type.
+func schemaOf(media string) api.Schema {
+	switch media {
+	case "application/json":
+		return api.Schema{"type": "object"}
+	case "text/event-stream":
+		return api.Schema{"type": "string"}
+	}
+	return api.Schema{"type": "string", "format": "binary"}
+}
+
+// events returns the schemas of the data of events, by the types of the events.
+func (w *writer) events(all control.Events) api.Schema {
+	schemas := api.Schema{}
+	for kind, of := range all {
+		schemas[kind] = w.Of(of, "")
+	}
+	return schemas
+}
+
 func content(media string, schema api.Schema) api.Schema {
 	return api.Schema{cmp.Or(media, "application/json"): api.Schema{"schema": schema}}
 }
@@ -241,13 +261,17 @@ func (w *writer) responses(o control.Operation) api.Schema {
 			answer["description"] = "It is done."
 		case o.Out != nil:
 			schema := w.Of(o.Out, "")
-			answer["content"] = content(o.Media, schema)
+			answer["content"] = content("", schema)
 			if tagged(o.Out) {
 				answer["headers"] = api.Schema{"ETag": api.Schema{"schema": api.Schema{"type": "string"},
 					"description": "The generation of the object, to give in If-Match."}}
 			}
 		case status != http.StatusSwitchingProtocols:
-			answer["content"] = content(cmp.Or(o.Media, "text/event-stream"), api.Schema{"type": "string"})
+			written := content(o.Media, schemaOf(o.Media))
+			if o.Events != nil {
+				written[o.Media].(api.Schema)["x-events"] = w.events(o.Events)
+			}
+			answer["content"] = written
 		}
 		answers[strconv.Itoa(status)] = answer
 	}

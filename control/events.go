@@ -32,9 +32,7 @@ type events struct {
 
 // stream starts the answer.
 func (c *call) stream() *events {
-	c.w.Header().Set("Content-Type", "text/event-stream")
-	c.w.Header().Set("Cache-Control", "no-store")
-	c.w.WriteHeader(http.StatusOK)
+	c.begin()
 	return &events{w: c.w, control: http.NewResponseController(c.w)}
 }
 

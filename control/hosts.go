@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"croft"
@@ -24,6 +25,8 @@ var hostOperations = noun{Tag: "hosts",
 				return cached(ctx, c, in, c.Cloud.Images.Held)
 			}),
 		stream(Operation{ID: "pullImage", At: "POST /v1/hosts/{id}/images", May: access.Operates,
+			Media: eventStream, Events: Events{"progress": reflect.TypeFor[croft.Progress](),
+				"image": reflect.TypeFor[compute.Pulled](), "problem": reflect.TypeFor[api.Problem]()},
 			Summary: "Have a host fetch an image before it is needed",
 			Description: "Server-sent events: any number of the type `progress` with `done` and `total` in bytes, " +
 				"then one of the type `image` with format, virtual size and SHA-256, or of the type `problem` " +

@@ -38,8 +38,9 @@ type Operation struct {
 	Status      int          // of a complete answer; by default 200, or 204 if the answer is empty
 	Also        []int        // other statuses of a complete answer
 	Fails       []int        // statuses of refusals besides those that Problems derives
-	Media       string       // type of the answer; by default application/json, or text/event-stream if it streams
-	Takes       string       // type of the body; by default application/json
+	Media       string       // type of an answer that the operation writes itself; other answers are application/json
+	Takes       string       // type of a body that is not read into the input; other bodies are application/json
+	Events      Events       // of an answer of the type text/event-stream
 	Conflict    api.Code     // for errors of the kind Conflict; by default bad_state
 
 	Method, Path string       // both parts of At
@@ -51,6 +52,16 @@ type Operation struct {
 
 	serve func(*call) error
 }
+
+// Events has the types of the data of server-sent events, by the types of the events. An event without a type of its
+// own is a message.
+type Events map[string]reflect.Type
+
+// Types of answers that are not JSON.
+const (
+	eventStream = "text/event-stream"
+	bytesMedia  = "application/octet-stream"
+)
 
 // accepted is for operations that also answer before what they ordered is done.
 var accepted = []int{http.StatusAccepted}
@@ -128,8 +139,8 @@ func (o Operation) Parameters() []api.Parameter {
 	return all
 }
 
-// stream declares an operation with a typed input that writes its answer itself. An error that it returns is the
-// answer, so it must be returned before anything is written.
+// stream declares an operation with a typed input that writes its answer itself, after call.begin, or that upgrades the
+// connection. An error that it returns is the answer, so it must be returned before anything is written.
 func stream[In any](o Operation, f func(*call, In) error) Operation {
 	o.In = reflect.TypeFor[In]()
 	o.serve = func(c *call) error {
@@ -140,6 +151,13 @@ func stream[In any](o Operation, f func(*call, In) error) Operation {
 		return f(c, in)
 	}
 	return o
+}
+
+// begin starts an answer that the operation writes itself, of the type that the operation declares.
+func (c *call) begin() {
+	c.w.Header().Set("Content-Type", c.operation.Media)
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.WriteHeader(http.StatusOK)
 }
 
 // input reads the parameters and the body of the request.

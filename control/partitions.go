@@ -12,7 +12,6 @@ import (
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/federation"
-	"croft/internal/httpapi"
 	"croft/tenant/access"
 )
 
@@ -89,11 +88,13 @@ var partitionOperations = noun{Tag: "partitions",
 				}
 				return nothing{}, c.Cloud.Federation.RetireSigner(ctx, in.ID)
 			}),
-		stream(Operation{ID: "exportPartition", At: "GET /v1/export", May: access.Operates,
+		stream(Operation{ID: "exportPartition", At: "GET /v1/export", May: access.Operates, Media: bytesMedia,
 			Summary:     "Export what this cloud has on record",
 			Description: "As of one moment, without secrets."}, exportPartition),
-		stream(Operation{ID: "importPartition", At: "POST /v1/import", Also: []int{http.StatusCreated},
+		do(Operation{ID: "importPartition", At: "POST /v1/import", Also: []int{http.StatusCreated},
 			May:         access.Operates,
+			Takes:       bytesMedia,
+			Long:        true,
 			Summary:     "Show another cloud's export, whole or not at all",
 			Description: "The same export again changes nothing; an older one is refused."}, importPartition),
 	},
@@ -108,7 +109,7 @@ const (
 func exportPartition(c *call, in api.Export) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
 	defer cancel()
-	w := &lateAnswer{w: c.w}
+	w := &lateAnswer{call: c}
 	_, err := c.Cloud.Federation.Export(ctx, in.Name, w)
 	if err != nil && w.begun { // the client sees that the last line is missing
 		return nil
@@ -118,7 +119,7 @@ func exportPartition(c *call, in api.Export) error {
 
 // lateAnswer starts an answer when the first bytes are written, so that an error before them can be the answer.
 type lateAnswer struct {
-	w     http.ResponseWriter
+	call  *call
 	begun bool
 }
 
@@ -126,28 +127,22 @@ type lateAnswer struct {
 func (a *lateAnswer) Write(text []byte) (int, error) {
 	if !a.begun {
 		a.begun = true
-		a.w.Header().Set("Content-Type", "application/octet-stream")
-		a.w.Header().Set("Cache-Control", "no-store")
+		a.call.begin()
 	}
-	return a.w.Write(text)
+	return a.call.w.Write(text)
 }
 
-func importPartition(c *call, in api.Import) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), transferTime)
+func importPartition(ctx context.Context, c *call, in api.Import) (federation.Partition, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTime)
 	defer cancel()
 	p, changed, err := c.Cloud.Federation.Import(ctx, http.MaxBytesReader(c.w, c.r.Body, maxImport), in.As)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return croft.Errorf(croft.Invalid, "the export is larger than %d MiB", maxImport>>20)
+		return p, croft.Errorf(croft.Invalid, "the export is larger than %d MiB", maxImport>>20)
 	}
-	if err != nil {
-		return err
-	}
-	status := http.StatusOK
 	if changed {
-		status = http.StatusCreated
+		c.status = http.StatusCreated
 	}
-	httpapi.Answer(c.w, status, p)
-	return nil
+	return p, err
 }
 
 // listMappings lists which projects of peers have their members in a project. Users of a peer see only mappings of

@@ -34,6 +34,7 @@ var poolOperations = noun{Tag: "pools",
 				"tickets."}, listPoolResources),
 		// The log contains commands of operators, who may not have considered readers.
 		stream(Operation{ID: "getResourceLog", At: "GET /v1/pools/{name}/resources/{resource}/log", May: access.Manages,
+			Media:       bytesMedia,
 			Summary:     "Read what the commands of a resource printed",
 			Description: "For admins of the project whose pool it is. Of a shared pool, for operators alone."},
 			getResourceLog),
@@ -251,8 +252,7 @@ func getResourceLog(c *call, in api.ResourceNamed) error {
 	if !c.caller.Operator() {
 		text = logHead.Get().ReplaceAll(text, []byte("==> $1 <=="))
 	}
-	c.w.Header().Set("Content-Type", "application/octet-stream")
-	c.w.Header().Set("Cache-Control", "no-store")
+	c.begin()
 	_, _ = c.w.Write(text) // ignore clients that disconnected
 	return nil
 }

@@ -11,10 +11,11 @@ var cloudOperations = noun{Tag: "cloud",
 	Description: "The cloud itself, and who is asking.",
 	Operations: []Operation{
 		stream(Operation{ID: "getDocument", At: "GET /openapi.json", May: access.EveryHuman, Open: true,
+			Media:       "application/json",
 			Summary:     "Get this document",
 			Description: "Its SHA-256 is in the answer of `GET /v1`, so that two clouds can be compared."},
 			func(c *call, _ nothing) error {
-				c.w.Header().Set("Content-Type", "application/json")
+				c.begin()
 				_, _ = c.w.Write(api.Document()) // ignore clients that disconnected
 				return nil
 			}),

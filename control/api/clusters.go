@@ -105,7 +105,7 @@ type ClusterChange struct {
 	ClusterNamed
 	cluster.Change
 
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // ClusterEventList has the events of a cluster.

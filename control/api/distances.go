@@ -21,14 +21,14 @@ type DistanceBetween struct {
 type DistanceRemoval struct {
 	DistanceBetween
 
-	Base *int64 `header:"If-Match" json:"-"` // generation of the distances of the type; nil: any
+	Base *int64 `header:"If-Match" json:"-"` // generation of the distances of the type; left out: any
 }
 
 // NewDistance is the input of setDistance.
 type NewDistance struct {
-	// generation of the distances of the type; nil: any
+	// generation of the distances of the type; left out: any
 	Base *int64 `header:"If-Match" json:"-"`
-	Type string `json:"type,omitempty" default:"failure" maxLength:"32" minLength:"1"` // croft.FailureDistance if empty
+	Type string `json:"type,omitempty" default:"failure" maxLength:"32" minLength:"1"` // of the distance
 	// names or UUIDs of hosts, locations or aggregates
 	A string `json:"a" maxLength:"600" minLength:"1"`
 	// An aggregate, a location such as site1.row2, or the name or UUID of a host.

@@ -96,15 +96,19 @@ type InstanceRequest struct {
 	Image string `json:"image" maxLength:"4096" minLength:"1"`
 	croft.GuestSettings
 	croft.InstanceSettings
-	// in the syntax of croft.ParseBound
+	// The locations and aggregates that its host has to be in: site1/row2, or in:ssd,nvme for one of several; with ! in
+	// front, that it may not be in: !site1 or !in:site1,site2.
 	In []string `json:"in,omitempty" maxItems:"16" maxLength:"1024" minLength:"1"`
-	// in the syntax of objects.ParseFilter
+	// Conditions on the properties and tags of its host, all of which have to hold: disk=ssd, disk=ss* for a beginning,
+	// disk alone for any value, tag:quiet. One text may have several, separated by blanks.
 	Where []string `json:"where,omitempty" maxItems:"16" maxLength:"4096" minLength:"1"`
 	// The same, none of which may hold.
 	WhereNot []string `json:"where_not,omitempty" maxItems:"16" maxLength:"4096" minLength:"1"`
-	// in the syntax of croft.ParseNear
+	// What its host is to be near to, as NAME for as near as possible, or NAME:DISTANCE for at most so far: db, or
+	// db:rack for the same rack, or ssd:3. A name is that of an instance, an aggregate, a host or a location.
 	Near []string `json:"near,omitempty" maxItems:"8" maxLength:"300" minLength:"1"`
-	// in the syntax of croft.ParseFar
+	// What its host is to be far from, as NAME:DISTANCE for at least so far: db:host for another host, db:rack for
+	// another rack, or ssd:3.
 	Far      []string `json:"far,omitempty" maxItems:"8" maxLength:"300" minLength:"1"`
 	Distance string   `json:"distance,omitempty" maxLength:"32" minLength:"1"` // the type of these distances
 	// seconds after the request; 0: never
@@ -132,7 +136,7 @@ type InstancePatch struct {
 	_ struct{} `minProperties:"1"`
 
 	InstanceNamed
-	// Base is the generation that the change builds on; nil: any.
+	// Base is the generation that the change builds on; left out: any.
 	Base *int64 `header:"If-Match" json:"-"`
 
 	// Labels to set, by name; null removes one.

@@ -30,7 +30,7 @@ type ObjectNamed struct {
 type ObjectBase struct {
 	ObjectNamed
 
-	Base *int64 `header:"If-Match" json:"-"` // generation of the object; nil: any
+	Base *int64 `header:"If-Match" json:"-"` // generation of the object; left out: any
 }
 
 // ObjectList is a page of objects.

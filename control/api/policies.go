@@ -16,7 +16,7 @@ type PolicyNamed struct {
 // PolicyText is the input of setPolicy.
 type PolicyText struct {
 	Name string `path:"name"        json:"-"` // name of the policy
-	// generation that the change builds on; 0: none may exist; nil: any
+	// generation that the change builds on; 0: none may exist; left out: any
 	Base *int64 `header:"If-Match"  json:"-"`
 	Text string `json:"text" maxLength:"4096" minLength:"1"` // the policy in its text form
 }
@@ -24,7 +24,7 @@ type PolicyText struct {
 // PolicyRemoval is the input of removePolicy.
 type PolicyRemoval struct {
 	Name string `path:"name"       json:"-"` // name of the policy
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; nil: any
+	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // PolicyCheck is the input of checkPolicy.

@@ -22,9 +22,11 @@ type Schema = map[string]any
 // Schemas makes the schemas of Go types, as encoding/json reads and writes them. A struct becomes a definition, and
 // schemas refer to it.
 //
-// A field without omitempty or omitzero is required. Keywords of JSON Schema are tags of a field: format, enum (values
-// separated by commas), pattern, default, minLength, maxLength, minimum, maximum and exclusiveMinimum apply to a scalar
-// or to the elements of a list or map, minItems and maxItems to a list, and minProperties and maxProperties to a map.
+// A field without omitempty or omitzero is required, unless its struct is embedded by a pointer.
+//
+// Keywords of JSON Schema are tags of a field: format, enum (values separated by commas), pattern, default,
+// minLength, maxLength, minimum, maximum and exclusiveMinimum apply to a scalar or to the elements of a list or map,
+// minItems and maxItems to a list, and minProperties and maxProperties to a map.
 // The last two apply to the struct if they are tags of a field named _.
 type Schemas struct {
 	Prefix string                    // of references, such as "#/$defs/"
@@ -48,8 +50,8 @@ var special = map[reflect.Type]Schema{
 	reflect.TypeFor[croft.InstanceID](): {"type": "string", "format": "uuid"},
 	reflect.TypeFor[cluster.Secret]():   {"type": "string"},
 	reflect.TypeFor[Given]():            {"type": "string", "writeOnly": true},
-	reflect.TypeFor[cluster.Seconds]():  {"type": "integer"},
-	reflect.TypeFor[pools.Seconds]():    {"type": "number"},
+	reflect.TypeFor[cluster.Seconds]():  {"type": "integer", "format": "int64"},
+	reflect.TypeFor[pools.Seconds]():    {"type": "number", "format": "double"},
 	reflect.TypeFor[pools.Text]():       {},
 	reflect.TypeFor[objects.Value]():    {"type": []any{"string", "number", "boolean"}},
 	reflect.TypeFor[*objects.Value]():   {"type": []any{"string", "number", "boolean", "null"}},
@@ -69,10 +71,12 @@ func (s *Schemas) Of(t reflect.Type, tag reflect.StructTag) Schema {
 	switch t.Kind() {
 	case reflect.Bool:
 		return tagged(Schema{"type": "boolean"}, tag)
-	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return tagged(Schema{"type": "integer"}, tag)
+	case reflect.Int32, reflect.Uint16:
+		return tagged(Schema{"type": "integer", "format": "int32"}, tag)
+	case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64:
+		return tagged(Schema{"type": "integer", "format": "int64"}, tag)
 	case reflect.Float64:
-		return tagged(Schema{"type": "number"}, tag)
+		return tagged(Schema{"type": "number", "format": "double"}, tag)
 	case reflect.String:
 		schema := Schema{"type": "string"}
 		if w, is := reflect.Zero(t).Interface().(worded); is {
@@ -135,7 +139,7 @@ func (s *Schemas) object(t reflect.Type) Schema {
 			of["description"] = s.Describe(OwnerOf(t, f), f.Name)
 		}
 		properties[name] = of
-		if f.Tag.Get("required") == "true" || !strings.Contains(options, "omit") {
+		if f.Tag.Get("required") == "true" || !strings.Contains(options, "omit") && !behindPointer(t, f) {
 			required = append(required, name)
 		}
 	}
@@ -143,6 +147,16 @@ func (s *Schemas) object(t reflect.Type) Schema {
 		schema["required"] = required
 	}
 	return schema
+}
+
+// behindPointer reports whether a visible field of t is in a struct that t embeds by a pointer, which may be nil.
+func behindPointer(t reflect.Type, f reflect.StructField) bool {
+	for i := 1; i < len(f.Index); i++ {
+		if t.FieldByIndex(f.Index[:i]).Type.Kind() == reflect.Pointer {
+			return true
+		}
+	}
+	return false
 }
 
 // isProperty reports whether encoding/json writes a field of a struct.
