@@ -22,8 +22,8 @@ type Host struct {
 	Instances []croft.Status `json:"-"`
 	// How many are on it.
 	Count   int             `json:"instances"`
-	Offered croft.Resources `json:"offered"`          // the total that may be claimed
-	Claimed croft.Resources `json:"claimed"`          // how much claims take, by resource class
+	Offered croft.Resources `json:"offered,omitzero"` // the total that may be claimed; left out: not known
+	Claimed croft.Resources `json:"claimed,omitzero"` // how much claims take, by resource class; left out: not known
 	Traits  []croft.Trait   `json:"traits,omitempty"` // its properties that requests may require
 	// Etcd is its role as a member of etcd; empty: it serves no etcd.
 	Etcd croft.MemberRole `json:"etcd,omitempty"`
