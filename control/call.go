@@ -49,7 +49,7 @@ const answerTime = 30 * time.Second
 
 // admit refuses unknown parameters, and operations that the authenticated caller may not do.
 func (c *call) admit() (err error) {
-	if c.query, err = api.Query(c.operation.Parameters(), c.r.URL.RawQuery); err != nil ||
+	if c.query, err = api.Query(c.operation.Parameters, c.r.URL.RawQuery); err != nil ||
 		c.operation.Open {
 		return err
 	}

@@ -199,7 +199,7 @@ func (w *writer) operation(o control.Operation) api.Schema {
 		said["security"] = []any{api.Schema{}}
 	}
 	var parameters []any
-	for _, p := range o.Parameters() {
+	for _, p := range o.Parameters {
 		parameters = append(parameters, api.Schema{"name": p.Name, "in": p.In, "required": p.Required,
 			"schema": p.Schema, "description": w.describe(fieldOf(p, o.In, reflect.TypeFor[api.Listing]()))})
 	}

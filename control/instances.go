@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -197,7 +196,8 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(st croft.Status) bool {
 		inst := st.Instance
 		_, chosen := labels[inst.ID]
-		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst) && matches(show(st))
+		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst) &&
+			(matches == nil || matches(show(st)))
 	})
 	if err != nil {
 		return list, err
@@ -215,9 +215,12 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 
 // filtered reports whether a list has parameters by which few of its entries may match.
 func (c *call) filtered() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(c.query)), func(name string) bool {
-		return name != "project" && name != "limit" && name != "after"
-	})
+	for name := range c.query {
+		if name != "project" && name != "limit" && name != "after" {
+			return true
+		}
+	}
+	return false
 }
 
 // pageOfProject reads a page of the instances of a project for which wanted returns true. Names are unique in it.

@@ -48,6 +48,7 @@ type Operation struct {
 	About        string       // description of its noun
 	Home         bool         // of its noun
 	In, Out      reflect.Type // of its input and its result; Out is nil if the operation writes its answer itself
+	Parameters   []api.Parameter
 	Entry        reflect.Type // of the entries of a list with the parameters of api.Listing; nil: it is no such list
 
 	serve func(*call) error
@@ -90,7 +91,8 @@ type nothing struct{}
 // the JSON body. An error is the answer. A result with a field Generation has it in the header ETag. If a change is
 // based on a generation in If-Match, the kind Conflict means that this generation is not the current one.
 func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
-	o.In, o.Out = reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	o.setInput(reflect.TypeFor[In]())
+	o.Out = reflect.TypeFor[Out]()
 	o.serve = func(c *call) error {
 		var in In
 		if err := c.input(&in); err != nil {
@@ -110,9 +112,10 @@ func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error
 // list declares an operation whose result is a list. It has the parameters of api.Listing besides those of In.
 func list[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
 	o.Entry, _ = api.EntryOf(reflect.TypeFor[Out]())
+	listing := api.InputOf(reflect.TypeFor[api.Listing]())
 	return do(o, func(ctx context.Context, c *call, in In) (out Out, err error) {
 		var l api.Listing
-		if err := api.InputOf(reflect.TypeOf(l)).Read(c.r, c.query, &l); err != nil {
+		if err := listing.Read(c.r, c.query, &l); err != nil {
 			return out, err
 		}
 		matches, err := l.Matching(c.operation.Entry)
@@ -126,23 +129,23 @@ func list[In, Out any](o Operation, f func(context.Context, *call, In) (Out, err
 	})
 }
 
-// Parameters returns the parameters of the operation.
-func (o Operation) Parameters() []api.Parameter {
-	all := api.InputOf(o.In).Parameters
-	if o.Entry != nil {
-		for _, p := range api.ListingOf(o.Entry) {
-			if !slices.ContainsFunc(all, func(own api.Parameter) bool { return own.Name == p.Name }) {
-				all = append(slices.Clip(all), p)
-			}
+// setInput sets the input of the operation, and the parameters: those of the input, and of a list the others of lists.
+func (o *Operation) setInput(in reflect.Type) {
+	o.In, o.Parameters = in, slices.Clip(api.InputOf(in).Parameters)
+	if o.Entry == nil {
+		return
+	}
+	for _, p := range api.ListingOf(o.Entry) {
+		if !slices.ContainsFunc(o.Parameters, func(own api.Parameter) bool { return own.Name == p.Name }) {
+			o.Parameters = append(o.Parameters, p)
 		}
 	}
-	return all
 }
 
 // stream declares an operation with a typed input that writes its answer itself, after call.begin, or that upgrades the
 // connection. An error that it returns is the answer, so it must be returned before anything is written.
 func stream[In any](o Operation, f func(*call, In) error) Operation {
-	o.In = reflect.TypeFor[In]()
+	o.setInput(reflect.TypeFor[In]())
 	o.serve = func(c *call) error {
 		var in In
 		if err := c.input(&in); err != nil {
@@ -245,7 +248,7 @@ func (o Operation) Problems() []int {
 	if !o.Open {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 	}
-	for _, p := range api.InputOf(o.In).Parameters {
+	for _, p := range o.Parameters {
 		switch {
 		case p.In == "path" || p.Name == "project":
 			all = append(all, http.StatusNotFound)

@@ -113,7 +113,7 @@ func TestTheDocumentHasTheOperationsOfTheTable(t *testing.T) {
 		}
 		in := api.InputOf(o.In)
 		var have, want []string
-		for _, p := range o.Parameters() {
+		for _, p := range o.Parameters {
 			have = append(have, described(p))
 		}
 		for _, p := range d.Parameters {

@@ -181,6 +181,6 @@ type Change struct {
 
 // InstanceList is a page of instances.
 type InstanceList struct {
-	Instances []Instance `json:"instances"`      // by name
-	Next      string     `json:"next,omitempty"` // where the next page starts; empty: this is the last page
+	Instances []Instance `json:"instances"` // by name
+	More
 }

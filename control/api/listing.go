@@ -89,7 +89,7 @@ func EntryOf(list reflect.Type) (entry reflect.Type, index int) {
 	panic(fmt.Sprintf("%s is no list", list))
 }
 
-// Matching returns whether an entry of a type matches the terms. Invalid.
+// Matching returns whether an entry of a type matches the terms; nil: there are none, and all match. Invalid.
 func (t Terms) Matching(entry reflect.Type) (func(any) bool, error) {
 	type condition struct {
 		fields []reflect.StructField
@@ -109,6 +109,9 @@ func (t Terms) Matching(entry reflect.Type) (func(any) bool, error) {
 				Clip(text), strings.Join(termsOf(entry), ", ")))
 		}
 		all = append(all, condition{fieldsFor(entry, term), []string{value}, true})
+	}
+	if all == nil {
+		return nil, nil
 	}
 	return func(v any) bool {
 		of := reflect.ValueOf(v)
@@ -158,15 +161,19 @@ func like(text, value string) bool {
 	return text == value || is && strings.HasPrefix(text, beginning)
 }
 
-// Page keeps the entries of a list that match l, and of these the page that l chooses. list is a pointer to a list.
-// A limit or a beginning puts them in the order of their names, and of the UUIDs of those with one name.
+// Page keeps the entries of a list that match (nil: all), and of these the page that l chooses. list is a pointer to a
+// list, whose entries are never null afterwards. A limit or a beginning puts them in the order of their names, and of
+// the UUIDs of those with one name.
 func (l Listing) Page(list any, matches func(any) bool) {
 	v := reflect.ValueOf(list).Elem()
 	entry, index := EntryOf(v.Type())
-	kept := reflect.MakeSlice(v.Field(index).Type(), 0, v.Field(index).Len())
-	for i := range v.Field(index).Len() {
-		if one := v.Field(index).Index(i); matches(one.Interface()) {
-			kept = reflect.Append(kept, one)
+	kept := v.Field(index)
+	if matches != nil || kept.IsNil() {
+		kept = reflect.MakeSlice(kept.Type(), 0, kept.Len())
+		for i := range v.Field(index).Len() {
+			if one := v.Field(index).Index(i); matches(one.Interface()) {
+				kept = reflect.Append(kept, one)
+			}
 		}
 	}
 	if l.Limit > 0 || l.After != "" {

@@ -35,8 +35,8 @@ type ObjectBase struct {
 
 // ObjectList is a page of objects.
 type ObjectList struct {
-	Objects []objects.Object `json:"objects"`        // by name
-	Next    string           `json:"next,omitempty"` // where the next page starts; empty: this is the last page
+	Objects []objects.Object `json:"objects"` // by name
+	More
 }
 
 // ObjectChange is the input of changeObject.

@@ -79,6 +79,6 @@ type NewTicket struct {
 
 // TicketList is a page of tickets, newest first.
 type TicketList struct {
-	Tickets []pools.Ticket `json:"tickets"`        // the newest first
-	Next    string         `json:"next,omitempty"` // where the next page starts; empty: this is the last page
+	Tickets []pools.Ticket `json:"tickets"` // the newest first
+	More
 }
