@@ -78,7 +78,7 @@ func fieldsFor(entry reflect.Type, term string) (all []reflect.StructField) {
 	return all
 }
 
-// EntryOf returns the type of the entries of a list, which are its only slice of structs, and where they are in it.
+// EntryOf returns the type of the entries of a list, which are its first slice of structs, and where they are in it.
 // A list has a field Next too.
 func EntryOf(list reflect.Type) (entry reflect.Type, index int) {
 	for i := range list.NumField() {
