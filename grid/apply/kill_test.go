@@ -138,7 +138,12 @@ func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 		b.t.Fatal(err)
 	}
 	cmd := exec.CommandContext(b.t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "CROFT_APPLY_BED=1")
+	sockets, err := os.MkdirTemp("/tmp", "k") // which a killed process leaves; a socket's path is short
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer os.RemoveAll(sockets)
+	cmd.Env = append(os.Environ(), "CROFT_APPLY_BED=1", "XDG_RUNTIME_DIR="+sockets)
 	cmd.Stdin = strings.NewReader(string(in))
 	var complaint strings.Builder
 	cmd.Stderr = &complaint

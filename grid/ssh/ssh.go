@@ -138,7 +138,7 @@ func (d *Dialer) path(kind string) (string, error) {
 		if info, err := os.Stat(parent); len(parent) > socketDirMax || err != nil || !info.IsDir() {
 			parent = "/tmp"
 		}
-		dir, err := os.MkdirTemp(parent, "croft-ssh-")
+		dir, err := os.MkdirTemp(parent, "croft-grid-")
 		if err != nil {
 			return "", croft.Errorf(croft.Invalid, "make a directory for ssh's sockets: %w", err)
 		}

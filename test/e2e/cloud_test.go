@@ -27,6 +27,7 @@ type cloud struct {
 	t         *testing.T // the test that uses it now
 	dir       string     // state directory
 	home      string     // HOME of the users of schedule
+	temporary string     // their TMPDIR
 	network   string     // in libvirt, and the name of its bridge
 	etcd      string     // host:port
 	placement string
@@ -41,7 +42,8 @@ type cloud struct {
 // newCloud starts a cloud that ends with the test. extra is appended to its settings.
 func newCloud(t *testing.T, extra string) *cloud {
 	t.Helper()
-	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir(), network: newNetwork(t)}
+	c := &cloud{t: t, dir: stateDir(t), home: t.TempDir(), temporary: t.TempDir(),
+		network: newNetwork(t)}
 	// Last in, first out: the process ends before its domains are searched.
 	t.Cleanup(func() { removeDomains(c.dir) })
 	t.Cleanup(func() {
@@ -171,7 +173,7 @@ func (c *cloud) logText() string {
 // the exit of each command by a second.
 func (c *cloud) environment() []string {
 	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd,
-		"CROFT_PLACEMENT_ENDPOINT=http://"+c.placement,
+		"CROFT_PLACEMENT_ENDPOINT=http://"+c.placement, "TMPDIR="+c.temporary,
 		"GORACE=atexit_sleep_ms=0")
 }
 

@@ -69,8 +69,8 @@ func TestSSHKnowsTheGuest(t *testing.T) {
 	if r := ssh("hostname"); r.exit != 0 {
 		t.Errorf("rebuilt, it has another key or another user's: %v", r)
 	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "croft-ssh-*")); len(left) > 0 {
-		t.Errorf("ssh leaves %v", left)
+	if left, err := os.ReadDir(c.temporary); err != nil || len(left) > 0 {
+		t.Errorf("ssh leaves %v in the directory for temporary files (%v)", left, err)
 	}
 	c.must("destroy", "--wait", "web")
 	c.nothingLeft(id)

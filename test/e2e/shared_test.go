@@ -37,7 +37,7 @@ func sharedCloud(t *testing.T) *cloud {
 	if shared.cloud == nil {
 		startShared(t)
 	}
-	shared.t, shared.home = t, t.TempDir()
+	shared.t, shared.home, shared.temporary = t, t.TempDir(), t.TempDir()
 	return shared.cloud
 }
 
