@@ -63,6 +63,8 @@ type Host struct {
 	VirtType  string   `json:"virt_type,omitempty"` // kvm or qemu, as probed; sim for a simulated hypervisor
 	Drained   bool     `json:"drained"`             // an operator keeps new claims away
 	Alive     bool     `json:"alive"`               // the agent's lease is valid; derived, never stored
+	// its agent makes volumes; derived from its life key, never stored
+	Volumes bool `json:"-"`
 	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
 	// its agent releases the claim here of an instance that moved away, once nothing of the instance is left here;
@@ -294,6 +296,9 @@ type Instance struct {
 	// by DistancesKey; 0: none of this name exists. The transaction of the first order, and of a move, compares them.
 	// Never stored.
 	BasedOn map[string]int64 `json:"-"`
+	// Volumes are the volumes that the request attaches to it, and those that are attached to it already. The
+	// transaction of the first order compares and attaches them. Never stored.
+	Volumes []Volume `json:"-"`
 	// PropertiesGeneration is the generation of the host's properties, if filters use them; 0: the host has no
 	// properties. Compared like BasedOn. Never stored.
 	PropertiesGeneration *int64 `json:"-"`
@@ -411,6 +416,9 @@ type Order struct {
 
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
+	// the volumes that are attached to the instance when the order is read; not stored with it
+	Volumes []VolumeID `json:"volumes,omitempty"`
+
 	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
 	// revision at which the order was first stored: its identity, because an order for a later instance with the same
 	// UUID has another one
@@ -479,6 +487,83 @@ const (
 	CloudInitDone   CloudInitState = "done"
 	CloudInitFailed CloudInitState = "failed"
 )
+
+// Volume is the record of a disk that outlives instances: a consumer of the same UUID. It is also the order about the
+// volume for the agent of its host, which alone writes MadeGB and Error.
+type Volume struct {
+	ID      VolumeID `json:"id"`
+	Project Project  `json:"project"`
+	Name    string   `json:"name"` // unique in its project
+	Host    HostID   `json:"host"`
+	SizeGB  int64    `json:"size_gb"` // charged to the project
+	// claimed on the host; the agent gives the volume this size; less than SizeGB while a request for it is made
+	ClaimedGB int64 `json:"claimed_gb,omitempty"`
+	MadeGB    int64 `json:"made_gb,omitempty"` // size of its file; 0: not made yet
+	// the instance that it is attached to; empty: none
+	Instance  InstanceID `json:"instance,omitempty"`
+	Detaching bool       `json:"detaching,omitempty"` // it is to be detached from Instance
+	Removing  bool       `json:"removing,omitempty"`  // the order to remove its file
+	Error     string     `json:"error,omitempty"`     // why its agent cannot do what the record orders, in one sentence
+	Session   string     `json:"session,omitempty"`   // of the request that SizeGB is for, while it is not claimed
+	Created   time.Time  `json:"created"`
+
+	Revision       int64 `json:"-"` // version of the stored record, compared by each change
+	CreateRevision int64 `json:"-"` // identifies the record
+}
+
+// VolumeState is the state of a volume in one word.
+type VolumeState string
+
+// The states of volumes.
+const (
+	VolumeCreating  VolumeState = "creating"
+	VolumeAvailable VolumeState = "available"
+	VolumeInUse     VolumeState = "in_use"
+	VolumeFailed    VolumeState = "failed" // its agent cannot do what was ordered
+	VolumeRemoving  VolumeState = "removing"
+)
+
+// State returns the state of the volume.
+func (v Volume) State() VolumeState {
+	switch {
+	case v.Removing:
+		return VolumeRemoving
+	case v.Error != "":
+		return VolumeFailed
+	case v.Instance != "":
+		return VolumeInUse
+	case v.MadeGB == 0:
+		return VolumeCreating
+	}
+	return VolumeAvailable
+}
+
+// maxSerial is the maximum length of the serial number of a virtio disk.
+const maxSerial = 20
+
+// Serial returns the serial number by which a guest finds the volume, as /dev/disk/by-id/virtio-SERIAL: its name or, if
+// that is too long for a serial number, the beginning of its UUID.
+func (v Volume) Serial() string {
+	if len(v.Name) <= maxSerial {
+		return v.Name
+	}
+	return string(v.ID)[:maxSerial]
+}
+
+// Bounds of volumes.
+const (
+	MaxVolumeGB = 16 << 10
+	// MaxAttached is the maximum number of volumes that are attached to one instance.
+	MaxAttached = 16
+)
+
+// CheckVolumeSize returns Invalid if no volume can have this size.
+func CheckVolumeSize(sizeGB int64) error {
+	if sizeGB < 1 || sizeGB > MaxVolumeGB {
+		return Errorf(Invalid, "a volume cannot have %d GiB: use 1 to %d", sizeGB, MaxVolumeGB)
+	}
+	return nil
+}
 
 // Status combines the three views of one instance, as `schedule show` prints them.
 type Status struct {

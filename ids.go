@@ -21,6 +21,12 @@ type InstanceID string
 // ClusterID identifies a cluster of machines that are built together for one purpose.
 type ClusterID string
 
+// VolumeID identifies a volume; it is also the UUID of its consumer.
+type VolumeID string
+
+// Consumer returns the volume's ID as the consumer of its claim.
+func (id VolumeID) Consumer() InstanceID { return InstanceID(id) }
+
 // PartitionID is the key below which one installation stores everything.
 type PartitionID string
 
@@ -79,16 +85,23 @@ func (p Project) Check() error {
 type Owner struct {
 	Partition PartitionID
 	Project   Project
+	Type      string // of the consumer; empty: ConsumerType
 }
 
 // String returns the project_id of the owner's claims: <partition>/<project>.
 func (o Owner) String() string { return string(o.Partition) + "/" + string(o.Project) }
 
-// ConsumerType is the type of the consumers that are instances, in Placement.
-const ConsumerType = "INSTANCE"
+// The types of consumers in Placement.
+const (
+	ConsumerType       = "INSTANCE" // of instances
+	VolumeConsumerType = "VOLUME"   // of volumes
+)
 
 // NewInstanceID returns a random (version 4) UUID.
 func NewInstanceID() InstanceID { return InstanceID(uuid.NewString()) }
+
+// NewVolumeID returns a random (version 4) UUID.
+func NewVolumeID() VolumeID { return VolumeID(uuid.NewString()) }
 
 // NewHostID returns a random (version 4) UUID.
 func NewHostID() HostID { return HostID(uuid.NewString()) }
@@ -104,6 +117,12 @@ func NewPartitionID() PartitionID { return PartitionID(uuid.NewString()) }
 func ParseInstanceID(s string) (InstanceID, error) {
 	id, err := parseUUID(s)
 	return InstanceID(id), err
+}
+
+// ParseVolumeID is ParseInstanceID for volumes.
+func ParseVolumeID(s string) (VolumeID, error) {
+	id, err := parseUUID(s)
+	return VolumeID(id), err
 }
 
 // ParseHostID is ParseInstanceID for hosts.

@@ -30,6 +30,7 @@ import (
 	"croft/cli/serve"
 	"croft/cli/tokens"
 	"croft/cli/top"
+	"croft/cli/volumes"
 	"croft/internal/command"
 	"croft/pool/server"
 )
@@ -117,7 +118,7 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	}
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
-			instances.ClaimCommand(), images.Command(), keys.Command(),
+			instances.ClaimCommand(), images.Command(), volumes.Command(), keys.Command(),
 			top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},

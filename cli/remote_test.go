@@ -29,6 +29,7 @@ distance list get set remove
 policy list show set check remove explain
 crush export
 image list pull remove prune
+volume create list show grow attach detach remove
 key add list remove
 project create list show remove
 project member add set remove

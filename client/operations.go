@@ -154,6 +154,41 @@ func (c *Client) RenewTicket(ctx context.Context, in api.TicketNamed) (pools.Tic
 	return call[pools.Ticket](ctx, c, "POST /v1/tickets/{id}/renew", in)
 }
 
+// ListVolumes: List volumes.
+func (c *Client) ListVolumes(ctx context.Context, in api.InProject, which ...api.Listing) (api.VolumeList, error) {
+	return call[api.VolumeList](ctx, c, "GET /v1/volumes", listed{in, which})
+}
+
+// CreateVolume: Create a volume.
+func (c *Client) CreateVolume(ctx context.Context, in api.NewVolume) (api.Volume, error) {
+	return call[api.Volume](ctx, c, "POST /v1/volumes", in)
+}
+
+// GetVolume: Get a volume.
+func (c *Client) GetVolume(ctx context.Context, in api.VolumeNamed) (api.Volume, error) {
+	return call[api.Volume](ctx, c, "GET /v1/volumes/{name}", in)
+}
+
+// GrowVolume: Make a volume larger, whether it is attached or not.
+func (c *Client) GrowVolume(ctx context.Context, in api.VolumeSize) (api.Volume, error) {
+	return call[api.Volume](ctx, c, "POST /v1/volumes/{name}/grow", in)
+}
+
+// AttachVolume: Attach a volume to an instance on its host, which may run.
+func (c *Client) AttachVolume(ctx context.Context, in api.VolumeAttachment) (api.Volume, error) {
+	return call[api.Volume](ctx, c, "POST /v1/volumes/{name}/attach", in)
+}
+
+// DetachVolume: Detach a volume from its instance.
+func (c *Client) DetachVolume(ctx context.Context, in api.VolumeNamed) (api.Volume, error) {
+	return call[api.Volume](ctx, c, "POST /v1/volumes/{name}/detach", in)
+}
+
+// RemoveVolume: Remove a volume that is not attached, with its data.
+func (c *Client) RemoveVolume(ctx context.Context, in api.VolumeNamed) error {
+	return c.do(ctx, "DELETE /v1/volumes/{name}", in)
+}
+
 // ListKeys: List the keys of a project.
 func (c *Client) ListKeys(ctx context.Context, in api.InProject, which ...api.Listing) (api.KeyList, error) {
 	return call[api.KeyList](ctx, c, "GET /v1/keys", listed{in, which})

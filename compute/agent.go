@@ -23,9 +23,10 @@ import (
 	"croft/internal/delay"
 	"croft/internal/keyed"
 	"croft/internal/mailbox"
+	"croft/internal/turns"
 )
 
-// Config configures an Agent. All interfaces are required except Shared and Seeds.
+// Config configures an Agent. All interfaces are required except Shared, Volumes and Seeds.
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
@@ -34,14 +35,17 @@ type Config struct {
 	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
 	Networks  map[string]NIC    // further networks that guests may name, in addition to croft.DefaultNetworks
 
-	Orders     Orders
-	Registry   Registry
-	Records    Records
-	Shared     audit.Shared // records that belong to no host; nil: another process audits them
-	Inventory  Inventory
-	Hypervisor Hypervisor
-	Images     ImageStore
-	Seeds      Seeds // nil: guests read metadata only from the server
+	Orders   Orders
+	Registry Registry
+	Records  Records
+	Shared   audit.Shared // records that belong to no host; nil: another process audits them
+	// ends requests for volumes whose processes died; nil: another process does
+	VolumeRequests audit.Volumes
+	Volumes        Volumes // nil: this host has no volumes
+	Inventory      Inventory
+	Hypervisor     Hypervisor
+	Images         ImageStore
+	Seeds          Seeds // nil: guests read metadata only from the server
 
 	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
@@ -57,6 +61,13 @@ type Config struct {
 type Agent struct {
 	Config
 	workers keyed.Workers[croft.InstanceID]
+
+	volumeWorkers keyed.Workers[croft.VolumeID]
+	volumeTurns   turns.Turns[croft.VolumeID] // held while a volume's file is opened, made or removed
+	knownVolumes  sync.Map                    // keys are the volumes of the host
+	// keys are the volumes whose orders were not carried out
+	awaitedVolumes sync.Map
+
 	builds  chan struct{} // one token per running build
 	metrics *metrics
 
@@ -85,7 +96,7 @@ func New(c Config) (*Agent, error) {
 		c.Orders == nil || c.Registry == nil || c.Records == nil ||
 		c.Inventory == nil || c.Hypervisor == nil || c.Images == nil {
 		return nil,
-			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Shared and Seeds are required")
+			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Shared, Volumes and Seeds are required")
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -104,13 +115,13 @@ func New(c Config) (*Agent, error) {
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
-			Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
+			Volumes: c.VolumeRequests, Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
 		newUsages(c.Hypervisor, a.instances.names))
-	a.workers.Do = a.pass
+	a.workers.Do, a.volumeWorkers.Do = a.pass, a.passVolume
 	return a, nil
 }
 
@@ -128,6 +139,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() {
 		_ = a.Hypervisor.Watch(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})
+	work.Go(func() { a.watchVolumes(ctx) })
 	work.Go(func() {
 		a.resync(ctx)
 		delay.Every(ctx, a.ResyncEvery, a.resync)
@@ -139,6 +151,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	})
 	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()
+	a.volumeWorkers.Wait()
 	a.workers.Wait()
 	a.instances.arriveAll()
 	if a.known.Load() && a.locked.Load() {
@@ -271,6 +284,7 @@ func (a *Agent) resync(ctx context.Context) {
 	for id := range ids {
 		a.workers.Wake(ctx, id)
 	}
+	a.wakeVolumes(ctx)
 }
 
 // logUnless logs an error unless ctx has ended.
@@ -324,6 +338,7 @@ func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 // lookAgain wakes the awaited instances: some networks do not report a guest's new address, and nothing reports that
 // etcd or libvirt answers again.
 func (a *Agent) lookAgain(ctx context.Context) {
+	a.lookAgainAtVolumes(ctx)
 	for _, id := range a.instances.awaitedOnes() {
 		a.workers.Wake(ctx, id)
 	}

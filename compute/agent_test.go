@@ -1,6 +1,7 @@
 package compute_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -103,9 +104,11 @@ type cloud struct {
 	seeds  compute.Seeds
 	stop   func()
 
-	between  compute.Orders              // the orders that the agent uses, if a test replaces the store
-	recorder *tracetest.InMemoryExporter // if set, orders belong to a trace
-	trace    string
+	attaching []croft.Volume              // by the next request
+	volumes   compute.Volumes             // nil: the store's
+	between   compute.Orders              // the orders that the agent uses, if a test replaces the store
+	recorder  *tracetest.InMemoryExporter // if set, orders belong to a trace
+	trace     string
 }
 
 func newCloud(t *testing.T) *cloud { return newFaultyCloud(t, nil) }
@@ -152,7 +155,7 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},
 		Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
 		Orders:   c.between, Registry: c.store.Registry, Records: c.store.Records, Shared: c.store.Turn,
-		Inventory: c.ledger, Hypervisor: c.hv,
+		Volumes: cmp.Or[compute.Volumes](c.volumes, c.store.Volumes), Inventory: c.ledger, Hypervisor: c.hv,
 		Images:      c.images,
 		Seeds:       c.seeds,
 		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
@@ -198,6 +201,7 @@ func (c *cloud) requestAs(project croft.Project, name string, spec croft.Spec) c
 		c.t.Fatal(err)
 	}
 	c.ledger.claim(inst.ID)
+	inst.Volumes = c.attaching
 	for {
 		assigned, err := c.store.Instances.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))
 		if errors.Is(err, croft.Unavailable) {

@@ -59,6 +59,9 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	}
 	machine := p.machine(layers, seed, nics)
 	machine.Source = source
+	if machine.Volumes, err = p.disks(ctx); err != nil {
+		return err
+	}
 	if err := p.phase(ctx, phaseDefine, func(ctx context.Context) error {
 		return p.agent.Hypervisor.Define(ctx, machine)
 	}); err != nil {

@@ -37,7 +37,8 @@ func (a *Agent) Contents(ctx context.Context) (audit.Contents, error) {
 			c.Directories = append(c.Directories, id)
 		}
 	}
-	return c, nil
+	c.Volumes, err = a.ownVolumes()
+	return c, err
 }
 
 // RemoveFiles removes a directory of disks without an owner. Conflict: it has an owner.

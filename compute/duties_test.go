@@ -150,10 +150,10 @@ func TestASweepEndsWithWhatFails(t *testing.T) {
 	})
 }
 
-// turns are records whose turn cannot be read.
-type turns struct{ audit.Shared }
+// turnless are records whose turn cannot be read.
+type turnless struct{ audit.Shared }
 
-func (turns) TakeTurn(context.Context, time.Duration) (bool, error) { return false, errPlanned }
+func (turnless) TakeTurn(context.Context, time.Duration) (bool, error) { return false, errPlanned }
 
 func TestAnAgentThatDoesNotServeItsHostSweepsNothing(t *testing.T) {
 	l, a := alone(t)
@@ -163,7 +163,7 @@ func TestAnAgentThatDoesNotServeItsHostSweepsNothing(t *testing.T) {
 		t.Errorf("it does %q", l.calls)
 	}
 	a.locked.Store(true)
-	a.caretaker.Shared = turns{}
+	a.caretaker.Shared = turnless{}
 	a.sweep(t.Context())
 	if len(l.calls) > 0 {
 		t.Errorf("without the records it does %q", l.calls)

@@ -368,3 +368,6 @@ func (l logSeeds) WriteSeed(_ context.Context, w io.Writer, _ croft.Order) error
 	}
 	return l.step("seed")
 }
+
+// Volume is not called: the instance has no volumes.
+func (l logImages) Volume(context.Context, string, int64) error { return errPlanned }

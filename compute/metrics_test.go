@@ -141,7 +141,7 @@ func TestAnAgentIsMeasured(t *testing.T) {
 	}
 	l.fail = failing(errPlanned, "order")
 	a.pass(t.Context(), guest)
-	a.caretaker.Shared = turns{}
+	a.caretaker.Shared = turnless{}
 	a.sweep(t.Context())
 	expect(map[string]float64{"croft_agent_passes_total{unavailable}": 1, "croft_agent_sweeps_total{unavailable}": 1})
 }

@@ -47,6 +47,10 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if err == nil && ours && !failed {
 		err = p.recall(ctx)
 	}
+	var unattached error // volumes that the guest would be started without
+	if err == nil && ours {
+		unattached = p.matchVolumes(ctx)
+	}
 	a.instances.await(p.id, err != nil)
 	switch {
 	case err != nil:
@@ -73,6 +77,10 @@ func (p *pass) run(ctx context.Context) (err error) {
 		}
 	}
 	for _, step := range steps {
+		if step.Op == OpStart && unattached != nil {
+			err = unattached
+			break
+		}
 		if err = p.do(ctx, step); err != nil || step.Op == OpForget || step.Op == OpReport {
 			break
 		}

@@ -53,6 +53,23 @@ type Records interface {
 	Drop(ctx context.Context, d audit.Difference) error
 }
 
+// Volumes is the store of the volumes of the host. Each method can be repeated.
+type Volumes interface {
+	// WatchVolumes calls wake for every volume of the host, then for every volume that changes or disappears. It lists
+	// again after a compaction or a lost connection, and returns only when ctx ends.
+	WatchVolumes(ctx context.Context, host croft.HostID, wake func(croft.VolumeID)) error
+	// Volume returns a volume of the host. NotFound.
+	Volume(ctx context.Context, host croft.HostID, id croft.VolumeID) (croft.Volume, error)
+	// MadeVolume records the size of a volume's file, and that it has no error. NotFound.
+	MadeVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, sizeGB int64) error
+	// FailedVolume records why the orders about a volume are not carried out; empty: they are. NotFound.
+	FailedVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, why string) error
+	// DetachedVolume records that a volume that is to be detached from an instance is. NotFound.
+	DetachedVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, from croft.InstanceID) error
+	// ForgetVolume removes the record of a volume that is to be removed. Conflict: it is not to be removed.
+	ForgetVolume(ctx context.Context, host croft.HostID, id croft.VolumeID) error
+}
+
 // Inventory is the part of the Placement API that the agent needs.
 type Inventory interface {
 	// EnsureProvider creates the provider or updates its name, inventories, traits and aggregates to match p; it writes
@@ -83,6 +100,17 @@ type Hypervisor interface {
 	Stop(ctx context.Context, id croft.InstanceID) error
 	// Remove cuts the power, removes the definition and releases the guest's DHCP leases. A missing domain is success.
 	Remove(ctx context.Context, id croft.InstanceID) error
+	// Volumes returns the volumes of a domain: of its definition, and of the guest if it runs. NotFound: it is not
+	// defined.
+	Volumes(ctx context.Context, id croft.InstanceID) ([]croft.VolumeID, error)
+	// Attach adds a volume to a domain, and to the guest if it runs. NotFound: it is not defined.
+	Attach(ctx context.Context, id croft.InstanceID, v Volume) error
+	// Detach takes a volume from a domain, and from the guest if it runs. NotFound: it is not defined. Unavailable: the
+	// guest has not released it yet; Volumes has it until then.
+	Detach(ctx context.Context, id croft.InstanceID, v croft.VolumeID) error
+	// Grow makes a volume of a guest that runs larger. False: the guest is off or has no such volume, and nothing is
+	// changed. NotFound: it is not defined.
+	Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error)
 	// Watch calls wake when a domain's state or addresses changed, or may have changed. It reconnects, and returns only
 	// when ctx ends.
 	Watch(ctx context.Context, wake func(croft.InstanceID)) error
@@ -114,6 +142,9 @@ type ImageStore interface {
 	// Disk makes an overlay of sizeGB GiB over the image in dir, or keeps the existing one. Invalid: the
 	// image's virtual size is greater.
 	Disk(ctx context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error)
+	// Volume makes an empty disk of sizeGB GiB in a file, or makes the existing one larger; a disk of that size or
+	// larger is kept. No guest may use it meanwhile. Unavailable: there is no space.
+	Volume(ctx context.Context, file string, sizeGB int64) error
 }
 
 // Seeds makes metadata disks for guests that read their metadata from a disk. nil: the metadata server is the only
@@ -138,6 +169,7 @@ type CachedImage struct {
 type (
 	Machine = machine.Machine
 	Layer   = machine.Layer
+	Volume  = machine.Volume
 	NIC     = machine.NIC
 	Ordered = machine.Ordered
 )

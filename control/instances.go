@@ -267,7 +267,8 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 // requested converts a body into a request.
 func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, GuestSettings: given.GuestSettings,
-		InstanceSettings: given.InstanceSettings, Expires: time.Duration(given.Expires) * time.Second}
+		InstanceSettings: given.InstanceSettings, Volumes: given.Volumes,
+		Expires: time.Duration(given.Expires) * time.Second}
 	if r.ID != "" {
 		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {
 			return r, err
@@ -326,6 +327,13 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 	shown = c.instance(st)
 	if in.Internal {
 		shown.Internal = api.Records(st)
+	}
+	attached, err := c.Cloud.Volumes.AttachedTo(ctx, st.Instance.ID)
+	if err != nil {
+		return shown, err
+	}
+	for _, v := range attached {
+		shown.Volumes = append(shown.Volumes, v.Name)
 	}
 	shown.Labels, err = c.labels(ctx, st.Instance)
 	return shown, err

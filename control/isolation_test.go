@@ -105,9 +105,9 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	case "query not":
 		return []string{"name=" + b.name, "host=" + b.host}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "policies": {"everywhere"}, "aggregates": {b.aggregate},
-			"pools": {b.pool, "everybodys"}, "sites": {"pretend"}, "appliances": {b.appliance},
-			"images":      {"debian-12"},
+		return map[string][]string{"keys": {b.key}, "volumes": {b.name}, "policies": {"everywhere"},
+			"aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}, "sites": {"pretend"},
+			"appliances": {b.appliance}, "images": {"debian-12"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
 	case "path site", "query site":
 		return []string{"pretend"}
@@ -192,6 +192,7 @@ func (b belongings) bodies(schema string) []any {
 			wanted("near", []string{b.host}), wanted("keys", []string{b.key}),
 			wanted("policy", "crush:everywhere"), wanted("in", []string{b.aggregate}),
 			wanted("in", []string{"!" + b.aggregate}),
+			wanted("volumes", []string{b.name}),
 			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":
@@ -251,6 +252,12 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"name": "x", "text": "use " + b.host + "; take 1"}}
 	case "AggregateChange":
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
+	case "NewVolume":
+		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host}}
+	case "VolumeAttachment":
+		return []any{fields{"instance": b.name}, fields{"instance": b.id}}
+	case "VolumeSize":
+		return []any{fields{"size_gb": 2}}
 	case "NewKey":
 		return []any{fields{"name": b.key, "line": "no key"}}
 	case "NewProject":

@@ -36,6 +36,8 @@ r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys li
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
 m recreateInstance
+r listVolumes getVolume
+m createVolume growVolume attachVolume detachVolume removeVolume
 m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken

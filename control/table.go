@@ -8,6 +8,7 @@ func nouns() []noun {
 		claimOperations,
 		poolOperations,
 		ticketOperations,
+		volumeOperations,
 		keyOperations,
 		projectOperations,
 		tokenOperations,

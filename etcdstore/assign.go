@@ -6,10 +6,13 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/internal/kv"
+	"croft/etcdstore/volumes"
 	"croft/schedule"
 )
 
@@ -54,14 +57,17 @@ func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Insta
 	more []clientv3.Op) (*clientv3.TxnResponse, error) {
 	k := s.conn.keys
 	record := k.instance(inst.ID)
+	free, attach, read := k.volumes().Assigned(next)
 	return s.conn.etcd.Txn(ctx).
 		// Existence is enough: the key of a session names its lease, which is never given again.
-		If(append(orderable(k, next), unchanged(record, inst.Revision), exists(k.session(inst.Session)))...).
-		Then(slices.Concat(more, k.groups().join(next), []clientv3.Op{clientv3.OpPut(record, encode(stored))})...).
-		Else(append([]clientv3.Op{
+		If(slices.Concat(orderable(k, next), free, []clientv3.Cmp{unchanged(record, inst.Revision),
+			exists(k.session(inst.Session))})...). // enough, see above
+		Then(slices.Concat(more, attach, k.groups().join(next),
+			[]clientv3.Op{clientv3.OpPut(record, encode(stored))})...).
+		Else(slices.Concat([]clientv3.Op{
 			clientv3.OpGet(record),
 			clientv3.OpGet(k.session(inst.Session)),
-		}, readOrderable(k, next)...)...).Commit()
+		}, read, readOrderable(k, next))...).Commit()
 }
 
 // refused returns which comparison of place failed. Without an error, other requests took the numbers of seats, and the
@@ -76,7 +82,15 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 		return nil, croft.Errorf(croft.Conflict,
 			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
 	}
-	seats, collided, err := unorderable(next, done.Responses[2:])
+	answers := done.Responses[2:]
+	var attached []*mvccpb.KeyValue
+	for _, answer := range answers[:len(next.Volumes)] {
+		attached = append(attached, kv.First(answer))
+	}
+	if err := volumes.Unassigned(next, attached); err != nil {
+		return nil, err
+	}
+	seats, collided, err := unorderable(next, answers[len(next.Volumes):])
 	if err == nil && !collided {
 		err = croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", next.Host, inst.ID)
 	}

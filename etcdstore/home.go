@@ -29,7 +29,7 @@ import (
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
-//	    that they do not know
+//	    that they do not know; volumes are disks of their own
 const (
 	schemaMajor   = 1
 	schemaMinor   = 8
@@ -41,6 +41,7 @@ const (
 	seatsMinor    = 3 // from this version on seats are removed with the records of their instances
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
+	volumesMinor  = 8 // from this version on agents make volumes, and audits know their claims
 	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members
 	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away

@@ -58,7 +58,7 @@ func (m *Mirror) open(ids []croft.HostID) (found map[croft.HostID]croft.Host, ot
 			continue
 		}
 		host.Alive, host.Traces = true, knows([]byte(agent), tracesMinor)
-		host.Vacates = knows([]byte(agent), vacatesMinor)
+		host.Vacates, host.Volumes = knows([]byte(agent), vacatesMinor), knows([]byte(agent), volumesMinor)
 		found[id] = host
 	}
 	return found, others

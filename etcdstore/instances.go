@@ -109,6 +109,14 @@ func canCluster(s *conn) error {
 	return nil
 }
 
+// canVolume refuses volumes if older programs of this cloud would take their claims for leaked ones. Invalid.
+func canVolume(s *conn) error {
+	if s.minor.Load() < volumesMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for volumes: upgrade the cloud")
+	}
+	return nil
+}
+
 // recordsOf returns the functions with which admissions write records.
 func recordsOf(s *conn) tenants.Records {
 	k := s.keys
@@ -174,6 +182,7 @@ func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Insta
 	}
 	settled, err := s.conn.decodeInstance(now[0])
 	settled.Spec.UserData = inst.Spec.UserData // user-data is stored separately, and never changes
+	settled.Volumes = inst.Volumes             // not stored
 	return settled, err
 }
 
@@ -245,6 +254,7 @@ func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
 		clientv3.OpDelete(k.userData(inst.ID)),
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
 		k.tenants().Repay(inst),
+		k.volumes().DetachAll(inst.ID),
 	)
 }
 

@@ -118,6 +118,7 @@ func (j *joiner) join() ([]croft.Status, error) {
 		h := j.hosts[id]
 		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
 		h.Traces, h.Vacates = knows(j.lives[id], tracesMinor), knows(j.lives[id], vacatesMinor)
+		h.Volumes = knows(j.lives[id], volumesMinor)
 		for _, twin := range j.twins[id] {
 			h.Problems = append(h.Problems,
 				fmt.Sprintf(

@@ -13,6 +13,7 @@ import (
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
+	"croft/etcdstore/volumes"
 	"croft/tenant/objects"
 )
 
@@ -46,6 +47,12 @@ import (
 //	/croft/<partition>/macs/<mac>/<instance>       present while the instance has a network interface with that MAC
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written only by that agent
+//	/croft/<partition>/volumes/records/<host>/<volume>
+//	                                               a volume: its record, and the order about it for its host's agent
+//	/croft/<partition>/volumes/names/<project>/<name>
+//	                                               the volume that has the name, as host and UUID
+//	/croft/<partition>/volumes/attached/<instance>/<volume>
+//	                                               the volume's host; present while it is attached to the instance
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
@@ -188,7 +195,8 @@ func (k keys) tenants() tenants.Keys { return tenants.Keys(k.prefix) }
 func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{
 		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
-			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"}},
+			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"},
+			{Prefix: k.volumes().Names(p), Noun: "volume"}},
 		End: actionlog.Keys(k.prefix).End(p),
 		Rest: []tenants.Part{{Prefix: k.sshKeys(p), Noun: "SSH key"}, {Prefix: k.tenants().TokensOf(p), Noun: "token"},
 			{Prefix: properties.Keys(k.prefix).Project(objects.Image, p), Noun: "described image"},
@@ -199,6 +207,9 @@ func (k keys) trust() trustKeys { return trustKeys(k) }
 
 func (k keys) members() string                  { return k.prefix + "members/" }
 func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h) }
+
+// volumes returns the keys of volumes.
+func (k keys) volumes() volumes.Keys { return volumes.Keys(k.prefix) }
 
 // pools returns the keys of the managers of pools.
 func (k keys) pools() pools.Keys { return pools.Keys(k.prefix + "pools/") }

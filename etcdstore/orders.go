@@ -51,7 +51,7 @@ func (s *Orders) WatchOrders(ctx context.Context, host croft.HostID, wake func(c
 // Order implements compute.Orders.
 func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(s.conn.keys.order(host, id)),
-		clientv3.OpGet(s.conn.keys.userData(id))).Commit()
+		clientv3.OpGet(s.conn.keys.userData(id)), s.conn.keys.volumes().ReadAttached(id)).Commit()
 	if err != nil {
 		return croft.Order{}, s.conn.wrap(err, "read the order of instance %s", id)
 	}
@@ -62,6 +62,9 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 	o, err := s.conn.decodeOrder(found[0])
 	if err == nil && o.Want != croft.WantGone {
 		fillUserData(&o.Spec, got.Responses[1].GetResponseRange().Kvs)
+		for _, kv := range got.Responses[2].GetResponseRange().Kvs {
+			o.Volumes = append(o.Volumes, croft.VolumeID(last(kv.Key)))
+		}
 	}
 	return o, err
 }

@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -30,7 +31,7 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	k := s.conn.keys
 	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
 		k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all(),
-		k.groups().allSeats()}
+		k.groups().allSeats(), k.volumes().Records()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
 		options := []clientv3.OpOption{clientv3.WithPrefix()}
@@ -71,7 +72,21 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 		b.Seats = append(b.Seats, audit.TakenSeat{Seat: seat, Project: croft.Project(project),
 			Revision: seats[i].ModRevision})
 	}
-	return b, err
+	return b, errors.Join(err, s.addVolumes(&b, got.Responses[12].GetResponseRange().Kvs))
+}
+
+// addVolumes adds the records of volumes, as stored.
+func (s *Records) addVolumes(b *audit.Evidence, stored []*mvccpb.KeyValue) error {
+	b.Volumes = map[croft.VolumeID]croft.Volume{}
+	for _, kv := range stored {
+		var v croft.Volume
+		if err := s.conn.decode(kv.Key, kv.Value, &v); err != nil {
+			return err
+		}
+		v.Revision, v.CreateRevision = kv.ModRevision, kv.CreateRevision
+		b.Volumes[v.ID] = v
+	}
+	return nil
 }
 
 func (k keys) nameOf(kv *mvccpb.KeyValue) audit.Name {
@@ -87,13 +102,14 @@ func (s *Records) HostEvidence(ctx context.Context, host croft.HostID, more ...c
 	got, err := s.conn.etcd.Txn(ctx).Then(
 		clientv3.OpGet(k.orders(host), clientv3.WithPrefix()),
 		clientv3.OpGet(k.observedOn(host), clientv3.WithPrefix()),
+		clientv3.OpGet(k.volumes().On(host), clientv3.WithPrefix()),
 	).Commit()
 	if err != nil {
 		return audit.Evidence{}, s.conn.wrap(err, "read the records of host %s", host)
 	}
 	j := s.conn.newJoiner()
 	ids := map[croft.InstanceID]bool{}
-	for _, r := range got.Responses {
+	for _, r := range got.Responses[:2] {
 		for _, kv := range r.GetResponseRange().Kvs {
 			ids[croft.InstanceID(last(kv.Key))] = true
 		}
@@ -119,7 +135,7 @@ func (s *Records) HostEvidence(ctx context.Context, host croft.HostID, more ...c
 	}
 	b, err := j.evidence()
 	b.Only = host
-	return b, err
+	return b, errors.Join(err, s.addVolumes(&b, got.Responses[2].GetResponseRange().Kvs))
 }
 
 // addEach adds the values of keys to the joiner.

@@ -22,6 +22,7 @@ import (
 	"croft/etcdstore/properties"
 	"croft/etcdstore/tenants"
 	"croft/etcdstore/usages"
+	"croft/etcdstore/volumes"
 	"croft/internal/delay"
 )
 
@@ -49,6 +50,7 @@ type Store struct {
 	Trust        *Trust
 	Turn         *Turn
 	Usage        *usages.History
+	Volumes      *volumes.Volumes
 }
 
 // Open connects and reads the home partition, and creates it if c.Mint is set. Unavailable: etcd does not answer in
@@ -90,7 +92,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned,
-		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()))...)
+		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()), volumes.Charged(s.shared()))...)
 	projects.Keep(chargedKeys(s), properties.Charged(s.shared()))
 	projects.Keep(clusters.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
@@ -107,7 +109,14 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Trust: &Trust{s}, Turn: &Turn{s},
-		Usage: usages.New(s.shared(), projects)}, nil
+		Usage: usages.New(s.shared(), projects), Volumes: volumesOf(s, projects)}, nil
+}
+
+// volumesOf makes the store of volumes.
+func volumesOf(s *conn, p *tenants.Projects) *volumes.Volumes {
+	return volumes.New(s.shared(), p, volumes.Sessions{Begin: s.sessionKey, Retire: s.retireSession,
+		Key: s.keys.session}, func() error { return canVolume(s) }, volumes.Others{Instance: s.keys.instance,
+		Alive: s.keys.alive, Drained: s.keys.drained})
 }
 
 // homeOf returns the functions and keys with which the home partition is read at a revision.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/internal/wording"
 )
 
 // Forget removes a host that is gone for good. Conflict: it is alive, or has instances and force is not set. With force
@@ -33,6 +34,9 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 		return nil, croft.Errorf(croft.Conflict, "%s on it; destroy or move them first, or mark them as lost with --force",
 			counted(h.Count))
 	}
+	if err := f.keepsVolumes(ctx, h.ID, force); err != nil {
+		return nil, err
+	}
 	if err := f.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
 		return nil, err
 	}
@@ -43,6 +47,9 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 	}
 	// From here on no new order can be written for the host, so loseAll finds all instances.
 	if err := f.Hosts.Drain(ctx, h.ID); err != nil {
+		return nil, err
+	}
+	if err := f.keepsVolumes(ctx, h.ID, force); err != nil { // created meanwhile
 		return nil, err
 	}
 	if lost, err = f.loseAll(ctx, h, force); err != nil {
@@ -59,6 +66,21 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 	}
 	// Last, so that a host that loses its etcd server can tell whether it was forgotten.
 	return lost, f.Members.RemoveEtcdMember(ctx, h.ID)
+}
+
+// keepsVolumes returns a Conflict if the host has volumes, unless it is forgotten by force: then their records stay,
+// and the volumes are lost until the host returns.
+func (f *Fleet) keepsVolumes(ctx context.Context, host croft.HostID, force bool) error {
+	if f.Volumes == nil || force {
+		return nil
+	}
+	all, err := f.Volumes.HostVolumes(ctx, host)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return croft.Errorf(croft.Conflict, "it has %s, such as %s of project %s; remove them first, or add --force: they "+
+		"stay listed, and their data is lost unless the host returns", wording.Count(len(all), "volume"), all[0].Name,
+		all[0].Project)
 }
 
 // nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has nothing

@@ -390,6 +390,7 @@ type Config struct {
 	Properties Properties // optional
 	// Overdue describes the hosts whose certificates are overdue for renewal, one sentence each. Optional.
 	Overdue func(context.Context) (map[croft.HostID]string, error)
+	Volumes Volumes // optional; without it, there are no volumes
 	Chooser Chooser // optional; without it, instances are moved as if no policy had chosen their hosts
 
 	UndoTimeout time.Duration // timeout for undoing after a failure; 5 s by default

@@ -47,6 +47,15 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 			continue
 		}
 		m := Moved{Instance: st.Instance, Stays: fixed(st.Instance)}
+		if m.Stays == "" && f.Volumes != nil {
+			attached, err := f.Volumes.AttachedTo(ctx, st.Instance.ID)
+			if err != nil {
+				return all, err
+			}
+			if len(attached) > 0 {
+				m.Stays = "volume " + attached[0].Name + " is attached to it, and is here"
+			}
+		}
 		if m.Stays == "" {
 			var err error
 			m.To, err = f.move(ctx, st)

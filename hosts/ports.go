@@ -56,6 +56,14 @@ type Instances interface {
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 }
 
+// Volumes is read access to volumes.
+type Volumes interface {
+	// HostVolumes returns the volumes of a host.
+	HostVolumes(ctx context.Context, host croft.HostID) ([]croft.Volume, error)
+	// AttachedTo returns the volumes that are attached to an instance.
+	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+}
+
 // Orders is the access to the orders of hosts.
 type Orders interface {
 	// Remains reports whether a host that an instance was moved away from may still have a guest or disks of it.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/node/settings"
+	"croft/schedule/volumes"
 	"croft/trust"
 	"croft/trust/gate"
 	"croft/trust/pki"
@@ -74,9 +76,16 @@ type etcdCloud struct {
 	compute.Orders
 	compute.Registry
 	compute.Records
+	compute.Volumes
 	audit.Shared
 }
 
 func cloudIn(store *etcdstore.Store) etcdCloud {
-	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Turn}
+	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Turn}
+}
+
+// volumeRequests returns what ends requests for volumes whose processes died.
+func volumeRequests(store *etcdstore.Store, claims volumes.Claims, log *slog.Logger) *volumes.Manager {
+	return &volumes.Manager{Partition: store.Partition(), Store: store.Volumes, Claims: claims, Hosts: store.Registry,
+		Instances: store.Instances, Log: log}
 }

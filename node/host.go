@@ -28,12 +28,12 @@ import (
 	"croft/compute/hypervisor/libvirt"
 	"croft/compute/hypervisor/sim"
 	"croft/compute/image"
-	"croft/hosts/audit"
 	"croft/internal/build"
 	"croft/internal/endpoint"
 	"croft/mdserver"
 	"croft/node/doctor"
 	"croft/node/settings"
+	"croft/schedule/volumes"
 	"croft/trust"
 )
 
@@ -50,6 +50,7 @@ type cloud interface {
 	compute.Orders
 	compute.Registry
 	compute.Records
+	compute.Volumes
 	Partition() croft.PartitionID
 	// Usable returns why orders are impossible at the moment; nil: they are possible.
 	Usable(ctx context.Context) error
@@ -231,7 +232,13 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Host, c.Partition, c.Dir = me, h.store.Partition(), instances
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
-	c.Shared, _ = h.store.(audit.Shared) // not behind a gate, which has its own caretaker
+	c.Volumes = h.store
+	if direct, is := h.store.(etcdCloud); is { // behind a gate, its own caretaker has these
+		c.Shared = direct
+		if claims, is := h.inventory.(volumes.Claims); is {
+			c.VolumeRequests = volumeRequests(direct.Store, claims, h.log)
+		}
+	}
 	c.Announce = expiryHook(s.Expiry.Hook)
 	c.Log, c.Traces = h.log, traces
 	agent, err := compute.New(c)

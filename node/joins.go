@@ -116,7 +116,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	}
 	server, err := gate.NewServer(gate.ServerConfig{
 		Caller: s.admitted.Agent, Orders: store.Orders, Registry: store.Registry, Records: store.Records,
-		Inventory: claims, Usable: store.Usable,
+		Volumes: store.Volumes, Inventory: claims, Usable: store.Usable,
 		Gates: func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
 	})
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	})
 	caretaker := &audit.Caretaker{
 		Host: s.host, Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.settings.Sweep,
-		Announce: expiryHook(s.settings.Expiry.Hook), Log: s.log,
+		Volumes: volumeRequests(store, claims, s.log), Announce: expiryHook(s.settings.Expiry.Hook), Log: s.log,
 	}
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	return server, nil

@@ -1,6 +1,7 @@
 package placementclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -51,7 +52,7 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Own
 // whether it succeeded.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
-		User: string(owner.Project), Type: croft.ConsumerType}
+		User: string(owner.Project), Type: cmp.Or(owner.Type, croft.ConsumerType)}
 	for host, r := range candidate.Allocations {
 		body.Allocations[host] = resourcesBody{r}
 	}

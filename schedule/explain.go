@@ -14,6 +14,7 @@ import (
 type Question struct {
 	Query      Query
 	Spec       croft.Spec
+	Volumes    []croft.Volume // of the request
 	Providers  []croft.Provider
 	Hosts      map[croft.HostID]croft.Host
 	Members    []croft.GroupMember        // of the request's groups
@@ -65,6 +66,11 @@ func (q Question) judge(t tree) verdict {
 	}
 	if err := q.Filtered.Admit(q.Spec, t.id()); err != nil {
 		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
+	}
+	for _, volume := range q.Volumes {
+		if err := has([]croft.Volume{volume}, t.id()); err != nil {
+			v.add(miss{requirement: "volume " + volume.Name, kind: err.Error(), gap: 3, text: err.Error()})
+		}
 	}
 	if q.Chosen != nil && !q.Chosen[t.id()] {
 		text := "is none that policy " + q.Spec.Policy.Name + " chooses"

@@ -144,6 +144,28 @@ func (noCrush) Find(_ context.Context, name string) (croft.CrushPolicy, error) {
 func (noCrush) Numbers(context.Context) (n croft.CrushNumbers, err error) { return n, nil }
 func (noCrush) Number(context.Context, []croft.HostID, []string) error    { return nil }
 
+// Volumes is the scheduler's read access to volumes.
+type Volumes interface {
+	// ForRequest returns the named volumes of a project, which a request for an instance attaches. NotFound. Conflict:
+	// one of them cannot be attached, or they are on different hosts.
+	ForRequest(ctx context.Context, project croft.Project, names []string) ([]croft.Volume, error)
+	// AttachedTo returns the volumes that are attached to an instance.
+	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+}
+
+// noVolumes replaces Volumes in a scheduler that has none.
+type noVolumes struct{}
+
+func (noVolumes) ForRequest(_ context.Context, _ croft.Project, names []string) ([]croft.Volume, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return nil, croft.Errorf(croft.NotFound, "there is no volume %q", names[0])
+}
+func (noVolumes) AttachedTo(context.Context, croft.InstanceID) ([]croft.Volume, error) {
+	return nil, nil
+}
+
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {
 	// AddKey stores a key. Conflict: the project has a key with this name.

@@ -69,7 +69,10 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 }
 
 // searchAgain prepares the search for a new host for an instance that had a host before.
-func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (*search, error) {
+func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (_ *search, err error) {
+	if inst.Volumes, err = s.Volumes.AttachedTo(ctx, inst.ID); err != nil {
+		return nil, err
+	}
 	if inst.Spec.Policy != nil {
 		policy, err := s.PolicyOf(ctx, inst)
 		if err != nil {

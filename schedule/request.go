@@ -31,6 +31,8 @@ type Request struct {
 	croft.GuestSettings
 	croft.InstanceSettings
 
+	Volumes []string // names of volumes of the project to attach
+
 	Hidden []string // keys of properties that the caller may not read; tag: stands for tags
 	Policy *Policy  // nil: the scheduler's policy
 	// the cluster that it becomes part of: then only Of(Cluster) may stop, use or destroy it without force
@@ -146,8 +148,11 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 	if err := s.choosePolicy(ctx, cmp.Or(r.Policy, s.Policy), &inst); err != nil {
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
+	if inst.Volumes, err = s.Volumes.ForRequest(ctx, inst.Project, r.Volumes); err != nil {
+		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := attempt{search: s.search(r, inst), hold: r.Hold != 0}
-	if a.placer = s.Placer(); a.placer != nil && !a.hold {
+	if a.placer = s.Placer(); a.placer != nil && !a.hold && len(inst.Volumes) == 0 {
 		return a.inOneStep(ctx)
 	}
 	a.placer = nil
@@ -202,6 +207,9 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 	if err := s.choosePolicy(ctx, cmp.Or(r.Policy, s.Policy), &inst); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
+	if inst.Volumes, err = s.Volumes.ForRequest(ctx, inst.Project, r.Volumes); err != nil {
+		return nil, fmt.Errorf("schedule %s: %w", r.label(), err)
+	}
 	a := s.search(r, inst)
 	o, err := a.look(ctx, lastLimit)
 	if err != nil {
@@ -227,7 +235,7 @@ func (s *Scheduler) Explain(ctx context.Context, r Request) (*Explanation, error
 func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	policy := cmp.Or(r.Policy, s.Policy)
 	// the admissible candidates may be few among many
-	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst.Spec)) {
+	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst)) {
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,

@@ -28,6 +28,7 @@ type Config struct {
 	Distances  Distances  // none by default
 	Properties Properties // none by default
 	Crush      Crush      // no policies by default
+	Volumes    Volumes    // none by default
 
 	// Placer returns a Placer, which schedules in one step; if it is or returns nil, record, claim and order are
 	// written in three steps.
@@ -71,6 +72,9 @@ func New(c Config) (*Scheduler, error) {
 	}
 	if c.Crush == nil {
 		c.Crush = noCrush{}
+	}
+	if c.Volumes == nil {
+		c.Volumes = noVolumes{}
 	}
 	if c.Placer == nil {
 		c.Placer = func() Placer { return nil }

@@ -213,7 +213,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 		return nil, err
 	}
 	return Explain(Question{
-		Query: s.query, Spec: s.inst.Spec, Providers: providers, Hosts: hosts,
+		Query: s.query, Spec: s.inst.Spec, Volumes: s.inst.Volumes, Providers: providers, Hosts: hosts,
 		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Filtered: o.filtered,
 		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen,
 	}), nil
@@ -249,11 +249,23 @@ func (s *Scheduler) allHosts(ctx context.Context) (map[croft.HostID]croft.Host, 
 }
 
 // bounded reports whether a request restricts hosts by data that Placement does not have.
-func bounded(spec croft.Spec) bool { return len(spec.In) > 0 || spec.HasPropertyFilters() }
+func bounded(inst croft.Instance) bool {
+	return len(inst.Spec.In) > 0 || inst.Spec.HasPropertyFilters() || len(inst.Volumes) > 0
+}
+
+// has returns NoCapacity if a volume of the request is not on a host.
+func has(volumes []croft.Volume, host croft.HostID) error {
+	for _, v := range volumes {
+		if v.Host != host {
+			return croft.Errorf(croft.NoCapacity, "does not have volume %s, which is on another host", v.Name)
+		}
+	}
+	return nil
+}
 
 // within checks whether bounds and filters of the request admit a host. NoCapacity: they do not admit it.
 func (s *search) within(o *snapshot, host croft.Host) error {
-	if err := o.filtered.Admit(s.inst.Spec, host.ID); err != nil {
+	if err := cmp.Or(has(s.inst.Volumes, host.ID), o.filtered.Admit(s.inst.Spec, host.ID)); err != nil {
 		return err
 	}
 	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)
@@ -298,7 +310,7 @@ const mostNarrow = 64
 // candidates, which would rarely include them. So Placement needs to know no aggregate, and locations are handled in
 // the same way.
 func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]croft.Candidate, int, error) {
-	if !bounded(s.inst.Spec) {
+	if !bounded(s.inst) {
 		all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
 		return all, len(all), err
 	}
@@ -335,6 +347,9 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 	at := s.query.anchor()
 	if at < 0 || s.query.Groups[at].InTree != "" {
 		return nil, false, nil
+	}
+	if len(s.inst.Volumes) > 0 {
+		return []croft.HostID{s.inst.Volumes[0].Host}, true, nil
 	}
 	hosts, few = topology.Members(bounds, o.aggregates)
 	if !few && len(s.inst.Spec.Where) > 0 {

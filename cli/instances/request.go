@@ -33,6 +33,7 @@ type asking struct {
 	count                int
 	networks             []string
 	open                 []string
+	volumes              []string
 	ephemeral            bool
 	expires, hold        time.Duration
 	together, apart      []string
@@ -56,6 +57,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.StringArrayVar(&a.open, "open", nil,
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
+	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on its host; "+
+		"repeat for more (none)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -204,7 +207,7 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query,
 			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
 			Near: a.near, Far: a.far, Distance: a.distance}}
-	r.Networks, r.Open, r.Ephemeral = a.networks, a.open, a.ephemeral
+	r.Networks, r.Open, r.Volumes, r.Ephemeral = a.networks, a.open, a.volumes, a.ephemeral
 	if _, err = schedule.ParseQuery(query); err != nil {
 		return r, err
 	}

@@ -174,6 +174,7 @@ func details(i api.Instance) *out.Table {
 		add(word, text)
 	}
 	add("networks", strings.Join(i.Networks, ", "))
+	add("volumes", strings.Join(i.Volumes, ", "))
 	add("open ports", strings.Join(i.Open, ", "))
 	add("host key", i.HostKey)
 	for _, p := range i.Peers {

@@ -19,6 +19,7 @@ type Machine struct {
 	Seed      string  // path of an ISO; empty: no seed
 	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
 	Source  croft.Metadata
+	Volumes []Volume
 	Console string // path of the serial console's log
 	NICs    []NIC
 }
@@ -28,6 +29,13 @@ type NIC struct {
 	MAC     string
 	Network string // libvirt network, such as default
 	Bridge  string // host bridge; used if Network is empty
+}
+
+// Volume is a disk of its own that a machine has besides its root disk.
+type Volume struct {
+	ID     croft.VolumeID
+	Path   string // absolute; qcow2 without a backing file
+	Serial string // by which the guest finds it
 }
 
 // Layer is one file of a disk's backing chain. In lists, the topmost layer is first.

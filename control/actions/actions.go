@@ -71,6 +71,7 @@ const (
 	Site       Kind = "site" // site of clusters
 	Credential Kind = "credential"
 	Appliance  Kind = "appliance"
+	Volume     Kind = "volume"
 	Image      Kind = "image" // for sites, or with properties
 	Group      Kind = "group"
 	Definition Kind = "definition" // named by the kind whose properties it governs
@@ -80,7 +81,7 @@ const (
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
 	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
-	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Group),
+	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Group),
 	string(Definition), string(Partition)}
 
 // DistancesOf returns the object for the distances of a type. An invalid type is left out.

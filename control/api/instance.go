@@ -87,6 +87,8 @@ type Instance struct {
 	// Properties that people noted, as far as the caller may read them. Events, and answers to other
 	// changes than changeInstance, leave them out.
 	Labels map[string]objects.Value `json:"labels,omitempty"`
+	// Names of the volumes that are attached to it. Only the answer of getInstance has them.
+	Volumes []string `json:"volumes,omitempty"`
 	// Public key of the guest's SSH server.
 	HostKey string `json:"host_key,omitempty"`
 	// The other machines of its cluster.

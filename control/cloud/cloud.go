@@ -17,6 +17,7 @@ import (
 	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/schedule"
+	"croft/schedule/volumes"
 	"croft/tenant"
 	"croft/tenant/access"
 	"croft/tenant/usage"
@@ -49,6 +50,7 @@ type Cloud struct {
 	Credentials registry.Credentials
 	Appliances  registry.Appliances
 	SiteImages  registry.SiteImages
+	Volumes     *volumes.Manager
 	Connection  io.Closer
 }
 

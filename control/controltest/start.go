@@ -108,6 +108,7 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 	}
 	t.Cleanup(c.Close)
 	t.Cleanup(func() { etcdtest.CheckDump(t, c.Etcd.Endpoint()) })
+	c.ForVolumes = 1 // of the tenant of the tests
 	if err := c.AddHost(ctx, "host1", cloudtest.Room); err != nil {
 		t.Fatal(err)
 	}

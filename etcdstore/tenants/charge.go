@@ -17,7 +17,7 @@ import (
 type ChargedWrite struct {
 	Project croft.Project
 	Amounts tenant.Amounts
-	Record  string         // key of the record, which must be absent
+	Record  string         // key of the record, which must be absent; empty: only If decides
 	ID      string         // differs from the IDs of all other records, past and present
 	If      []clientv3.Cmp // further conditions
 	Write   []clientv3.Op
@@ -45,7 +45,7 @@ func (k Keys) GiveBack(c Charge, id string) clientv3.Op {
 type charging struct {
 	project   croft.Project
 	amounts   tenant.Amounts
-	record    string // key of the record, which must be absent
+	record    string // key of the record, which must be absent; empty: only ifs decide
 	entry     string // key of an entry for the same charge
 	write     []clientv3.Op
 	what      string // for errors
@@ -86,19 +86,27 @@ func (s *Projects) writeCharged(ctx context.Context, w charging) (revision int64
 			continue
 		}
 		compares, ops := s.keys().chargeOnce(c, w)
-		done, err := s.conn.Etcd.Txn(ctx).If(append(append(compares, w.ifs...), kv.Absent(w.record))...).
-			Then(append(ops, w.write...)...).
-			Else(append([]clientv3.Op{clientv3.OpGet(w.record, clientv3.WithCountOnly())}, w.otherwise...)...).Commit()
-		switch {
-		case err != nil:
+		compares, reads := append(compares, w.ifs...), w.otherwise
+		if w.record != "" {
+			compares = append(compares, kv.Absent(w.record))
+			reads = append([]clientv3.Op{clientv3.OpGet(w.record, clientv3.WithCountOnly())}, reads...)
+		}
+		done, err := s.conn.Etcd.Txn(ctx).If(compares...).Then(append(ops, w.write...)...).Else(reads...).Commit()
+		if err != nil {
 			return 0, s.conn.Wrap(err, "%s", w.what)
-		case done.Succeeded:
+		}
+		if done.Succeeded {
 			return done.Header.Revision, nil
-		case done.Responses[0].GetResponseRange().Count > 0:
-			return 0, nil
+		}
+		answers := done.Responses
+		if w.record != "" {
+			if answers[0].GetResponseRange().Count > 0 {
+				return 0, nil
+			}
+			answers = answers[1:]
 		}
 		if w.refused != nil {
-			if err := w.refused(done.Responses[1:]); err != nil {
+			if err := w.refused(answers); err != nil {
 				return 0, err
 			}
 		}

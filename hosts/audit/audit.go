@@ -21,6 +21,8 @@ type Config struct {
 	Agents    Agents
 	Fleet     Fleet
 
+	Volumes Volumes // nil: differences of volumes are not mended
+
 	Pause      time.Duration // between the two looks; 2 s by default
 	AskTimeout time.Duration // timeout of a request to an agent; 10 s by default
 }

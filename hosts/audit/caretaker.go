@@ -17,12 +17,14 @@ import (
 
 // Caretaker audits the records that belong to no host: requests of dead schedulers, names and claims without instances.
 // Every agent that sees all records runs one, and they take turns; if agents see only their own records, the process
-// with the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Every and
-// Announce.
+// with the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Volumes,
+// Every and Announce.
 type Caretaker struct {
-	Host      croft.HostID // of the agent that runs it, for the log
-	Records   Entries
-	Shared    Shared // nil: another process audits it
+	Host    croft.HostID // of the agent that runs it, for the log
+	Records Entries
+	Shared  Shared // nil: another process audits it
+	// nil: requests for volumes are not undone
+	Volumes   Volumes
 	Inventory Releaser
 	Every     time.Duration // interval of turns; 60 s by default
 	Log       *slog.Logger
@@ -150,6 +152,13 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 		case AbandonedRequest:
 			if err := c.undoRequest(ctx, e.Instances[d.Instance]); err != nil {
 				return nil, err
+			}
+		case AbandonedVolume:
+			if c.Volumes != nil {
+				if err := c.Volumes.Undo(ctx, e.Volumes[croft.VolumeID(d.Instance)]); err != nil {
+					return nil, err
+				}
+				c.Log.Info("a request for a volume whose program died was undone", "volume", d.Instance, "host", c.Host)
 			}
 		case LostOrder, UndoneOrder, HostProblem: // for the host's own agent
 		default:

@@ -50,6 +50,7 @@ func Compare(b Evidence) []Difference {
 				Cause: "an observation is left of an order that no longer exists"})
 		}
 	}
+	c.checkVolumes()
 	for host := range b.Claims {
 		c.checkClaims(host)
 	}
@@ -291,6 +292,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		inst, exists := c.Instances[id]
 		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
+		case c.isVolume(id):
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
 		case ordered && order.Want == croft.WantGone: // the claim is released with the tombstone
 		case exists && c.lacksClaim(inst): // checkClaim reports where the claim is

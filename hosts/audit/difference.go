@@ -30,6 +30,11 @@ const (
 	StrayGuest       Kind = "stray guest"           // a domain without an order here
 	MissingGuest     Kind = "missing guest"         // no domain, although one was observed
 	StrayFiles       Kind = "stray files"           // disks without an owner
+	AbandonedVolume  Kind = "abandoned volume"      // the request for its size died before it claimed
+	MissingVolume    Kind = "missing volume"        // its file is not on its host
+	StrayVolume      Kind = "stray volume"          // a file without a record
+	UnclaimedVolume  Kind = "unclaimed volume"      // it claims nothing, or another amount than its size
+	LostVolume       Kind = "lost volume"           // its host was forgotten
 	ClosedNetwork    Kind = "closed network"        // the guest is on a network that its host closed to its project
 	HostProblem      Kind = "problem of the host's" // reported by the host's own agent
 )
@@ -39,7 +44,7 @@ var Kinds = []Kind{
 	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
 	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
-	ClosedNetwork, HostProblem,
+	AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
 }
 
 // Difference is one contradiction in the evidence.
@@ -48,9 +53,9 @@ type Difference struct {
 	Kind     Kind             `json:"kind"`
 	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`     // its UUID
 	HostName string           `json:"host_name,omitempty"`              // its name
-	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID
-	Project  croft.Project    `json:"project,omitempty"`                // project of the instance
-	Name     string           `json:"name,omitempty"`                   // name of the instance
+	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID, or that of a volume
+	Project  croft.Project    `json:"project,omitempty"`                // project of the instance or volume
+	Name     string           `json:"name,omitempty"`                   // name of the instance or volume
 	Affinity *croft.Affinity  `json:"affinity,omitempty"`               // set for memberships
 	Seat     croft.Seat       `json:"seat,omitzero"`                    // set for seats
 	Cause    string           `json:"cause"`                            // what differs, and why, in words

@@ -23,6 +23,7 @@ type Evidence struct {
 	Seats        []TakenSeat
 	Orders       []croft.Order
 	Observations []croft.Observation
+	Volumes      map[croft.VolumeID]croft.Volume // of the host; of all hosts, if it covers everything
 
 	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
 	// Elsewhere is the claims of instances on providers other than hosts, such as shared storage; nil: not read.
@@ -68,6 +69,7 @@ type TakenSeat struct {
 type Contents struct {
 	Guests      []Guest            `json:"guests"`
 	Directories []croft.InstanceID `json:"directories"` // with disks
+	Volumes     []croft.VolumeID   `json:"volumes,omitempty"`
 }
 
 // Guest is a domain that belongs to this installation.

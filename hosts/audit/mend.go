@@ -25,11 +25,29 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 		}
 		return a.Agents.RemoveFiles(ctx, hosts[d.Host], d.Instance)
 	}
+	if d.Kind == AbandonedVolume || d.Kind == UnclaimedVolume {
+		return a.mendVolume(ctx, d)
+	}
 	st, err := a.instance(ctx, d)
 	if err != nil {
 		return err
 	}
 	return a.mendInstance(ctx, d, st)
+}
+
+func (a *Auditor) mendVolume(ctx context.Context, d Difference) error {
+	e, err := a.Records.Evidence(ctx)
+	if err != nil {
+		return err
+	}
+	v := e.Volumes[croft.VolumeID(d.Instance)]
+	switch {
+	case v.Revision != d.Revision || a.Volumes == nil:
+		return croft.Errorf(croft.Conflict, "the volume has changed meanwhile; audit again")
+	case d.Kind == AbandonedVolume:
+		return a.Volumes.Undo(ctx, v)
+	}
+	return a.Volumes.Reclaim(ctx, v)
 }
 
 // instance reads the current record of an instance. Conflict: it has changed since the difference was found.
@@ -119,7 +137,8 @@ func (a *Auditor) releaseLeaked(ctx context.Context, d Difference) error {
 		if err != nil {
 			return nil, err
 		}
-		if _, exists := e.Instances[d.Instance]; exists {
+		_, exists := e.Instances[d.Instance]
+		if _, is := e.Volumes[croft.VolumeID(d.Instance)]; is || exists {
 			return nil, errReused
 		}
 		return []croft.HostID{d.Host}, nil

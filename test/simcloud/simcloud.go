@@ -28,13 +28,14 @@ import (
 
 // Cloud is a whole cloud in the test's process: a real etcd, a real Placement and agents with simulated guests.
 type Cloud struct {
-	Dir       string
-	Etcd      *etcdserver.Server
-	Store     *etcdstore.Store
-	Placement *httptest.Server
-	Claims    *placementclient.Client
-	Hosts     map[string]*Host
-	end       []func()
+	ForVolumes int64 // DISK_GB of each host besides those for instances
+	Dir        string
+	Etcd       *etcdserver.Server
+	Store      *etcdstore.Store
+	Placement  *httptest.Server
+	Claims     *placementclient.Client
+	Hosts      map[string]*Host
+	end        []func()
 
 	// Fault, if not nil, returns the error with which a hypervisor's operation on an instance fails; nil: it succeeds.
 	// It is set before hosts are added.
@@ -135,9 +136,10 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
-			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places),
+			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
 		}},
-		Orders: c.Store.Orders, Registry: c.Store.Registry, Records: c.Store.Records, Shared: c.Store.Turn,
+		Orders: c.Store.Orders, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
+		Shared:     c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,
 		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},

@@ -42,8 +42,8 @@ func newCloud(t *testing.T) *cloud {
 }
 
 func (c *cloud) config() gate.ServerConfig {
-	return gate.ServerConfig{Orders: c.Orders, Registry: c.Registry, Records: c.Records, Inventory: c.Client,
-		Usable: c.Usable}
+	return gate.ServerConfig{Orders: c.Orders, Registry: c.Registry, Records: c.Records, Volumes: c.Volumes,
+		Inventory: c.Client, Usable: c.Usable}
 }
 
 func startPlacement(t *testing.T, store *etcdstore.Store) *placementclient.Client {

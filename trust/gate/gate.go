@@ -85,12 +85,33 @@ func (i instance) noun() croft.Instance {
 	return i.Instance
 }
 
+// volume is the wire form of a volume.
+type volume struct {
+	croft.Volume
+	Revision int64 `json:"revision,omitempty"`
+}
+
+func (v volume) noun() croft.Volume {
+	v.Volume.Revision = v.Revision
+	return v.Volume
+}
+
+// aboutVolume names a volume of a host, and what the host reports about it.
+type aboutVolume struct {
+	Host     croft.HostID     `json:"host"`
+	Volume   croft.VolumeID   `json:"volume"`
+	SizeGB   int64            `json:"size_gb,omitempty"`
+	Error    string           `json:"error,omitempty"`
+	Instance croft.InstanceID `json:"instance,omitempty"`
+}
+
 // hostEvidence is the evidence about one host.
 type hostEvidence struct {
 	Hosts        map[croft.HostID]croft.Host `json:"hosts"`
 	Instances    []instance                  `json:"instances"`
 	Orders       []orderMessage              `json:"orders"`
 	Observations []croft.Observation         `json:"observations"`
+	Volumes      []volume                    `json:"volumes,omitempty"`
 }
 
 func sendEvidence(e audit.Evidence) hostEvidence {
@@ -101,6 +122,9 @@ func sendEvidence(e audit.Evidence) hostEvidence {
 	for _, o := range e.Orders {
 		sent.Orders = append(sent.Orders, sendOrder(o))
 	}
+	for _, v := range e.Volumes {
+		sent.Volumes = append(sent.Volumes, volume{v, v.Revision})
+	}
 	return sent
 }
 
@@ -108,6 +132,7 @@ func (h hostEvidence) noun(only croft.HostID) audit.Evidence {
 	e := audit.Evidence{
 		Only: only, Hosts: h.Hosts, Instances: map[croft.InstanceID]croft.Instance{}, Observations: h.Observations,
 		Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{}, Contents: map[croft.HostID]audit.Contents{},
+		Volumes: map[croft.VolumeID]croft.Volume{},
 	}
 	if e.Hosts == nil {
 		e.Hosts = map[croft.HostID]croft.Host{}
@@ -117,6 +142,9 @@ func (h hostEvidence) noun(only croft.HostID) audit.Evidence {
 	}
 	for _, o := range h.Orders {
 		e.Orders = append(e.Orders, o.noun())
+	}
+	for _, v := range h.Volumes {
+		e.Volumes[v.ID] = v.noun()
 	}
 	return e
 }
@@ -133,6 +161,7 @@ type evidenceQuery struct {
 // line is one line of a stream, in either direction. An empty line is a heartbeat.
 type line struct {
 	Instance croft.InstanceID `json:"instance,omitempty"` // server, in WatchOrders: wake this instance
+	Volume   croft.VolumeID   `json:"volume,omitempty"`   // server, in WatchVolumes: wake this volume
 
 	Agent *croft.Agent `json:"agent,omitempty"` // client, in Serve: the first line
 	Known bool         `json:"known,omitempty"` // client: the host has been announced and may become alive

@@ -161,6 +161,15 @@ func (h *hostile) populate() {
 		buried := h.on(h.alice, croft.NewInstanceID())
 		h.check(h.Instances.Bury(ctx, buried, order(buried, h.alice, croft.WantGone)))
 	}
+	for _, host := range []croft.HostID{h.host, h.alice, h.bob} {
+		v := croft.Volume{ID: croft.NewVolumeID(), Project: "p", Host: host, SizeGB: 1}
+		v.Name = "volume-" + string(v.ID)
+		v, err := h.Volumes.Create(ctx, v)
+		h.check(err)
+		_, err = h.Volumes.Settle(ctx, v)
+		h.check(err)
+		h.instances = append(h.instances, v.ID.Consumer())
+	}
 	claims, err := h.Claims(ctx, h.host)
 	h.check(err)
 	b, err := h.Records.HostEvidence(ctx, h.host)
@@ -247,16 +256,27 @@ var attacks = map[string]func(*hostile) any{
 			Traits: []croft.Trait{pick[croft.Trait](h, "CUSTOM_MINE", "MISC_SHARES_VIA_AGGREGATE",
 				"../../allocations")}, Aggregates: []string{pick(h, "11111111-1111-4111-8111-111111111111", "../x")}}
 	},
-	"Claims":  func(h *hostile) any { return h.anyHost() },
-	"Release": func(h *hostile) any { return h.anyInstance() },
-	"Vacate":  func(h *hostile) any { return h.anyInstance() },
-	"Gates":   func(*hostile) any { return map[string]any{} },
-	"Usable":  func(*hostile) any { return map[string]any{} },
+	"WatchVolumes":   (*hostile).anyVolume,
+	"Volume":         (*hostile).anyVolume,
+	"MadeVolume":     (*hostile).anyVolume,
+	"FailedVolume":   (*hostile).anyVolume,
+	"DetachedVolume": (*hostile).anyVolume,
+	"ForgetVolume":   (*hostile).anyVolume,
+	"Claims":         func(h *hostile) any { return h.anyHost() },
+	"Release":        func(h *hostile) any { return h.anyInstance() },
+	"Vacate":         func(h *hostile) any { return h.anyInstance() },
+	"Gates":          func(*hostile) any { return map[string]any{} },
+	"Usable":         func(*hostile) any { return map[string]any{} },
 	// Not served: calls of the caretaker.
 	"Books":    func(*hostile) any { return map[string]any{} },
 	"Fence":    func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"Discard":  func(h *hostile) any { return map[string]any{"id": h.anyInstance(), "state": "scheduling"} },
 	"TakeTurn": func(*hostile) any { return 60e9 },
+}
+
+func (h *hostile) anyVolume() any {
+	return map[string]any{"host": h.anyHost(), "volume": h.anyInstance(), "size_gb": h.rng.IntN(9), "error": "x",
+		"instance": h.anyInstance()}
 }
 
 func (h *hostile) anyPlace() any {
@@ -271,7 +291,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	h.check(err)
 	ctx, cancel := context.WithTimeout(h.t.Context(), patient.Longest)
 	defer cancel()
-	if name == "WatchOrders" {
+	if name == "WatchOrders" || name == "WatchVolumes" {
 		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // the stream does not end on its own
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name,
@@ -303,6 +323,9 @@ func (h *hostile) own(key string, is bool) bool {
 	case "hosts", "alive", "seen", "agents", "twins", "orders", "observed":
 		first, _, _ := strings.Cut(rest, "/")
 		return croft.HostID(first) == h.host
+	case "volumes":
+		host, _, _ := strings.Cut(strings.TrimPrefix(rest, "records/"), "/")
+		return croft.HostID(host) == h.host && is
 	case "instances", "userdata":
 		return h.condemned[croft.InstanceID(rest)] && !is
 	case "names":
@@ -346,7 +369,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		attack := attacks[name]
 		rounds := 50
-		if name == "WatchOrders" {
+		if name == "WatchOrders" || name == "WatchVolumes" {
 			rounds = 3
 		}
 		for range rounds {
@@ -399,7 +422,7 @@ func (h *hostile) judge(said, name string, question any, status int, answer stri
 	if strings.Contains(answer, secret) || strings.Contains(answer, "U0VDUkVU") { // the same in base64
 		h.judgeSecrets(said, name, answer)
 	}
-	if p, ok := question.(map[string]any); ok && name != "WatchOrders" {
+	if p, ok := question.(map[string]any); ok && name != "WatchOrders" && name != "WatchVolumes" {
 		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" &&
 			name != "Remains" {
 			h.t.Errorf("%s: was answered, of another host", said)

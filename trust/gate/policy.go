@@ -44,8 +44,14 @@ var policy = map[string]method{
 		"that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
 	"Vacate": call("what an instance claims on the host that is on another one, and does not come to this one",
 		(*Server).vacate),
-	"Gates":  call("where all gates of the cloud are", (*Server).gates),
-	"Usable": call("whether orders can come", (*Server).usable),
+	"WatchVolumes":   stream("wakes for the volumes of the host", (*Server).watchVolumes),
+	"Volume":         call("the host's own", (*Server).volume),
+	"MadeVolume":     call("of the host's own, which size its file has", (*Server).madeVolume),
+	"FailedVolume":   call("of the host's own, why orders about it are not carried out", (*Server).failedVolume),
+	"DetachedVolume": call("of the host's own that is to be detached, that it is", (*Server).detachedVolume),
+	"ForgetVolume":   call("the host's own that is to be removed", (*Server).forgetVolume),
+	"Gates":          call("where all gates of the cloud are", (*Server).gates),
+	"Usable":         call("whether orders can come", (*Server).usable),
 }
 
 // own refuses requests for another host than the caller.
@@ -340,7 +346,7 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 		inst, err := s.Records.Instance(ctx, id)
 		switch {
 		case errors.Is(err, croft.NotFound): // its claims on other hosts do not concern this host
-			return []croft.HostID{caller}, nil
+			return []croft.HostID{caller}, s.mayReleaseVolume(ctx, caller, croft.VolumeID(id))
 		case err != nil:
 			return nil, err
 		}

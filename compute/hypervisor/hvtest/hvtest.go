@@ -93,6 +93,9 @@ func (s Suite) Run(t *testing.T) {
 		"a guest that powers itself off is told from others":           s.halt,
 		"which generation a guest was started for is kept":             s.started,
 		"what a guest uses is told while it runs, and grows":           s.usages,
+		"volumes are those of the definition, and come and go":         s.volumes,
+		"volumes come and go while a guest runs":                       s.volumesWhileItRuns,
+		"what is not defined has no volumes":                           s.volumesOfNothing,
 		"a call that its caller left comes before what is asked later": s.late,
 	} {
 		t.Run(name, func(t *testing.T) {

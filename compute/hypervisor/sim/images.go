@@ -116,3 +116,12 @@ func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int
 	}
 	return []compute.Layer{{Path: path, Format: "qcow2"}, {Path: img.Path, Format: img.Format}}, nil
 }
+
+// Volume creates a file without contents, so that tests see which volumes exist.
+func (Images) Volume(_ context.Context, file string, _ int64) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("make a simulated volume: %w", err)
+	}
+	return f.Close()
+}

@@ -35,6 +35,9 @@ const (
 	OpStart  = "start"
 	OpStop   = "stop"
 	OpRemove = "remove"
+	OpAttach = "attach"
+	OpDetach = "detach"
+	OpGrow   = "grow"
 )
 
 // Config configures the simulated guests. All fields are optional.
@@ -82,6 +85,8 @@ type guest struct {
 	Started int64           `json:"started,omitempty"`
 	Booted  time.Time       `json:"booted,omitzero"` // when it gets or got its address
 	Address netip.Addr      `json:"address"`
+	// volumes that the guest does not release
+	Clinging bool `json:"clinging,omitempty"`
 
 	timer   *time.Timer // announces the address; nil: it is announced, or the guest is off
 	button  *time.Timer // powers the guest off after a request

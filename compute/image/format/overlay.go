@@ -19,12 +19,14 @@ const (
 
 // Overlay is an empty qcow2 image on a backing file.
 type Overlay struct {
-	Virtual       int64 // bytes
-	Backing       string
+	Virtual       int64  // bytes
+	Backing       string // empty: none, the disk is empty
 	BackingFormat string
+	// bytes to which the disk can grow by a change of the size in its header alone, see Grow; at least Virtual
+	Room int64
 }
 
-func (o Overlay) l1Entries() int64 { return (o.Virtual + overlayPerL1 - 1) / overlayPerL1 }
+func (o Overlay) l1Entries() int64 { return (max(o.Virtual, o.Room) + overlayPerL1 - 1) / overlayPerL1 }
 
 func (o Overlay) l1Clusters() int64 { return (o.l1Entries()*8 + overlayCluster - 1) / overlayCluster }
 
@@ -62,15 +64,20 @@ func (o Overlay) header() ([]byte, error) {
 	}
 	u32, u64 := binary.BigEndian.AppendUint32, binary.BigEndian.AppendUint64
 
-	ext := u32(nil, extBackingFormat)
-	ext = u32(ext, uint32(len(o.BackingFormat)))
-	ext = append(ext, o.BackingFormat...)
-	ext = append(ext, make([]byte, -len(ext)&7)...)
+	var ext []byte
+	backing := uint64(0)
+	if o.Backing != "" {
+		ext = u32(ext, extBackingFormat)
+		ext = u32(ext, uint32(len(o.BackingFormat)))
+		ext = append(ext, o.BackingFormat...)
+		ext = append(ext, make([]byte, -len(ext)&7)...)
+		backing = uint64(qcowV3Header + len(ext) + 8) // the name follows the extensions
+	}
 	ext = u64(ext, extEnd) // kind and length of the end extension
 
 	b := []byte(qcowMagic)
 	b = u32(b, 3)
-	b = u64(b, uint64(qcowV3Header+len(ext))) // the name follows the extensions
+	b = u64(b, backing)
 	b = u32(b, uint32(len(o.Backing)))
 	b = u32(b, overlayBits)
 	b = u64(b, uint64(o.Virtual))
@@ -86,4 +93,26 @@ func (o Overlay) header() ([]byte, error) {
 	b = u32(b, qcowV3Header)
 	b = append(b, ext...)
 	return append(b, o.Backing...), nil
+}
+
+// sizeAt is the offset of the disk's size in the header.
+const sizeAt = 24
+
+// Grow makes a disk that Write made larger, up to its Room; a larger one stays. No program may have it open. The size
+// is one write of 8 bytes, so a crash leaves a disk of either size.
+func Grow(f interface {
+	io.ReaderAt
+	io.WriterAt
+}, size, virtual int64) error {
+	h, err := ReadQcow2(f, size)
+	switch {
+	case err != nil:
+		return err
+	case h.Virtual >= uint64(virtual):
+		return nil
+	case int64(h.l1Size) < (Overlay{Virtual: virtual}).l1Entries() || h.clusterBits != overlayBits:
+		return croft.Errorf(croft.Invalid, "it has no room in its tables for %s", Bytes(virtual))
+	}
+	_, err = f.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(virtual)), sizeAt)
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"croft"
 	"io"
+	"log/slog"
 
 	"croft/control/cloud"
 	"croft/control/federation"
@@ -12,6 +13,7 @@ import (
 	"croft/hosts/audit"
 	"croft/placementclient"
 	"croft/schedule"
+	"croft/schedule/volumes"
 	"croft/tenant/objects"
 	"croft/trust"
 )
@@ -21,7 +23,11 @@ type Claims = *placementclient.Client
 
 // Over returns a cloud that uses connections which stay the caller's: closing the cloud does not close them.
 func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*cloud.Cloud, error) {
-	scheduler, err := schedule.New(how.config(store, claims))
+	requests := &volumes.Manager{Partition: store.Partition(), Store: store.Volumes, Claims: claims,
+		Hosts: store.Registry, Instances: store.Instances, Log: slog.New(slog.DiscardHandler)}
+	config := how.config(store, claims)
+	config.Volumes = requests
+	scheduler, err := schedule.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -29,12 +35,13 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
 		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
 		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler,
+		Volumes: store.Volumes,
 		Overdue: func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
 	if err != nil {
 		return nil, err
 	}
 	auditor, err := audit.New(audit.Config{Records: store.Records, Instances: store.Instances, Registry: store.Registry,
-		Claims: claims, Agents: a, Fleet: fleet})
+		Claims: claims, Agents: a, Fleet: fleet, Volumes: requests})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +52,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
 		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
 		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images{a},
-		Auditor: auditor, Monitor: a, Tokens: tokens{store, fleet, s}, Access: accessTokens{store.AccessTokens},
+		Auditor: auditor, Volumes: requests, Monitor: a, Tokens: tokens{store, fleet, s},
+		Access:     accessTokens{store.AccessTokens},
 		Federation: known, Connection: io.NopCloser(nil),
 	}
 	building := how.Clusters

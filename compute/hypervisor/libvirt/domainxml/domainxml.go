@@ -150,6 +150,9 @@ func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 	if m.Seed != "" {
 		list = append(list, seedDisk(m.Seed))
 	}
+	for i, v := range m.Volumes {
+		list = append(list, VolumeDisk(v, "vd"+string(rune(firstVolume+i))))
+	}
 	return list
 }
 

@@ -1,0 +1,209 @@
+// Package volumes has the commands for volumes, disks of their own that outlive instances: croft volume.
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/verb"
+	"croft/control/api"
+	"croft/internal/delay"
+	"croft/internal/out"
+)
+
+// Command returns the command croft volume.
+func Command() *cobra.Command {
+	return verb.CloudGroup("volume", "Keep disks that outlive instances",
+		`volume keeps disks of a project that outlive instances. A volume is on one host, and an
+instance that has it runs there. Guests find it by its serial number, which is its name
+if that has at most 20 characters, as /dev/disk/by-id/virtio-NAME.`, `  croft volume create data 20G
+  schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 debian-12 --name web --volume data
+  croft volume grow data 40G
+  croft volume detach data
+  croft volume attach data other`,
+		createCommand(), volumes.List("List the volumes"), volumes.Show("Show a volume"), growCommand(),
+		attachCommand(), detachCommand(), removeCommand())
+}
+
+var volumes = verb.Noun[api.Volume]{
+	Name: "volume",
+	All: func(ctx context.Context, c *args.Client) ([]api.Volume, error) {
+		list, err := c.ListVolumes(ctx, api.InProject{Project: c.Project})
+		if err == nil {
+			c.NoteUnknownProject(c.Cmd, len(list.Volumes))
+		}
+		return list.Volumes, err
+	},
+	Find: func(ctx context.Context, c *args.Client, name string) (api.Volume, error) {
+		return c.GetVolume(ctx, named(c, name))
+	},
+	Word: func(v api.Volume) (string, string) { return v.Name, fmt.Sprintf("%d GiB, %s", v.SizeGB, v.State) },
+	Head: []string{"NAME", "SIZE", "STATE", "INSTANCE", "HOST", "CREATED"},
+	Row: func(v api.Volume) []out.Cell {
+		return verb.Texts(v.Name, size(v), v.State, instance(v), v.Host, v.Created.Format(time.DateTime))
+	},
+	Rows: func(t *out.Table, v api.Volume) {
+		for _, row := range [][2]string{{"name", v.Name}, {"id", string(v.ID)}, {"project", string(v.Project)},
+			{"size", size(v)}, {"state", v.State}, {"error", v.Error}, {"instance", instance(v)},
+			{"device", "/dev/disk/by-id/virtio-" + v.Serial}, {"host", v.Host},
+			{"created", v.Created.Format(time.DateTime)}} {
+			if row[1] != "" {
+				t.Texts(row[0], row[1])
+			}
+		}
+	},
+}
+
+func named(c *args.Client, name string) api.VolumeNamed {
+	return api.VolumeNamed{InProject: api.InProject{Project: c.Project}, Name: name}
+}
+
+func size(v api.Volume) string { return fmt.Sprintf("%dG", v.SizeGB) }
+
+// instance returns the instance that a volume is attached to, for people.
+func instance(v api.Volume) string {
+	name := v.InstanceName
+	if name == "" {
+		name = string(v.Instance)
+	}
+	if v.Detaching {
+		name += " (detaching)"
+	}
+	return name
+}
+
+// parseSize parses a size in GiB, such as 20, 20G or 1T. Invalid.
+func parseSize(text string) (int64, error) {
+	number, factor := strings.TrimSuffix(text, "iB"), int64(1)
+	if short, is := strings.CutSuffix(number, "T"); is {
+		number, factor = short, 1024
+	} else {
+		number = strings.TrimSuffix(number, "G")
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n > croft.MaxVolumeGB {
+		return 0, croft.Errorf(croft.Invalid, "%q is not a size of a volume: write whole GiB, such as 20G, up to %dG", text,
+			croft.MaxVolumeGB)
+	}
+	return n * factor, croft.CheckVolumeSize(n * factor)
+}
+
+// poll is how often a command looks whether a host has done what was ordered.
+const poll = 100 * time.Millisecond
+
+// await returns the volume once done is true, or its host has failed.
+func await(ctx context.Context, c *args.Client, v api.Volume, done func(api.Volume) bool) (api.Volume, error) {
+	for !done(v) {
+		if v.Error != "" {
+			return v, croft.Errorf(croft.Unavailable, "volume %s: %s; its host tries again", v.Name, v.Error)
+		}
+		err := delay.For(ctx, poll)
+		if err == nil {
+			v, err = c.GetVolume(ctx, named(c, v.Name))
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+func createCommand() *cobra.Command {
+	var host string
+	cmd := &cobra.Command{
+		Use:   "create NAME SIZE",
+		Short: "Create a volume",
+		Long: `create makes an empty disk of SIZE, such as 20G, on the host with the most room. The
+project is charged for its DISK_GB until the volume is removed.`,
+	}
+	cmd.Flags().StringVar(&host, "host", "", "the `host` that it is on, for operators (the one with the most room)")
+	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
+		sizeGB, err := parseSize(c.Args[1])
+		if err != nil {
+			return err
+		}
+		v, err := c.CreateVolume(ctx, api.NewVolume{InProject: api.InProject{Project: c.Project}, Name: c.Args[0],
+			SizeGB: sizeGB, Host: host})
+		if err == nil {
+			v, err = await(ctx, c, v, func(v api.Volume) bool {
+				return v.State == string(croft.VolumeAvailable) || v.Instance != ""
+			})
+		}
+		if err != nil {
+			return err
+		}
+		return c.Report(v, "volume %s has %s", v.Name, size(v))
+	})
+	return cmd
+}
+
+func growCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "grow NAME SIZE",
+		Short:             "Make a volume larger, also while a guest uses it",
+		Long:              `grow makes a volume larger. The guest then enlarges its file system, as with resize2fs.`,
+		ValidArgsFunction: volumes.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			sizeGB, err := parseSize(c.Args[1])
+			if err != nil {
+				return err
+			}
+			v, err := c.GrowVolume(ctx, api.VolumeSize{VolumeNamed: named(c, c.Args[0]), SizeGB: sizeGB})
+			if err != nil {
+				return volumes.Near(ctx, c, c.Args[0], err)
+			}
+			return c.Report(v, "volume %s has %s", v.Name, size(v))
+		}),
+	}
+}
+
+func attachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach NAME INSTANCE",
+		Short: "Attach a volume to an instance on its host",
+		Long: `attach attaches a volume to an instance of the project, which may run. Both have to be on
+one host: schedule --volume places an instance where its volume is.`,
+		ValidArgsFunction: volumes.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			v, err := c.AttachVolume(ctx, api.VolumeAttachment{VolumeNamed: named(c, c.Args[0]), Instance: c.Args[1]})
+			if err != nil {
+				return volumes.Near(ctx, c, c.Args[0], err)
+			}
+			return c.Report(v, "volume %s is attached to %s", v.Name, instance(v))
+		}),
+	}
+}
+
+func detachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "detach NAME",
+		Short: "Detach a volume from its instance, and keep it",
+		Long: `detach asks a running guest to release a volume, and waits until it has. Unmount the
+volume in the guest first.`,
+		ValidArgsFunction: volumes.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			v, err := c.DetachVolume(ctx, named(c, c.Args[0]))
+			if err == nil {
+				v, err = await(ctx, c, v, func(v api.Volume) bool { return v.Instance == "" })
+			}
+			if err != nil {
+				return volumes.Near(ctx, c, c.Args[0], err)
+			}
+			return c.Report(v, "volume %s is detached", v.Name)
+		}),
+	}
+}
+
+func removeCommand() *cobra.Command {
+	return volumes.Remove("Remove volumes that are not attached, with their data",
+		func(ctx context.Context, c *args.Client, name string) error {
+			return c.RemoveVolume(ctx, named(c, name))
+		})
+}

@@ -1,0 +1,157 @@
+package libvirt
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"croft"
+	"croft/compute"
+	"croft/compute/hypervisor/libvirt/domainxml"
+)
+
+// Volumes implements compute.Hypervisor.
+func (d *Driver) Volumes(ctx context.Context, id croft.InstanceID) ([]croft.VolumeID, error) {
+	look := about("look at the volumes of", id)
+	return call(ctx, d.conn, look, func(c *libvirt.Connect) (all []croft.VolumeID, err error) {
+		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			defined, running, err := disksOf(dom)
+			all = slices.Sorted(maps.Keys(defined))
+			for v := range running {
+				if _, has := defined[v]; !has {
+					all = append(all, v)
+				}
+			}
+			return err
+		})
+		slices.Sort(all)
+		return all, err
+	})
+}
+
+// disks are volumes of a domain, by ID.
+type disks map[croft.VolumeID]libvirtxml.DomainDisk
+
+// disksOf returns the volumes in a domain's definition, and in its running machine.
+func disksOf(dom *libvirt.Domain) (defined, running disks, err error) {
+	if defined, err = disksIn(dom, libvirt.DOMAIN_XML_INACTIVE); err != nil {
+		return nil, nil, err
+	}
+	active, err := dom.IsActive()
+	if err != nil || !active {
+		return defined, nil, err
+	}
+	running, err = disksIn(dom, 0)
+	return defined, running, err
+}
+
+func disksIn(dom *libvirt.Domain, flags libvirt.DomainXMLFlags) (disks, error) {
+	text, err := dom.GetXMLDesc(flags)
+	if err != nil {
+		return nil, err
+	}
+	var x libvirtxml.Domain
+	if err := x.Unmarshal(text); err != nil {
+		return nil, fmt.Errorf("read its definition: %w", err)
+	}
+	all := disks{}
+	if x.Devices == nil {
+		return all, nil
+	}
+	for _, disk := range x.Devices.Disks {
+		if v, is := domainxml.VolumeOf(disk); is {
+			all[v] = disk
+		}
+	}
+	return all, nil
+}
+
+// Attach implements compute.Hypervisor. The definition comes first, so that a guest that is started meanwhile has the
+// volume.
+func (d *Driver) Attach(ctx context.Context, id croft.InstanceID, v compute.Volume) error {
+	return do(ctx, d.conn, about("attach a volume to", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			defined, running, err := disksOf(dom)
+			if err != nil {
+				return err
+			}
+			disk := domainxml.VolumeDisk(v, domainxml.FreeTarget(defined, running))
+			text, err := disk.Marshal()
+			if err != nil {
+				return err
+			}
+			if _, has := defined[v.ID]; !has {
+				if err := dom.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_CONFIG); err != nil {
+					return err
+				}
+			}
+			if _, has := running[v.ID]; has || running == nil {
+				return nil
+			}
+			return dom.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+		})
+	})
+}
+
+const (
+	// releaseTime is how long Detach waits for a guest to release a volume.
+	releaseTime = 5 * time.Second
+	releasePoll = 100 * time.Millisecond
+)
+
+// Detach implements compute.Hypervisor. The definition comes first, so that a guest that never answers is without the
+// volume from its next start on.
+func (d *Driver) Detach(ctx context.Context, id croft.InstanceID, v croft.VolumeID) error {
+	return do(ctx, d.conn, about("detach a volume from", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			defined, running, err := disksOf(dom)
+			if err != nil {
+				return err
+			}
+			alias := domainxml.VolumeAlias(v)
+			if _, has := defined[v]; has {
+				if err := dom.DetachDeviceAlias(alias, libvirt.DOMAIN_DEVICE_MODIFY_CONFIG); err != nil {
+					return err
+				}
+			}
+			if _, has := running[v]; !has {
+				return nil
+			}
+			asked := dom.DetachDeviceAlias(alias, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+			for end := time.Now().Add(releaseTime); ; time.Sleep(releasePoll) {
+				_, running, err := disksOf(dom)
+				if _, has := running[v]; !has || err != nil {
+					return err
+				}
+				if asked != nil && !is(asked, libvirt.ERR_DEVICE_MISSING) || time.Now().After(end) {
+					break
+				}
+			}
+			if asked != nil { // among others, an earlier request is still waiting for the guest
+				return croft.Errorf(croft.Unavailable, "the guest has not released it: %w", words(asked))
+			}
+			return croft.Errorf(croft.Unavailable, "the guest has not released it: it may be booting, or not support it")
+		})
+	})
+}
+
+// Grow implements compute.Hypervisor.
+func (d *Driver) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error) {
+	return call(ctx, d.conn, about("grow a volume of", id), func(c *libvirt.Connect) (grown bool, err error) {
+		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			_, running, err := disksOf(dom)
+			disk, has := running[v]
+			if err != nil || !has || disk.Target == nil {
+				return err
+			}
+			grown = true
+			return dom.BlockResize(disk.Target.Dev, uint64(sizeGB)<<30, libvirt.DOMAIN_BLOCK_RESIZE_BYTES)
+		})
+		return grown && err == nil, err
+	})
+}

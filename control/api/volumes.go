@@ -1,0 +1,70 @@
+package api
+
+import (
+	"time"
+
+	"croft"
+)
+
+// Volume is a disk that outlives instances, as people see it.
+type Volume struct {
+	Name    string         `json:"name"`             // unique in the project
+	ID      croft.VolumeID `json:"id" format:"uuid"` // its UUID
+	Project croft.Project  `json:"project"`          // the project that it belongs to
+	SizeGB  int64          `json:"size_gb"`          // in GiB
+	// State in one word: creating, available, in_use, failed, removing, or lost with its host.
+	State string `json:"state"`
+	// Why its host cannot do what was ordered, in one sentence; empty: it can.
+	Error string `json:"error"`
+	// UUID of the instance that it is attached to; left out: none.
+	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"`
+	// Name of that instance.
+	InstanceName string `json:"instance_name,omitempty"`
+	// It waits for the guest to release it.
+	Detaching bool `json:"detaching,omitempty"`
+	// Serial number of the disk: guests find it as /dev/disk/by-id/virtio-SERIAL.
+	Serial  string    `json:"serial"`
+	Created time.Time `json:"created"` // when it was requested
+	// Name of its host; empty for callers who are not operators.
+	Host string `json:"host"`
+}
+
+// VolumeLost is the state of a volume whose host was removed from the cloud.
+const VolumeLost = "lost"
+
+// VolumeNamed names a volume.
+type VolumeNamed struct {
+	InProject
+
+	Name string `path:"name" json:"-"` // name of the volume
+}
+
+// NewVolume is the input of createVolume.
+type NewVolume struct {
+	InProject
+
+	Name   string `json:"name" maxLength:"63" minLength:"1"`   // unique in the project
+	SizeGB int64  `json:"size_gb" minimum:"1" maximum:"16384"` // in GiB
+	// Name or UUID of the host; left out: the one with the most room. Only operators may give it.
+	Host string `json:"host,omitempty" maxLength:"255" minLength:"1"`
+}
+
+// VolumeSize is the input of growVolume.
+type VolumeSize struct {
+	VolumeNamed
+
+	SizeGB int64 `json:"size_gb" minimum:"1" maximum:"16384"` // in GiB, not less than now
+}
+
+// VolumeAttachment is the input of attachVolume.
+type VolumeAttachment struct {
+	VolumeNamed
+
+	Instance string `json:"instance" maxLength:"63" minLength:"1"` // name or UUID of an instance of the project
+}
+
+// VolumeList has volumes.
+type VolumeList struct {
+	Volumes []Volume `json:"volumes"` // by name
+	More
+}

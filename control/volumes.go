@@ -1,0 +1,139 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"croft"
+	"croft/control/actions"
+	"croft/control/api"
+	"croft/internal/lazyregexp"
+	"croft/schedule"
+	"croft/tenant/access"
+)
+
+var volumeOperations = noun{Tag: "volumes", Home: true,
+	Description: "Disks of their own that outlive instances. A change answers when it is ordered; the volume shows " +
+		"when its host has done it.",
+	Operations: []Operation{
+		list(Operation{ID: "listVolumes", At: "GET /v1/volumes", May: access.Reads, Summary: "List volumes"},
+			func(ctx context.Context, c *call, _ api.InProject) (list api.VolumeList, err error) {
+				all, err := c.Cloud.Volumes.List(ctx, c.project)
+				if err != nil {
+					return list, err
+				}
+				list.Volumes, err = c.volumes(ctx, all)
+				return list, err
+			}),
+		do(Operation{ID: "createVolume", At: "POST /v1/volumes", May: access.Changes, Status: http.StatusCreated,
+			Summary: "Create a volume", Conflict: api.NameTaken,
+			Description: "Claims room on a host, and orders an empty disk there. An instance with a volume runs on the " +
+				"volume's host."},
+			func(ctx context.Context, c *call, in api.NewVolume) (api.Volume, error) {
+				if in.Host != "" && !c.caller.Operator() {
+					return api.Volume{}, api.NewProblem(api.PropertyForbidden,
+						"only operators may name the host of a volume")
+				}
+				v, err := c.Cloud.Volumes.Create(ctx, c.home(), in.Name, in.SizeGB, in.Host)
+				return c.changedVolume(ctx, in.Name, v, err)
+			}),
+		do(Operation{ID: "getVolume", At: "GET /v1/volumes/{name}", May: access.Reads, Summary: "Get a volume"},
+			func(ctx context.Context, c *call, in api.VolumeNamed) (api.Volume, error) {
+				v, err := c.Cloud.Volumes.Find(ctx, c.home(), in.Name)
+				return c.changedVolume(ctx, in.Name, v, err)
+			}),
+		do(Operation{ID: "growVolume", At: "POST /v1/volumes/{name}/grow", May: access.Changes,
+			Summary:     "Make a volume larger, whether it is attached or not",
+			Description: "A size that it has already changes nothing. A smaller size is refused."},
+			func(ctx context.Context, c *call, in api.VolumeSize) (api.Volume, error) {
+				v, err := c.Cloud.Volumes.Grow(ctx, c.home(), in.Name, in.SizeGB)
+				return c.changedVolume(ctx, in.Name, v, err)
+			}),
+		do(Operation{ID: "attachVolume", At: "POST /v1/volumes/{name}/attach", May: access.Changes,
+			Summary: "Attach a volume to an instance on its host, which may run", Conflict: api.InUse}, attachVolume),
+		do(Operation{ID: "detachVolume", At: "POST /v1/volumes/{name}/detach", May: access.Changes,
+			Summary:     "Detach a volume from its instance",
+			Description: "A guest that runs is asked to release it, which the volume shows as `detaching` until then."},
+			func(ctx context.Context, c *call, in api.VolumeNamed) (api.Volume, error) {
+				v, err := c.Cloud.Volumes.Detach(ctx, c.home(), in.Name)
+				return c.changedVolume(ctx, in.Name, v, err)
+			}),
+		do(Operation{ID: "removeVolume", At: "DELETE /v1/volumes/{name}", May: access.Changes, Conflict: api.InUse,
+			Summary: "Remove a volume that is not attached, with its data"},
+			func(ctx context.Context, c *call, in api.VolumeNamed) (nothing, error) {
+				v, err := c.Cloud.Volumes.Remove(ctx, c.home(), in.Name)
+				_, err = c.changedVolume(ctx, in.Name, v, err)
+				return nothing{}, err
+			}),
+	},
+}
+
+func attachVolume(ctx context.Context, c *call, in api.VolumeAttachment) (api.Volume, error) {
+	st, err := c.Cloud.Scheduler.View.Find(ctx, c.home(), in.Instance)
+	if errors.Is(err, croft.NotFound) {
+		return api.Volume{}, api.Hidden("instance", in.Instance)
+	}
+	if err != nil {
+		return api.Volume{}, err
+	}
+	v, err := c.Cloud.Volumes.Attach(ctx, c.home(), in.Name, st.Instance)
+	return c.changedVolume(ctx, in.Name, v, err)
+}
+
+// changedVolume is the result of an operation on a named volume.
+func (c *call) changedVolume(ctx context.Context, name string, v croft.Volume, err error) (api.Volume, error) {
+	if schedule.CheckName(name) == nil {
+		c.action.about(c.home(), actions.Object{Kind: actions.Volume, ID: string(v.ID), Name: name})
+	}
+	if errors.Is(err, croft.NotFound) && !c.caller.Operator() {
+		err = api.Hidden("volume", name)
+	}
+	if err != nil {
+		return api.Volume{}, err
+	}
+	all, err := c.volumes(ctx, []croft.Volume{v})
+	if err != nil {
+		return api.Volume{}, err
+	}
+	return all[0], nil
+}
+
+// hostPath matches a path on a host.
+var hostPath = lazyregexp.New(`/[^\s:]+/[^\s:]+`)
+
+// volumes returns volumes as the caller sees them.
+func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, error) {
+	shown := []api.Volume{}
+	if len(all) == 0 {
+		return shown, nil
+	}
+	hosts, err := c.Cloud.Volumes.Hosts.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		if !c.scope.Sees(v.Project) {
+			continue
+		}
+		one := api.Volume{Name: v.Name, ID: v.ID, Project: v.Project, SizeGB: v.SizeGB, State: string(v.State()),
+			Error: v.Error, Instance: v.Instance, Detaching: v.Detaching, Serial: v.Serial(), Created: v.Created}
+		if v.Instance != "" {
+			st, err := c.Cloud.Scheduler.View.FindByID(ctx, v.Instance)
+			if err == nil && st.Instance.Project == v.Project {
+				one.InstanceName = st.Instance.Name
+			}
+		}
+		host, known := hosts[v.Host]
+		if !known {
+			one.State, one.Error = api.VolumeLost, "lost: its host was removed from the cloud"
+		}
+		if c.caller.Operator() {
+			one.Host = host.Name
+		} else { // paths on the host are for operators
+			one.Error = hostPath.Get().ReplaceAllString(one.Error, "its file")
+		}
+		shown = append(shown, one)
+	}
+	return shown, nil
+}

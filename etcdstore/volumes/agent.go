@@ -1,0 +1,116 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+	"croft/compute"
+	"croft/etcdstore/internal/kv"
+)
+
+var _ compute.Volumes = (*Volumes)(nil)
+
+// WatchVolumes implements compute.Volumes.
+func (s *Volumes) WatchVolumes(ctx context.Context, host croft.HostID, wake func(croft.VolumeID)) error {
+	return s.conn.Follow(ctx, s.keys().On(host), func() {}, func(stored *mvccpb.KeyValue, _ bool) {
+		wake(croft.VolumeID(kv.Last(stored.Key)))
+	})
+}
+
+// HostVolumes returns the volumes of a host.
+func (s *Volumes) HostVolumes(ctx context.Context, host croft.HostID) ([]croft.Volume, error) {
+	return s.below(ctx, s.keys().On(host))
+}
+
+// Volume implements compute.Volumes.
+func (s *Volumes) Volume(ctx context.Context, host croft.HostID, id croft.VolumeID) (croft.Volume, error) {
+	return s.at(ctx, s.keys().record(croft.Volume{Host: host, ID: id}), string(id))
+}
+
+// update changes a record, again after concurrent changes. A record that next does not change is not written.
+func (s *Volumes) update(ctx context.Context, host croft.HostID, id croft.VolumeID,
+	change func(*croft.Volume)) error {
+	for {
+		v, err := s.Volume(ctx, host, id)
+		if err != nil {
+			return err
+		}
+		next := v
+		if change(&next); next == v {
+			return nil
+		}
+		if _, err := s.write(ctx, v, next, kv.Txn{}); !errors.Is(err, croft.Conflict) {
+			return err
+		}
+	}
+}
+
+// MadeVolume implements compute.Volumes.
+func (s *Volumes) MadeVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, sizeGB int64) error {
+	return s.update(ctx, host, id, func(v *croft.Volume) { v.MadeGB, v.Error = max(v.MadeGB, sizeGB), "" })
+}
+
+// FailedVolume implements compute.Volumes.
+func (s *Volumes) FailedVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, why string) error {
+	return s.update(ctx, host, id, func(v *croft.Volume) { v.Error = why })
+}
+
+// DetachedVolume implements compute.Volumes.
+func (s *Volumes) DetachedVolume(ctx context.Context, host croft.HostID, id croft.VolumeID,
+	from croft.InstanceID) error {
+	for {
+		v, err := s.Volume(ctx, host, id)
+		if err != nil || v.Instance != from || !v.Detaching {
+			return err
+		}
+		if _, err := s.Detached(ctx, v); !errors.Is(err, croft.Conflict) {
+			return err
+		}
+	}
+}
+
+// ForgetVolume implements compute.Volumes.
+func (s *Volumes) ForgetVolume(ctx context.Context, host croft.HostID, id croft.VolumeID) error {
+	for {
+		v, err := s.Volume(ctx, host, id)
+		if errors.Is(err, croft.NotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.Forget(ctx, v); !errors.Is(err, croft.Conflict) || !v.Removing {
+			return err
+		}
+	}
+}
+
+// Assigned returns the comparisons and operations that attach the volumes of a request, in the transaction that gives
+// the instance its host, and the reads for Unassigned. Volumes that are attached to the instance already only must not
+// have changed.
+func (k Keys) Assigned(inst croft.Instance) (compares []clientv3.Cmp, ops, reads []clientv3.Op) {
+	for _, v := range inst.Volumes {
+		key := k.record(v)
+		compares = append(compares, kv.Unchanged(key, v.Revision))
+		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+		if v.Instance != inst.ID {
+			v.Instance = inst.ID
+			ops = append(ops, clientv3.OpPut(key, kv.Encode(v)), clientv3.OpPut(k.attachment(v), string(v.Host)))
+		}
+	}
+	return compares, ops, reads
+}
+
+// Unassigned returns the error if a volume of a request has changed, according to the answers to the reads of Assigned.
+func Unassigned(inst croft.Instance, answers []*mvccpb.KeyValue) error {
+	for i, v := range inst.Volumes {
+		if answers[i] == nil || answers[i].ModRevision != v.Revision {
+			return changed(v)
+		}
+	}
+	return nil
+}

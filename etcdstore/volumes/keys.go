@@ -1,0 +1,35 @@
+package volumes
+
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// Keys builds the keys of volumes; it is the prefix of the partition. The list of all keys is in etcdstore.
+type Keys string
+
+// Records returns the prefix of the records of volumes.
+func (k Keys) Records() string { return string(k) + "volumes/records/" }
+
+// On returns the prefix of the records of the volumes on a host.
+func (k Keys) On(h croft.HostID) string         { return k.Records() + string(h) + "/" }
+func (k Keys) record(v croft.Volume) string     { return k.On(v.Host) + string(v.ID) }
+func (k Keys) names() string                    { return string(k) + "volumes/names/" }
+func (k Keys) attached() string                 { return string(k) + "volumes/attached/" }
+func (k Keys) to(i croft.InstanceID) string     { return k.attached() + string(i) + "/" }
+func (k Keys) attachment(v croft.Volume) string { return k.to(v.Instance) + string(v.ID) }
+
+// Names returns the prefix of the names of a project's volumes.
+func (k Keys) Names(p croft.Project) string { return k.names() + string(p) + "/" }
+
+// ReadAttached returns the operation that reads which volumes are attached to an instance.
+func (k Keys) ReadAttached(i croft.InstanceID) clientv3.Op {
+	return clientv3.OpGet(k.to(i), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+}
+
+// DetachAll returns the operation that detaches all volumes of an instance, for the transaction that removes its
+// record.
+func (k Keys) DetachAll(i croft.InstanceID) clientv3.Op {
+	return clientv3.OpDelete(k.to(i), clientv3.WithPrefix())
+}

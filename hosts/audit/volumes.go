@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"croft"
+)
+
+// Volumes ends requests for volumes whose processes died.
+type Volumes interface {
+	// Undo gives up the size that a request asked for, with its claim, if its session is still the record's. A record
+	// that changed meanwhile is no error.
+	Undo(ctx context.Context, v croft.Volume) error
+	// Reclaim makes a volume claim its size on its host. NoCapacity: others have claimed that room meanwhile.
+	Reclaim(ctx context.Context, v croft.Volume) error
+}
+
+// ofVolume completes a difference of a volume.
+func (c *comparison) ofVolume(v croft.Volume, d Difference) {
+	d.Host, d.Instance, d.Project, d.Name, d.Revision = v.Host, v.ID.Consumer(), v.Project, v.Name, v.Revision
+	c.add(d)
+}
+
+// checkVolumes compares the records of volumes with their claims and files.
+func (c *comparison) checkVolumes() {
+	for _, v := range c.Volumes {
+		if c.Only != "" && v.Host != c.Only {
+			continue
+		}
+		contents, asked := c.Contents[v.Host]
+		here := slices.Contains(contents.Volumes, v.ID)
+		_, known := c.Hosts[v.Host]
+		switch {
+		case v.ClaimedGB < v.SizeGB:
+			if c.Sessions != nil && !c.Sessions[v.Session] {
+				c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
+					Cause: fmt.Sprintf("the program that asked for %d GiB died before it claimed them", v.SizeGB)})
+			}
+		case !known && c.Hosts != nil:
+			c.ofVolume(v, Difference{Kind: LostVolume, Cause: "its host was forgotten, and its data with it",
+				Advice: "bring the host back with its state directory, or give the data up: croft volume remove " +
+					v.Name})
+		case v.Removing:
+		default:
+			c.checkVolumeClaim(v)
+			if asked && v.MadeGB > 0 && !here {
+				c.ofVolume(v, Difference{Kind: MissingVolume,
+					Cause:  "its file is not on its host: it was removed past croft, and its data with it",
+					Advice: "put the file back from a copy, or remove the volume"})
+			}
+		}
+	}
+	for host, contents := range c.Contents {
+		for _, id := range contents.Volumes {
+			if v, recorded := c.Volumes[id]; !recorded || v.Host != host {
+				c.add(Difference{Kind: StrayVolume, Host: host, Instance: id.Consumer(),
+					Cause: "a file of a volume without a record on its host: its host was forgotten and came back, " +
+						"or the record was removed past croft",
+					Advice: "croft removes no file of a volume without an order: look at it in the directory volumes " +
+						"of the host, and remove it there if it is not needed"})
+			}
+		}
+	}
+}
+
+// checkVolumeClaim compares the claim of a volume with its size.
+func (c *comparison) checkVolumeClaim(v croft.Volume) {
+	claims, read := c.Claims[v.Host]
+	if !read || claims[v.ID.Consumer()][croft.DiskGB] == v.ClaimedGB {
+		return
+	}
+	c.ofVolume(v, Difference{Kind: UnclaimedVolume, Mendable: true, Cause: fmt.Sprintf("it claims %s on its host, not "+
+		"DISK_GB:%d: its allocations were changed outside croft, or Placement was restored from an older copy",
+		cmp.Or(claims[v.ID.Consumer()].String(), "nothing"), v.ClaimedGB)})
+}
+
+// isVolume reports whether a consumer is a volume.
+func (c *comparison) isVolume(id croft.InstanceID) bool {
+	_, is := c.Volumes[croft.VolumeID(id)]
+	return is
+}

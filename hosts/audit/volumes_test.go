@@ -1,0 +1,69 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"croft"
+)
+
+func TestVolumesAreComparedWithTheirClaimsAndFiles(t *testing.T) {
+	const host, id = croft.HostID("h"), croft.VolumeID("v")
+	healthy := croft.Volume{ID: id, Name: "data", Project: "lab", Host: host, SizeGB: 2, ClaimedGB: 2, MadeGB: 2}
+	for name, c := range map[string]struct {
+		change func(e *Evidence, v *croft.Volume)
+		want   []Kind
+	}{
+		"a healthy volume": {func(*Evidence, *croft.Volume) {}, nil},
+		"a request under way": {func(_ *Evidence, v *croft.Volume) {
+			v.ClaimedGB, v.Session = 1, "alive"
+		}, nil},
+		"a request whose process died": {func(_ *Evidence, v *croft.Volume) {
+			v.ClaimedGB, v.Session = 1, "dead"
+		}, []Kind{AbandonedVolume}},
+		"no claim": {func(e *Evidence, _ *croft.Volume) {
+			e.Claims[host] = nil
+		}, []Kind{UnclaimedVolume}},
+		"another claim": {func(e *Evidence, _ *croft.Volume) {
+			e.Claims[host][id.Consumer()] = croft.Resources{croft.DiskGB: 1}
+		}, []Kind{UnclaimedVolume}},
+		"no file": {func(e *Evidence, _ *croft.Volume) {
+			e.Contents[host] = Contents{}
+		}, []Kind{MissingVolume}},
+		"not made yet": {func(e *Evidence, v *croft.Volume) {
+			e.Contents[host], v.MadeGB = Contents{}, 0
+		}, nil},
+		"being removed": {func(e *Evidence, v *croft.Volume) {
+			e.Contents[host], e.Claims[host], v.Removing = Contents{}, nil, true
+		}, nil},
+		"a file without a record": {func(e *Evidence, _ *croft.Volume) {
+			e.Contents[host] = Contents{Volumes: []croft.VolumeID{id, "other"}}
+		}, []Kind{StrayVolume}},
+		"a claim without a record": {func(e *Evidence, _ *croft.Volume) {
+			e.Claims[host]["other"] = croft.Resources{croft.DiskGB: 1}
+		}, []Kind{LeakedClaim}},
+		"a host that was forgotten": {func(e *Evidence, _ *croft.Volume) {
+			e.Hosts = map[croft.HostID]croft.Host{}
+			e.Claims, e.Contents = nil, nil
+		}, []Kind{LostVolume}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := healthy
+			e := Evidence{Hosts: map[croft.HostID]croft.Host{host: {ID: host, Alive: true}},
+				Sessions: map[string]bool{"alive": true},
+				Claims: map[croft.HostID]map[croft.InstanceID]croft.Resources{
+					host: {id.Consumer(): {croft.DiskGB: 2}}},
+				Contents: map[croft.HostID]Contents{host: {Volumes: []croft.VolumeID{id}}}}
+			c.change(&e, &v)
+			e.Volumes = map[croft.VolumeID]croft.Volume{id: v}
+			kinds := map[Kind]bool{}
+			for _, d := range Compare(e) {
+				kinds[d.Kind] = true
+			}
+			if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, c.want) {
+				t.Errorf("found %v, want %v", got, c.want)
+			}
+		})
+	}
+}

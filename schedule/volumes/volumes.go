@@ -1,0 +1,444 @@
+// Package volumes creates, enlarges, attaches and removes volumes: disks of their own that outlive instances. Each
+// request writes its intent into the record of the volume, then claims in Placement, then settles the record, which is
+// the order for the host's agent. A process that dies in between leaves a record from which a caretaker undoes the
+// request.
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/schedule"
+)
+
+// Store stores the records of volumes. Every change compares the record that it is based on. Conflict: it has changed.
+type Store interface {
+	// Find returns a project's volume. NotFound.
+	Find(ctx context.Context, project croft.Project, name string) (croft.Volume, error)
+	// List returns the volumes of a project, by name; with an empty project, all volumes.
+	List(ctx context.Context, project croft.Project) ([]croft.Volume, error)
+	// AttachedTo returns the volumes that are attached to an instance, by name.
+	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+	// Create writes the record of a volume that is not claimed yet, and charges the project. Conflict: the name is
+	// taken. OverQuota. ErrClosed: the host takes no orders.
+	Create(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// Enlarge writes the size that a volume is to have, and charges the project. OverQuota.
+	Enlarge(ctx context.Context, v croft.Volume, sizeGB int64) (croft.Volume, error)
+	// Settle records that the size of a volume is claimed.
+	Settle(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
+	// afterwards. NotFound: it is gone.
+	Fence(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// GiveUp ends a request whose size is not claimed, and repays the project.
+	GiveUp(ctx context.Context, v croft.Volume) error
+	// Attach attaches a volume to an instance whose record has not changed.
+	Attach(ctx context.Context, v croft.Volume, inst croft.Instance) (croft.Volume, error)
+	// Detach orders that a volume is detached; Detached records that it is.
+	Detach(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	Detached(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// Condemn orders the removal of a volume; Forget removes its record.
+	Condemn(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	Forget(ctx context.Context, v croft.Volume) error
+}
+
+// Claims is the part of the Placement API that volumes need.
+type Claims interface {
+	// Candidates returns at most limit ways to satisfy a query.
+	Candidates(ctx context.Context, query string, limit int) ([]croft.Candidate, error)
+	// ClaimOf returns the claim of a consumer.
+	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
+	// Reclaim replaces a consumer's claim by a candidate's. Conflict: the claim differs from had. NoCapacity.
+	Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, c croft.Candidate) error
+	// Release removes a claim on the hosts that may returns, if may permits that. A missing claim is no error.
+	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error
+}
+
+// Instances is the read access to instances.
+type Instances interface {
+	// FindByID returns the instance with this ID. NotFound.
+	FindByID(ctx context.Context, id croft.InstanceID) (croft.Status, error)
+}
+
+// Manager carries out requests for volumes. It keeps no state. All fields are required.
+type Manager struct {
+	Partition croft.PartitionID
+	Store
+	Claims    Claims
+	Hosts     schedule.Registry
+	Instances Instances
+	Log       *slog.Logger
+}
+
+// undoTime is the timeout of undoing a request that failed.
+const undoTime = 5 * time.Second
+
+// most is the maximum number of candidates.
+const most = 1 << 16
+
+// Create creates a volume on a host with room: on the named host, or else on the one with the most room. It returns
+// once the volume is ordered; its host makes the file. Conflict: the name is taken. NoCapacity. OverQuota. Invalid.
+// NotFound: there is no such host.
+func (m *Manager) Create(ctx context.Context, project croft.Project, name string, sizeGB int64, hostName string) (
+	v croft.Volume, err error) {
+	if err := errors.Join(schedule.CheckName(name), croft.CheckVolumeSize(sizeGB)); err != nil {
+		return v, err
+	}
+	candidates, err := m.candidates(ctx, sizeGB, hostName)
+	if err != nil {
+		return v, fmt.Errorf("create volume %s: %w", name, err)
+	}
+	for _, host := range candidates {
+		v = croft.Volume{ID: croft.NewVolumeID(), Project: project, Name: name, Host: host, SizeGB: sizeGB,
+			Created: time.Now().UTC()}
+		if v, err = m.Store.Create(ctx, v); err == nil {
+			if v, err = m.claim(ctx, v); err == nil {
+				m.Log.Info("volume ordered", "volume", v.ID, "project", project, "name", name, "host", v.Host)
+				return v, nil
+			}
+		}
+		if !errors.Is(err, croft.NoCapacity) && !errors.Is(err, schedule.ErrClosed) {
+			return v, fmt.Errorf("create volume %s: %w", name, err)
+		}
+	}
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, nowhere(sizeGB, hostName))
+}
+
+func nowhere(sizeGB int64, host string) string {
+	if host != "" {
+		return fmt.Sprintf("host %s has no DISK_GB:%d left, or takes no orders", host, sizeGB)
+	}
+	return fmt.Sprintf("no host that takes orders has DISK_GB:%d left", sizeGB)
+}
+
+// candidates returns the hosts with room that take orders about volumes, the best first.
+func (m *Manager) candidates(ctx context.Context, sizeGB int64, host string) ([]croft.HostID, error) {
+	hosts, err := m.Hosts.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"resources": {croft.Resources{croft.DiskGB: sizeGB}.String()}}
+	if host != "" {
+		h, err := croft.HostCalled(maps.Values(hosts), host)
+		if err != nil {
+			return nil, err
+		}
+		query.Set("in_tree", string(h.ID))
+	}
+	all, err := m.Claims.Candidates(ctx, query.Encode(), most)
+	if err != nil {
+		return nil, err
+	}
+	var ids []croft.HostID
+	for _, c := range schedule.Spread.Order(all) {
+		for id := range c.Allocations {
+			if h := hosts[id]; len(c.Allocations) == 1 && h.Alive && !h.Drained && h.Volumes {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, nil
+}
+
+// owner returns to whom the claim of a volume is charged.
+func (m *Manager) owner(v croft.Volume) croft.Owner {
+	return croft.Owner{Partition: m.Partition, Project: v.Project, Type: croft.VolumeConsumerType}
+}
+
+func amount(v croft.Volume, sizeGB int64) croft.Candidate {
+	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{v.Host: {croft.DiskGB: sizeGB}}}
+}
+
+// claim claims the size of a volume whose record names it, and settles the record. After an error the request is
+// undone, unless a store does not answer: then a caretaker undoes it.
+func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, error) {
+	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err == nil {
+		err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.SizeGB))
+	}
+	if err == nil {
+		var settled croft.Volume
+		if settled, err = m.Settle(ctx, v); err == nil {
+			return settled, nil
+		}
+	}
+	if croft.KindOf(err) == croft.Conflict { // the error of Placement names the host
+		err = croft.Errorf(croft.Conflict, "others changed its claim, or claimed on its host, all the while: try again")
+	}
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	settled, undo := m.undo(after, v)
+	if undo == nil && settled.ClaimedGB == v.SizeGB { // the answer to Settle was lost
+		return settled, nil
+	}
+	return v, errors.Join(err, undo)
+}
+
+// Undo implements audit.Volumes.
+func (m *Manager) Undo(ctx context.Context, v croft.Volume) error {
+	_, err := m.undo(ctx, v)
+	return err
+}
+
+// undo gives up the size that a request asked for, with its claim. The claim is read first, then the record is fenced,
+// so that a suspended process that continues later changes neither. It returns the record as it is then; a request that
+// was settled stays.
+func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, err error) {
+	pending := func(ctx context.Context) (_ []croft.HostID, err error) {
+		now, err = m.Fence(ctx, v)
+		if err == nil && (now.ClaimedGB >= now.SizeGB || now.Session != v.Session) {
+			err = errSettled
+		}
+		return []croft.HostID{v.Host}, err
+	}
+	if v.ClaimedGB == 0 {
+		err = m.Claims.Release(ctx, v.ID.Consumer(), pending)
+	} else {
+		var had croft.Claim
+		if had, err = m.Claims.ClaimOf(ctx, v.ID.Consumer()); err == nil {
+			_, err = pending(ctx)
+		}
+		if err == nil { // also if the amounts are the same: a pending change of the claim must fail
+			err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
+		}
+	}
+	switch {
+	case errors.Is(err, errSettled), errors.Is(err, croft.NotFound):
+		return now, nil
+	case err != nil:
+		return now, fmt.Errorf("give up the request for volume %s: %w", v.Name, err)
+	}
+	if err := m.GiveUp(ctx, now); err != nil && !errors.Is(err, croft.Conflict) {
+		return now, err
+	}
+	m.Log.Info("request for a volume undone", "volume", v.ID, "host", v.Host)
+	return now, nil
+}
+
+var errSettled = errors.New("the request was settled")
+
+// Reclaim implements audit.Volumes.
+func (m *Manager) Reclaim(ctx context.Context, v croft.Volume) error {
+	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err != nil {
+		return err
+	}
+	if v, err = m.Fence(ctx, v); err != nil {
+		return err
+	}
+	if v.Removing || v.ClaimedGB < v.SizeGB {
+		return croft.Errorf(croft.Conflict, "volume %s is being changed", v.Name)
+	}
+	return m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
+}
+
+// change finds a volume and changes it, again after a concurrent change.
+func (m *Manager) change(ctx context.Context, verb string, project croft.Project, name string,
+	do func(croft.Volume) (croft.Volume, error)) (v croft.Volume, err error) {
+	for range tries {
+		if v, err = m.Find(ctx, project, name); err != nil {
+			return v, err
+		}
+		if v.Removing {
+			return v, croft.Errorf(croft.Conflict, "%s volume %s: it is being removed", verb, name)
+		}
+		if v.ClaimedGB < v.SizeGB {
+			return v, croft.Errorf(croft.Conflict, "%s volume %s: another request is about to change its size; try again",
+				verb, name)
+		}
+		next, err := do(v)
+		if err == nil {
+			return next, nil
+		}
+		now, look := m.Find(ctx, project, name)
+		if croft.KindOf(err) != croft.Conflict || look != nil || now.Revision == v.Revision {
+			return v, fmt.Errorf("%s volume %s: %w", verb, name, err)
+		}
+	}
+	return v, croft.Errorf(croft.Conflict, "%s volume %s: it is changed all the while; try again", verb, name)
+}
+
+// tries bounds how often a change is tried again because the record changed meanwhile.
+const tries = 5
+
+// Grow makes a volume larger, whether it is attached or not. It returns once that is ordered. Invalid: it would become
+// smaller. NoCapacity: its host has no room. OverQuota. Conflict: another request changes it.
+func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, sizeGB int64) (croft.Volume, error) {
+	if err := croft.CheckVolumeSize(sizeGB); err != nil {
+		return croft.Volume{}, err
+	}
+	return m.change(ctx, "grow", project, name, func(v croft.Volume) (croft.Volume, error) {
+		switch {
+		case sizeGB < v.SizeGB:
+			return v, croft.Errorf(croft.Invalid, "it has %d GiB, and a volume does not shrink: create a smaller one and "+
+				"copy the data", v.SizeGB)
+		case sizeGB == v.SizeGB:
+			return v, nil
+		}
+		if err := m.reachable(ctx, v); err != nil {
+			return v, err
+		}
+		v, err := m.Enlarge(ctx, v, sizeGB)
+		if err != nil {
+			return v, err
+		}
+		if v, err = m.claim(ctx, v); errors.Is(err, croft.NoCapacity) {
+			err = croft.Errorf(croft.NoCapacity, "its host has no room for %d GiB; it keeps its size", sizeGB)
+		}
+		return v, err
+	})
+}
+
+// reachable returns why the host of a volume carries out no orders. Unavailable.
+func (m *Manager) reachable(ctx context.Context, v croft.Volume) error {
+	hosts, err := m.Hosts.Hosts(ctx, v.Host)
+	switch {
+	case err != nil:
+		return err
+	case hosts[v.Host].ID == "":
+		return croft.Errorf(croft.Unavailable, "it is lost: its host was removed from the cloud")
+	case !hosts[v.Host].Alive:
+		return croft.Errorf(croft.Unavailable, "its host is silent")
+	}
+	return nil
+}
+
+// Attach attaches a volume to an instance of its project on its host. It returns once that is ordered. A volume that is
+// attached to the instance already is no error. Conflict: it is attached to another one, is not made yet, or is on
+// another host.
+func (m *Manager) Attach(ctx context.Context, project croft.Project, name string, inst croft.Instance) (croft.Volume,
+	error) {
+	return m.change(ctx, "attach", project, name, func(v croft.Volume) (croft.Volume, error) {
+		switch err := m.free(ctx, v, inst.ID); {
+		case err != nil:
+			return v, err
+		case v.Instance == inst.ID:
+			return v, nil
+		case inst.Project != v.Project:
+			return v, croft.Errorf(croft.Conflict, "instance %s is in another project", inst.Name)
+		case inst.State != croft.StateScheduled:
+			return v, croft.Errorf(croft.Conflict, "instance %s is %s", inst.Name, inst.State)
+		case inst.Host != v.Host || inst.Moving != "":
+			return v, croft.Errorf(croft.Conflict, "it is not on the host of instance %s: create the instance with "+
+				"--volume %s, and it is placed where the volume is", inst.Name, v.Name)
+		}
+		attached, err := m.AttachedTo(ctx, inst.ID)
+		if err == nil && len(attached) >= croft.MaxAttached {
+			err = croft.Errorf(croft.Conflict, "instance %s has %d volumes, and may not have more", inst.Name,
+				len(attached))
+		}
+		if err != nil {
+			return v, err
+		}
+		return m.Store.Attach(ctx, v, inst)
+	})
+}
+
+// free returns why a volume cannot be attached to an instance.
+func (m *Manager) free(ctx context.Context, v croft.Volume, to croft.InstanceID) error {
+	switch {
+	case v.Instance == to && v.Detaching:
+		return croft.Errorf(croft.Conflict, "it is being detached from the instance")
+	case v.Instance != "" && v.Instance != to:
+		return croft.Errorf(croft.Conflict, "it is attached to instance %s: detach it there first",
+			m.nameOf(ctx, v.Instance))
+	case v.MadeGB == 0 && v.Error != "":
+		return croft.Errorf(croft.Conflict, "its host has not made it: %s", v.Error)
+	case v.MadeGB == 0:
+		return croft.Errorf(croft.Conflict, "its host has not made it yet: try again")
+	}
+	return nil
+}
+
+// nameOf returns the name of an instance, for messages.
+func (m *Manager) nameOf(ctx context.Context, id croft.InstanceID) string {
+	st, err := m.Instances.FindByID(ctx, id)
+	if err != nil {
+		return string(id)
+	}
+	return st.Instance.Name
+}
+
+// Detach detaches a volume from its instance. It returns once that is ordered; the host of a running guest waits until
+// the guest releases the volume. A volume that is not attached is no error.
+func (m *Manager) Detach(ctx context.Context, project croft.Project, name string) (croft.Volume, error) {
+	return m.change(ctx, "detach", project, name, func(v croft.Volume) (croft.Volume, error) {
+		if v.Instance == "" {
+			return v, nil
+		}
+		hosts, err := m.Hosts.Hosts(ctx, v.Host)
+		if err != nil {
+			return v, err
+		}
+		st, err := m.Instances.FindByID(ctx, v.Instance)
+		gone := errors.Is(err, croft.NotFound) || err == nil && slices.Contains([]croft.State{croft.StateLost,
+			croft.StateHeld}, st.Instance.State)
+		switch {
+		case err != nil && !gone:
+			return v, err
+		case gone || hosts[v.Host].ID == "": // no agent has an order about the instance
+			return m.Detached(ctx, v)
+		case v.Detaching:
+			return v, nil
+		}
+		return m.Store.Detach(ctx, v)
+	})
+}
+
+// Remove removes a volume with its data. It returns once that is ordered. Conflict: it is attached.
+func (m *Manager) Remove(ctx context.Context, project croft.Project, name string) (croft.Volume, error) {
+	if v, err := m.Find(ctx, project, name); err == nil && v.Removing {
+		return v, nil
+	}
+	return m.change(ctx, "remove", project, name, func(v croft.Volume) (croft.Volume, error) {
+		if v.Instance != "" {
+			return v, croft.Errorf(croft.Conflict, "it is attached to instance %s: detach it first",
+				m.nameOf(ctx, v.Instance))
+		}
+		hosts, err := m.Hosts.Hosts(ctx, v.Host)
+		if err != nil {
+			return v, err
+		}
+		v, err = m.Condemn(ctx, v)
+		if err != nil || hosts[v.Host].ID != "" {
+			return v, err
+		}
+		// No agent acts on the order. The file, if its host ever returns, stays there until an operator removes it.
+		if err := m.Claims.Release(ctx, v.ID.Consumer(), croft.On()); err != nil {
+			return v, err
+		}
+		return v, m.Forget(ctx, v)
+	})
+}
+
+// ForRequest returns the named volumes for a request for an instance, which may be attached to that instance only.
+// Conflict: one is attached to another instance, or not made yet, or they are on different hosts.
+func (m *Manager) ForRequest(ctx context.Context, project croft.Project, names []string) (all []croft.Volume,
+	err error) {
+	if len(names) > croft.MaxAttached {
+		return nil, croft.Errorf(croft.Invalid, "an instance may have %d volumes at most", croft.MaxAttached)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, croft.Errorf(croft.Invalid, "volume %s is named twice", name)
+		}
+		v, err := m.change(ctx, "attach", project, name, func(v croft.Volume) (croft.Volume, error) {
+			return v, m.free(ctx, v, "")
+		})
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && v.Host != all[0].Host {
+			return nil, croft.Errorf(croft.Conflict, "volumes %s and %s are on different hosts, so no instance can have both",
+				all[0].Name, v.Name)
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}

@@ -1,0 +1,281 @@
+package volumes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"testing"
+
+	"croft"
+	"croft/etcdstore"
+	"croft/etcdstore/etcdtest"
+	"croft/schedule/volumes"
+	"croft/tenant"
+)
+
+func TestMain(m *testing.M) { etcdtest.Main(m) }
+
+// claims is a Placement with one host, which has room for 10 GB.
+type claims struct {
+	host  croft.HostID
+	all   map[croft.InstanceID]croft.Claim
+	types map[croft.InstanceID]string
+	left  int // calls until the process that makes them dies; negative: it lives on
+	after bool
+}
+
+var errDead = errors.New("the process is dead")
+
+// call counts a change, before which or after which the process dies.
+func (c *claims) call(change func() error) error {
+	dies := c.left == 0
+	if c.left < 0 || c.left > 0 {
+		c.left--
+		return change()
+	}
+	if dies && c.after {
+		c.after = false
+		_ = change()
+	}
+	return errDead
+}
+
+func (c *claims) Candidates(context.Context, string, int) ([]croft.Candidate, error) {
+	return []croft.Candidate{{Allocations: map[croft.HostID]croft.Resources{c.host: {croft.DiskGB: 1}},
+		Summaries: map[croft.HostID]croft.Summary{c.host: {Capacity: croft.Resources{croft.DiskGB: 10}}}}}, nil
+}
+
+func (c *claims) ClaimOf(_ context.Context, id croft.InstanceID) (croft.Claim, error) {
+	claim := c.all[id]
+	claim.Instance = id
+	return claim, nil
+}
+
+func (c *claims) Reclaim(_ context.Context, had croft.Claim, o croft.Owner, to croft.Candidate) error {
+	return c.call(func() error {
+		now := c.all[had.Instance]
+		if (now.Generation == nil) != (had.Generation == nil) || now.Generation != nil &&
+			*now.Generation != *had.Generation {
+			return croft.Errorf(croft.Conflict, "it changed")
+		}
+		if to.Allocations[c.host][croft.DiskGB] > 10 {
+			return croft.Errorf(croft.NoCapacity, "%w", croft.Errorf(croft.Conflict, "full"))
+		}
+		next := int64(1)
+		if now.Generation != nil {
+			next = *now.Generation + 1
+		}
+		c.all[had.Instance] = croft.Claim{Instance: had.Instance, Allocations: maps.Clone(to.Allocations),
+			Generation: &next}
+		c.types[had.Instance] = o.Type
+		return nil
+	})
+}
+
+func (c *claims) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	return c.call(func() error {
+		_, err := may(ctx)
+		if err == nil {
+			delete(c.all, id)
+		}
+		return err
+	})
+}
+
+// dying is a store whose process dies together with its claims.
+type dying struct {
+	*claims
+	volumes.Store
+}
+
+func (d dying) Settle(ctx context.Context, v croft.Volume) (next croft.Volume, err error) {
+	err = d.call(func() error { next, err = d.Store.Settle(ctx, v); return err })
+	return next, err
+}
+
+func (d dying) Fence(ctx context.Context, v croft.Volume) (next croft.Volume, err error) {
+	err = d.call(func() error { next, err = d.Store.Fence(ctx, v); return err })
+	return next, err
+}
+
+func (d dying) GiveUp(ctx context.Context, v croft.Volume) error {
+	return d.call(func() error { return d.Store.GiveUp(ctx, v) })
+}
+
+// world is a cloud with one host.
+type world struct {
+	*testing.T
+	store *etcdstore.Store
+	*claims
+	*volumes.Manager
+}
+
+func start(t *testing.T) *world {
+	c := &claims{host: croft.NewHostID(), all: map[croft.InstanceID]croft.Claim{}, types: map[croft.InstanceID]string{},
+		left: -1}
+	s := etcdtest.Start(t)
+	w := &world{t, s, c, &volumes.Manager{Partition: s.Partition(), Store: dying{c, s.Volumes}, Claims: c,
+		Hosts: s.Registry, Instances: s.Instances, Log: slog.New(slog.DiscardHandler)}}
+	w.must(s.Registry.PutHost(t.Context(), croft.Host{ID: c.host, Name: "h"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Registry.StayAlive(ctx, c.host) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	for {
+		hosts, err := s.Registry.Hosts(t.Context(), c.host)
+		w.must(err)
+		if hosts[c.host].Alive {
+			return w
+		}
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// consistent checks that records, claims and charges agree.
+func (w *world) consistent() {
+	w.Helper()
+	all, err := w.store.Volumes.List(w.Context(), "")
+	w.must(err)
+	sum := int64(0)
+	for _, v := range all {
+		sum += v.SizeGB
+		if claimed := w.all[v.ID.Consumer()].Allocations[w.host][croft.DiskGB]; claimed != v.ClaimedGB ||
+			v.ClaimedGB != v.SizeGB {
+			w.Errorf("volume %s claims %d of %d GB, and wants %d", v.Name, claimed, v.ClaimedGB, v.SizeGB)
+		}
+		if w.types[v.ID.Consumer()] != croft.VolumeConsumerType {
+			w.Errorf("its consumer has the type %q", w.types[v.ID.Consumer()])
+		}
+	}
+	if len(w.all) != len(all) {
+		w.Errorf("there are %d claims of %d volumes", len(w.all), len(all))
+	}
+	accounts, err := w.store.Projects.Accounts(w.Context(), "lab")
+	w.must(err)
+	used := accounts[0].Used
+	if used[tenant.CountVolumes] != int64(len(all)) || used[tenant.Measure(croft.DiskGB)] != sum {
+		w.Errorf("the project is charged for %s, and has %d GB", used, sum)
+	}
+}
+
+// undo ends requests whose processes died, as a caretaker does.
+func (w *world) undo() {
+	w.Helper()
+	w.left = -1
+	all, err := w.store.Volumes.List(w.Context(), "")
+	w.must(err)
+	for _, v := range all {
+		if v.ClaimedGB < v.SizeGB {
+			w.must(w.Undo(w.Context(), v))
+			w.must(w.Undo(w.Context(), v)) // another caretaker, later
+		}
+	}
+}
+
+func TestARequestThatDiesAnywhereIsUndoneOrDone(t *testing.T) {
+	for n := range 8 {
+		for _, after := range []bool{false, true} {
+			for _, grows := range []bool{false, true} {
+				t.Run(fmt.Sprintf("call %d, after it %v, grows %v", n, after, grows), func(t *testing.T) {
+					t.Parallel()
+					w := start(t)
+					if grows {
+						_, err := w.Create(t.Context(), "lab", "data", 2, "")
+						w.must(err)
+					}
+					w.left, w.after = n, after
+					var err error
+					if grows {
+						_, err = w.Grow(t.Context(), "lab", "data", 4)
+					} else {
+						_, err = w.Create(t.Context(), "lab", "data", 2, "h")
+					}
+					done := err == nil
+					w.undo()
+					w.consistent()
+					v, err := w.Find(t.Context(), "lab", "data")
+					switch {
+					case !done && !grows && croft.KindOf(err) == croft.NotFound: // undone
+					case err != nil:
+						t.Error(err)
+					case done && grows && v.SizeGB != 4:
+						t.Errorf("it was done, and the volume has %d GB", v.SizeGB)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestASuspendedRequestDoesNothingAfterItWasUndone(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	v, err := w.Create(ctx, "lab", "data", 2, "")
+	w.must(err)
+	suspended, err := w.store.Volumes.Enlarge(ctx, v, 4)
+	w.must(err)
+	had, err := w.ClaimOf(ctx, v.ID.Consumer())
+	w.must(err)
+	w.undo()
+	owner := croft.Owner{Project: "lab", Type: croft.VolumeConsumerType}
+	etcdtest.WantKind(t, w.Claims.Reclaim(ctx, had, owner, croft.Candidate{}), croft.Conflict)
+	_, err = w.store.Volumes.Settle(ctx, suspended)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	w.consistent()
+}
+
+func TestRequestsThatCannotBeAreRefused(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	_, err := w.Create(ctx, "lab", "data", 2, "")
+	w.must(err)
+	for what, c := range map[string]struct {
+		kind croft.Kind
+		do   func() error
+	}{
+		"a host that does not exist": {croft.NotFound, func() error {
+			_, err := w.Create(ctx, "lab", "x", 1, "nowhere")
+			return err
+		}},
+		"no room":         {croft.NoCapacity, func() error { _, err := w.Create(ctx, "lab", "x", 11, ""); return err }},
+		"no room to grow": {croft.NoCapacity, func() error { _, err := w.Grow(ctx, "lab", "data", 11); return err }},
+		"smaller":         {croft.Invalid, func() error { _, err := w.Grow(ctx, "lab", "data", 1); return err }},
+		"no name":         {croft.Invalid, func() error { _, err := w.Create(ctx, "lab", "A b", 1, ""); return err }},
+		"nothing":         {croft.Invalid, func() error { _, err := w.Create(ctx, "lab", "x", 0, ""); return err }},
+		"not made yet": {croft.Conflict, func() error {
+			_, err := w.ForRequest(ctx, "lab", []string{"data"})
+			return err
+		}},
+		"another project's": {croft.NotFound, func() error { _, err := w.Remove(ctx, "other", "data"); return err }},
+	} {
+		if err := c.do(); croft.KindOf(err) != c.kind {
+			t.Errorf("%s: %v, want %s", what, err, c.kind)
+		}
+		w.consistent()
+	}
+}
+
+func TestAVolumeOfAForgottenHostIsGivenUp(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	v, err := w.Create(ctx, "lab", "data", 2, "")
+	w.must(err)
+	w.must(w.store.Registry.ForgetHost(ctx, w.host))
+	if _, err := w.Grow(ctx, "lab", "data", 4); croft.KindOf(err) != croft.Unavailable {
+		t.Errorf("it grows: %v", err)
+	}
+	if now, err := w.Find(ctx, "lab", "data"); err != nil || now.ID != v.ID {
+		t.Errorf("its record: %+v, %v", now, err)
+	}
+	_, err = w.Remove(ctx, "lab", "data")
+	w.must(err)
+	w.consistent()
+}
