@@ -11,6 +11,7 @@ import (
 
 // TestNamesThatLeadToOtherPathsAreNotSent: a path with an empty or dotted name is that of another operation.
 func TestNamesThatLeadToOtherPathsAreNotSent(t *testing.T) {
+	t.Parallel()
 	cloud := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("the cloud was asked for %s", r.URL)
 	}))

@@ -21,6 +21,7 @@ func as(t *testing.T, url, token string) *client.Client {
 }
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	cloudtest.RunShared(t, func(t *testing.T) cloudtest.Fixture {
 		url, c := controltest.Start(t)
 		return cloudtest.Fixture{Client: as(t, url, "operator"), Host: "host1", User: "olga", Silence: func() {

@@ -10,6 +10,7 @@ import (
 
 // TestTheProgramOfTheDocumentCompiles checks the types of the program in docs/api.md.
 func TestTheProgramOfTheDocumentCompiles(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/api.md")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 func (full) Read([]byte) (int, error)  { return 0, errFull }
 
 func TestAnErrorOfTheCallersOwnIsNotTheClouds(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	c := as(t, url, "operator")
 	_, err := c.ExportPartition(t.Context(), api.Export{}, full{})
@@ -33,6 +34,7 @@ func TestAnErrorOfTheCallersOwnIsNotTheClouds(t *testing.T) {
 }
 
 func TestNoPasswordOfAnAddressIsPrinted(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{"http://u:s3cret@127.0.0.1:1/", "https://u:s3cret@cloud.example", "ftp://u:s3cret@h",
 		"https://u:s3cret@h/%zz", "http://s3cret@cloud.example"} {
 		_, err := client.New(client.Settings{URL: url, Token: "t"})

@@ -8,6 +8,7 @@ import (
 )
 
 func TestAListThatNeverEndsIsNotFollowedForEver(t *testing.T) {
+	t.Parallel()
 	for name, page := range map[string]func(n int) (entries int, next string){
 		"the same page again":      func(int) (int, string) { return 1, "here" },
 		"pages without entries":    func(n int) (int, string) { return 0, strconv.Itoa(n) },
@@ -32,6 +33,7 @@ func TestAListThatNeverEndsIsNotFollowedForEver(t *testing.T) {
 }
 
 func TestAListMayHaveManyPages(t *testing.T) {
+	t.Parallel()
 	var p pages
 	for n := range 1000 {
 		if err := p.next(5000, strconv.Itoa(n), strconv.Itoa(n+1)); err != nil {

@@ -12,6 +12,7 @@ import (
 
 // TestAClientReadsTheStateThatAnInstanceShows: goals give the same verdict on both sides of the API.
 func TestAClientReadsTheStateThatAnInstanceShows(t *testing.T) {
+	t.Parallel()
 	inst := croft.Instance{ID: "11111111-1111-4111-8111-111111111111", Project: "default", Name: "web",
 		Host: "22222222-2222-4222-8222-222222222222", State: croft.StateScheduled, Generation: 3,
 		Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),

@@ -23,9 +23,13 @@ import (
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/testing/patient"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patient.SideBySide(8)
+	goleak.VerifyTestMain(m)
+}
 
 // ledger is the agent's view of Placement, in memory.
 type ledger struct {
@@ -262,6 +266,7 @@ func (c *cloud) bare(inst croft.Instance) {
 }
 
 func TestAnInstanceRunsStopsStartsAndEnds(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -281,6 +286,7 @@ func TestAnInstanceRunsStopsStartsAndEnds(t *testing.T) {
 }
 
 func TestGuestsOutliveTheAgentAndTheNextOneFindsThem(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -303,6 +309,7 @@ func TestGuestsOutliveTheAgentAndTheNextOneFindsThem(t *testing.T) {
 }
 
 func TestDestroyCancelsABuildAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	fetching := make(chan struct{})
 	c.images.Fault = func(ctx context.Context, _ string) error {
@@ -319,6 +326,7 @@ func TestDestroyCancelsABuildAndLeavesNothing(t *testing.T) {
 }
 
 func TestAnErrorThatRepeatingCannotHelpIsFinalAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	calls := 0
 	c.images.Fault = func(context.Context, string) error {
@@ -342,6 +350,7 @@ func TestAnErrorThatRepeatingCannotHelpIsFinalAndLeavesNothing(t *testing.T) {
 }
 
 func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	var once sync.Once
 	c.images.Fault = func(context.Context, string) (err error) {
@@ -356,6 +365,7 @@ func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
 }
 
 func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	orphan := compute.Machine{ID: croft.NewInstanceID(), Partition: c.store.Partition(),
 		Ordered: compute.Ordered{Generation: 1}, Name: "orphan",
@@ -371,6 +381,7 @@ func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {
 }
 
 func TestAGuestThatCrashesIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")
@@ -385,6 +396,7 @@ func TestAGuestThatCrashesIsStartedAgain(t *testing.T) {
 }
 
 func TestAStartThatFailedWasNoStart(t *testing.T) {
+	t.Parallel()
 	var once sync.Once
 	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) (err error) {
 		if op == sim.OpStart {
@@ -407,6 +419,7 @@ func sweep(t *testing.T, agent *compute.Agent) {
 func isUnavailable(err error) bool { return errors.Is(err, croft.Unavailable) }
 
 func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	dead := etcdtest.Open(t, c.server)
@@ -435,6 +448,7 @@ func TestTheSweepUndoesWhatDeadSchedulersBegan(t *testing.T) {
 }
 
 func TestAClaimWithoutRecordIsReleasedAtItsSecondSighting(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	stray := croft.NewInstanceID()
@@ -450,6 +464,7 @@ func TestAClaimWithoutRecordIsReleasedAtItsSecondSighting(t *testing.T) {
 }
 
 func TestAHostWhoseNameIsTakenIsOfferedUnderAnother(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.ledger.taken = "h1"
 	c.start()
@@ -460,6 +475,7 @@ func TestAHostWhoseNameIsTakenIsOfferedUnderAnother(t *testing.T) {
 
 // The host kept the other name, and the problem, until its agent was restarted.
 func TestAHostTakesItsNameAgainOnceTheOtherHostIsForgotten(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.ledger.taken = "h1"
 	agent := c.start()

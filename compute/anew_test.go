@@ -66,6 +66,7 @@ func wantEvents(t *testing.T, o *croft.Observation, want ...croft.EventName) {
 }
 
 func TestARebootStartsTheGuestAnewOnItsDiskOnce(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")
@@ -88,6 +89,7 @@ func TestARebootStartsTheGuestAnewOnItsDiskOnce(t *testing.T) {
 }
 
 func TestARebuildGivesTheGuestAFreshDiskAndKeepsItsAddress(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -106,6 +108,7 @@ func TestARebuildGivesTheGuestAFreshDiskAndKeepsItsAddress(t *testing.T) {
 
 // A rebuild whose image cannot be fetched keeps the existing disk.
 func TestARebuildWithoutImageLeavesTheGuestAsItIs(t *testing.T) {
+	t.Parallel()
 	for _, stopped := range []bool{false, true} {
 		c := newCloud(t)
 		var mu sync.Mutex
@@ -150,6 +153,7 @@ func (u *unheard) Observe(ctx context.Context, o croft.Observation) (err error) 
 }
 
 func TestAFinalFailureIsToldUntilItIsWritten(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.between = &unheard{Orders: c.store.Orders}
 	c.images.Fault = func(context.Context, string) error { return croft.Errorf(croft.NotFound, "the image is gone") }
@@ -160,6 +164,7 @@ func TestAFinalFailureIsToldUntilItIsWritten(t *testing.T) {
 }
 
 func TestWhatIsHalfBuiltIsRemovedUntilItIsGone(t *testing.T) {
+	t.Parallel()
 	var removals atomic.Int64
 	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
 		switch {
@@ -184,6 +189,7 @@ func TestWhatIsHalfBuiltIsRemovedUntilItIsGone(t *testing.T) {
 }
 
 func TestTheTimelineOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -197,6 +203,7 @@ func TestTheTimelineOutlivesTheAgent(t *testing.T) {
 }
 
 func TestAnInstanceIsOnTheNetworksItNames(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.requestOn("web", "lab", "default")
@@ -222,6 +229,7 @@ func TestAnInstanceIsOnTheNetworksItNames(t *testing.T) {
 
 // Schedulers of earlier versions write orders for networks that the host's settings do not open to the project.
 func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.requestOn("web", "lab", "default")
@@ -236,6 +244,7 @@ func TestAnAgentConnectsInstancesOnlyToNetworksThatAreOpenToTheirProject(t *test
 
 // The name of a network may pass to another project while a guest of the former project is stopped.
 func TestAGuestDoesNotStartOnANetworkThatPassedToAnotherProject(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Networks = map[string][]croft.Project{"lab": {"former"}}
 	c.start()

@@ -144,6 +144,7 @@ var jobs = []job{
 }
 
 func TestOrdersAreCarriedOutStepByStep(t *testing.T) {
+	t.Parallel()
 	for _, j := range jobs {
 		t.Run(j.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,6 +171,7 @@ func TestOrdersAreCarriedOutStepByStep(t *testing.T) {
 // A pass ends at its first failure, the instance is checked again soon or at the next resync, and then the order is
 // carried out as if nothing had failed.
 func TestAPassEndsWithWhatFailsAndTheNextOneGoesOn(t *testing.T) {
+	t.Parallel()
 	for _, j := range jobs {
 		t.Run(j.name, func(t *testing.T) {
 			var calls []string
@@ -218,6 +220,7 @@ func TestAPassEndsWithWhatFailsAndTheNextOneGoesOn(t *testing.T) {
 
 // A permanent failure is reported, and the partly built domain is removed, but nothing else.
 func TestAnOrderThatCannotBeCarriedOutLeavesNothingHalfBuilt(t *testing.T) {
+	t.Parallel()
 	final := croft.Errorf(croft.Invalid, "never")
 	const told = "observe failed since never"
 	for _, c := range []struct {
@@ -281,6 +284,7 @@ func TestAnOrderThatCannotBeCarriedOutLeavesNothingHalfBuilt(t *testing.T) {
 
 // The removal of a partly built domain is retried until it succeeds, and is then not repeated.
 func TestWhatIsHalfBuiltIsRemovedByALaterPass(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []string{"domain", "remove"} {
 		t.Run(fails, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -315,6 +319,7 @@ func TestWhatIsHalfBuiltIsRemovedByALaterPass(t *testing.T) {
 }
 
 func TestABuildIsLoggedWithWhatIsBuilt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var written bytes.Buffer
 		j := job{order: run()}

@@ -45,6 +45,7 @@ func text(t *testing.T, from *http.Response) string {
 }
 
 func TestAConsoleLogIsSentAsItIs(t *testing.T) {
+	t.Parallel()
 	_, a := alone(t)
 	const path = "/v1/instances/" + string(guest) + "/console"
 	for _, c := range []struct {
@@ -85,6 +86,7 @@ func TestAConsoleLogIsSentAsItIs(t *testing.T) {
 
 // A followed log is sent as soon as it is written.
 func TestAConsoleLogIsFollowed(t *testing.T) {
+	t.Parallel()
 	for _, follow := range []string{"1", "true"} {
 		_, a := alone(t)
 		if err := os.Mkdir(a.dir(guest), 0o700); err != nil {
@@ -154,6 +156,7 @@ func (c counted) Close() error {
 }
 
 func TestALiveConsoleIsRefused(t *testing.T) {
+	t.Parallel()
 	const path = "/v1/instances/" + string(guest) + "/console"
 	mine, other := net.Pipe()
 	defer other.Close()
@@ -211,6 +214,7 @@ func (a accepting) Close() error   { return nil }
 func (a accepting) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestALiveConsoleCarriesBytesUntilOneSideEnds(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		end  func(client, screen net.Conn, stop func())
@@ -319,6 +323,7 @@ func (f faulty) Close() error {
 }
 
 func TestAConsoleEndsWithBothSidesAndTheirErrors(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		guest faulty
@@ -361,6 +366,7 @@ func TestAConsoleEndsWithBothSidesAndTheirErrors(t *testing.T) {
 
 // A client with the token keeps its connection when clients without it connect.
 func TestWhoHasTheTokenKeepsTheConnection(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		token string
 		keeps bool
@@ -403,6 +409,7 @@ func TestWhoHasTheTokenKeepsTheConnection(t *testing.T) {
 
 // A tail ends when the directory is removed, and ignores all other events next to the log.
 func TestTailIgnoresWhatHappensBesideTheLog(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "i")
 	beside, within := filepath.Join(parent, "other"), filepath.Join(dir, "other")
@@ -449,6 +456,7 @@ type deaf struct{}
 func (deaf) Write([]byte) (int, error) { return 0, errPlanned }
 
 func TestTailEndsWithWhoListens(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "console.log")
 	write(t, path, "text")

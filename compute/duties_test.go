@@ -47,6 +47,7 @@ func (l *logbook) want(t *testing.T, steps ...string) {
 }
 
 func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
+	t.Parallel()
 	const other = croft.InstanceID("0d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f")
 	for _, c := range []struct {
 		name  string
@@ -122,6 +123,7 @@ func TestASweepMendsOnlyWhatItFindsTwiceOnItsOwnHost(t *testing.T) {
 }
 
 func TestASweepEndsWithWhatFails(t *testing.T) {
+	t.Parallel()
 	for _, call := range []string{"claims", "list", "evidence [" + string(guest) + "]", "record", "release [h]"} {
 		t.Run(call, func(t *testing.T) {
 			l, a := alone(t)
@@ -156,6 +158,7 @@ type turnless struct{ audit.Shared }
 func (turnless) TakeTurn(context.Context, time.Duration) (bool, error) { return false, errPlanned }
 
 func TestAnAgentThatDoesNotServeItsHostSweepsNothing(t *testing.T) {
+	t.Parallel()
 	l, a := alone(t)
 	a.locked.Store(false)
 	a.sweep(t.Context())
@@ -182,6 +185,7 @@ func TestAnAgentThatDoesNotServeItsHostSweepsNothing(t *testing.T) {
 }
 
 func TestAForgottenHostIsSaidToBeOnce(t *testing.T) {
+	t.Parallel()
 	for _, known := range []bool{false, true} {
 		l, a := alone(t)
 		var said bytes.Buffer
@@ -201,6 +205,7 @@ func TestAForgottenHostIsSaidToBeOnce(t *testing.T) {
 }
 
 func TestAHostIsIntroducedByItsNameAndTheFormerOne(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		before *croft.Host
@@ -232,6 +237,7 @@ func TestAHostIsIntroducedByItsNameAndTheFormerOne(t *testing.T) {
 
 // The pauses between attempts grow to a limit; a taken name is replaced immediately, and once.
 func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
+	t.Parallel()
 	taken := croft.Errorf(croft.Conflict, "the name is taken")
 	for _, c := range []struct {
 		name  string
@@ -291,6 +297,7 @@ func TestAHostIsOfferedUntilThatSucceeds(t *testing.T) {
 }
 
 func TestARetiredHostOffersNothing(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		fail func(string) error
@@ -328,6 +335,7 @@ func TestARetiredHostOffersNothing(t *testing.T) {
 }
 
 func TestWhoMayServeAHost(t *testing.T) {
+	t.Parallel()
 	const me = "the machine"
 	for _, c := range []struct {
 		name    string
@@ -384,6 +392,7 @@ func TestWhoMayServeAHost(t *testing.T) {
 }
 
 func TestARefusalIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	_, a := alone(t)
 	var said bytes.Buffer
 	a.Log = slog.New(slog.NewTextHandler(&said, nil))
@@ -396,6 +405,7 @@ func TestARefusalIsSaidOnce(t *testing.T) {
 }
 
 func TestAHostIsReadyOnceAllSeeItAlive(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, a := alone(t)
 		begun := time.Now()
@@ -425,6 +435,7 @@ func TestAHostIsReadyOnceAllSeeItAlive(t *testing.T) {
 }
 
 func TestAResyncWakesAllThatConcernsTheHost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, a := alone(t)
 		var woken []croft.InstanceID

@@ -18,6 +18,7 @@ import (
 )
 
 func TestAnAgentNeedsAllOfItsConfiguration(t *testing.T) {
+	t.Parallel()
 	l := &logbook{t: t, dir: t.TempDir()}
 	whole := l.agent().Config
 	a, err := New(whole)
@@ -41,6 +42,7 @@ func TestAnAgentNeedsAllOfItsConfiguration(t *testing.T) {
 }
 
 func TestModesAreOnlyLimited(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	id := string(croft.NewInstanceID())
 	for _, c := range []struct {
@@ -97,6 +99,7 @@ func TestModesAreOnlyLimited(t *testing.T) {
 }
 
 func TestAHostKeepsItsUUID(t *testing.T) {
+	t.Parallel()
 	dir, err := OpenStateDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +130,7 @@ func TestAHostKeepsItsUUID(t *testing.T) {
 
 // The error about a directory in use names the process that uses it.
 func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
+	t.Parallel()
 	parent := t.TempDir()
 	path, file := filepath.Join(parent, "state"), filepath.Join(parent, "file")
 	pid := filepath.Join(path, "croft.pid")
@@ -180,6 +184,7 @@ func TestAStateDirectoryNamesWhoHasIt(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestASecretIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	dir := &StateDir{Path: t.TempDir()}
 	made := 0
 	mint := func() string { made++; return strings.Repeat("x", made) }
@@ -208,6 +213,7 @@ func TestASecretIsMadeOnce(t *testing.T) {
 
 // Files that can be neither listed nor removed do not count as removed.
 func TestFilesThatCannotBeSeenAreNotGone(t *testing.T) {
+	t.Parallel()
 	_, a := alone(t)
 	if _, have, err := a.read(t.Context(), guest); err != nil || have.Files {
 		t.Errorf("where there are none: %+v, %v", have, err)
@@ -225,6 +231,7 @@ func TestFilesThatCannotBeSeenAreNotGone(t *testing.T) {
 }
 
 func TestEveryCallOfTheAPINeedsTheToken(t *testing.T) {
+	t.Parallel()
 	_, a := alone(t)
 	ask := func(token, header, method, path string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
@@ -254,6 +261,7 @@ func TestEveryCallOfTheAPINeedsTheToken(t *testing.T) {
 }
 
 func TestContentsAreThisInstallations(t *testing.T) {
+	t.Parallel()
 	l, a := alone(t)
 	const foreign, files, both = "0d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f", "1d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f",
 		"2d0ff6a5-9d0e-4b62-a1a1-5b6c0e1c2d3f"
@@ -291,6 +299,7 @@ func TestContentsAreThisInstallations(t *testing.T) {
 }
 
 func TestOnlyFilesWithoutAnOwnerAreRemoved(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		with func(*logbook)

@@ -54,6 +54,7 @@ func (c *cloud) guests() []compute.Domain {
 }
 
 func TestASecondAgentOfOneUUIDDoesNothing(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Place = "the machine"
 	c.start()
@@ -87,6 +88,7 @@ func TestASecondAgentOfOneUUIDDoesNothing(t *testing.T) {
 }
 
 func TestAnAgentOfAnotherPlaceServesAHostOnceItIsAccepted(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Place = "before"
 	c.start()
@@ -112,6 +114,7 @@ func TestAnAgentOfAnotherPlaceServesAHostOnceItIsAccepted(t *testing.T) {
 }
 
 func TestAnAgentOfAnotherPlaceServesAHostThatHasNothing(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Place = "before"
 	c.start()
@@ -122,6 +125,7 @@ func TestAnAgentOfAnotherPlaceServesAHostThatHasNothing(t *testing.T) {
 }
 
 func TestGuestsOfALostStateDirectoryAreNamedAndLeftAlone(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -152,6 +156,7 @@ func TestGuestsOfALostStateDirectoryAreNamedAndLeftAlone(t *testing.T) {
 }
 
 func TestARenamedHostIsTheSameHost(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -171,6 +176,7 @@ func TestARenamedHostIsTheSameHost(t *testing.T) {
 }
 
 func TestAHostThatShrankSaysSoUntilItIsOver(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")
@@ -190,6 +196,7 @@ func TestAHostThatShrankSaysSoUntilItIsOver(t *testing.T) {
 }
 
 func TestAHostWhoseNameIsTakenSaysSo(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.ledger.taken = "h1"
 	c.start()
@@ -197,6 +204,7 @@ func TestAHostWhoseNameIsTakenSaysSo(t *testing.T) {
 }
 
 func TestAForgottenHostTellsThatItIsForgotten(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	c.ledger.mu.Lock()
@@ -213,6 +221,7 @@ func TestAForgottenHostTellsThatItIsForgotten(t *testing.T) {
 }
 
 func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -253,6 +262,7 @@ func TestWhatMovedIsBuiltOnceTheOldHostHasNothingLeft(t *testing.T) {
 }
 
 func TestALocationOfAnotherFormIsAProblemOfTheHost(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Location = "Berlin/DC1"
 	c.start()

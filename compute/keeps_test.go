@@ -17,6 +17,7 @@ func (forgetful) Observed(context.Context, croft.HostID, croft.InstanceID) (crof
 
 // An order that fails permanently removes no running guest, even if the record that the guest ever ran is lost.
 func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")
@@ -38,6 +39,7 @@ func TestAFinalFailureLeavesAGuestThatRuns(t *testing.T) {
 
 // The claim is released before the instance is forgotten: otherwise its owner would be unknown.
 func TestAnInstanceIsNotForgottenBeforeItsClaimIsBack(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")
@@ -59,6 +61,7 @@ func TestAnInstanceIsNotForgottenBeforeItsClaimIsBack(t *testing.T) {
 }
 
 func TestAStoppedInstanceKeepsItsClaim(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")

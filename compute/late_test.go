@@ -14,6 +14,7 @@ import (
 // An instance is destroyed during the hypervisor's Define, which continues after the agent has started on the
 // tombstone.
 func TestADefinitionThatIsLateLeavesNoDomain(t *testing.T) {
+	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	c := newCloudOf(t, sim.Config{Late: func(op string, _ croft.InstanceID) {

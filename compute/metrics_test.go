@@ -52,6 +52,7 @@ type measured struct {
 func (m measured) Usages(context.Context) ([]Usage, error) { return m.usages, m.read("usages") }
 
 func TestUsagesAreOfTheGuestsThereAre(t *testing.T) {
+	t.Parallel()
 	const uuid = "{" + string(guest) + "}"
 	l, _ := alone(t)
 	names := func() map[croft.InstanceID]called { return map[croft.InstanceID]called{guest: {"team", "web"}} }
@@ -88,6 +89,7 @@ func TestUsagesAreOfTheGuestsThereAre(t *testing.T) {
 }
 
 func TestAnAgentIsMeasured(t *testing.T) {
+	t.Parallel()
 	l := job{order: run()}.logbook(t)
 	a, err := New(l.agent().Config)
 	if err != nil {
@@ -148,6 +150,7 @@ func TestAnAgentIsMeasured(t *testing.T) {
 
 // Waiting for another host, and an interruption, are no failures.
 func TestHowWorkEndedIsNamed(t *testing.T) {
+	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, c := range []struct {
@@ -165,6 +168,7 @@ func TestHowWorkEndedIsNamed(t *testing.T) {
 }
 
 func TestWhatAHostHasIsAnsweredAsJSON(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, method, path string
 		meters             bool
@@ -210,6 +214,7 @@ func TestWhatAHostHasIsAnsweredAsJSON(t *testing.T) {
 }
 
 func TestAnAgentIsReadyOnceItsHostIsKnown(t *testing.T) {
+	t.Parallel()
 	why, trouble := "a rival", error(errPlanned)
 	for _, c := range []struct {
 		name  string
@@ -252,6 +257,7 @@ type cutOff struct {
 func (h *cutOff) CutOff() []croft.InstanceID { return h.guests }
 
 func TestGuestsWithoutANetworkAreAProblemOfTheHost(t *testing.T) {
+	t.Parallel()
 	l, a := alone(t)
 	hv := &cutOff{Hypervisor: a.Hypervisor}
 	a.Hypervisor = hv
@@ -270,6 +276,7 @@ func TestGuestsWithoutANetworkAreAProblemOfTheHost(t *testing.T) {
 
 // A full disk, like every other problem, is in the host's record while it lasts.
 func TestAFullDiskIsAProblemOfTheHost(t *testing.T) {
+	t.Parallel()
 	l, a := alone(t)
 	dir := a.Dir
 	a.Dir = "/proc" // a file system without free space
@@ -290,6 +297,7 @@ func TestAFullDiskIsAProblemOfTheHost(t *testing.T) {
 }
 
 func TestWhatIsClaimedTooMuchIsToldInOrder(t *testing.T) {
+	t.Parallel()
 	_, a := alone(t)
 	claims := map[croft.InstanceID]croft.Resources{guest: {}}
 	var classes []string

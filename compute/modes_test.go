@@ -12,6 +12,7 @@ import (
 // Only QEMU's user, to whom libvirt gives a running guest's files, can read a metadata disk: it contains the user-data
 // and the guest's private host key.
 func TestNobodyElseReadsAnInstancesFiles(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.seeds = disks{"seeded": croft.MetadataNoCloud}
 	agent := c.start()

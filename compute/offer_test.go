@@ -23,6 +23,7 @@ var facts = compute.Facts{
 }
 
 func TestOfferIsTheFactsLessTheReserves(t *testing.T) {
+	t.Parallel()
 	host := croft.Host{ID: croft.NewHostID(), Name: "h1", VirtType: "kvm"}
 	got := compute.Offer{VCPURatio: 2, ReservedMiB: 1000, ReservedDiskGB: 5}.Provider(host, "p", facts)
 	want := map[croft.ResourceClass]croft.Inventory{
@@ -39,6 +40,7 @@ func TestOfferIsTheFactsLessTheReserves(t *testing.T) {
 }
 
 func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
+	t.Parallel()
 	got := compute.Offer{ReservedMiB: 1 << 40}.Provider(croft.Host{}, "p", facts).Inventories[croft.MemoryMB]
 	if got.Capacity() != 0 {
 		t.Errorf("got capacity %d, want 0", got.Capacity())
@@ -46,6 +48,7 @@ func TestAReserveBeyondTheTotalLeavesNothingButIsNoError(t *testing.T) {
 }
 
 func TestWhatThereIsNoneOfIsNotOffered(t *testing.T) {
+	t.Parallel()
 	small := facts
 	small.DiskGiB = 0 // less than 1 GiB
 	got := compute.Offer{}.Provider(croft.Host{}, "p", small).Inventories
@@ -55,6 +58,7 @@ func TestWhatThereIsNoneOfIsNotOffered(t *testing.T) {
 }
 
 func TestTraitsAreTrueOfGuests(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, virt    string
 		has, hasNever []croft.Trait
@@ -87,6 +91,7 @@ func TestTraitsAreTrueOfGuests(t *testing.T) {
 }
 
 func TestEveryTraitButCustomOnesIsAStandardOne(t *testing.T) {
+	t.Parallel()
 	all := facts
 	all.CPUFlags = compute.KnownCPUFlags()
 	for _, virt := range []string{"kvm", "qemu"} {
@@ -99,6 +104,7 @@ func TestEveryTraitButCustomOnesIsAStandardOne(t *testing.T) {
 }
 
 func TestLocationsShareTheAggregatesOfTheirLevels(t *testing.T) {
+	t.Parallel()
 	a := compute.Aggregates("p", "site1/row2/rack7")
 	b := compute.Aggregates("p", "/site1/row2/rack8/")
 	if len(a) != 3 || len(b) != 3 || a[0] != b[0] || a[1] != b[1] || a[2] == b[2] {
@@ -113,6 +119,7 @@ func TestLocationsShareTheAggregatesOfTheirLevels(t *testing.T) {
 }
 
 func TestTraitsAreInOrderAndOfTheArchitecture(t *testing.T) {
+	t.Parallel()
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, virt := range []string{"qemu", "kvm", ""} {
 			f := facts
@@ -155,6 +162,7 @@ func machine(t *testing.T, cpuinfo, stat, meminfo string) context.Context {
 }
 
 func TestFactsAreOfTheMachine(t *testing.T) {
+	t.Parallel()
 	const memory = "MemTotal:        2097152 kB\nMemFree:         1048576 kB\n"
 	cpu := func(n, cores int, flags string) string {
 		return fmt.Sprintf("processor\t: %d\nphysical id\t: 0\ncpu cores\t: %d\nflags\t\t: %s\n\n", n, cores, flags)
@@ -203,6 +211,7 @@ func TestFactsAreOfTheMachine(t *testing.T) {
 }
 
 func TestFactsAreReadFromThisMachine(t *testing.T) {
+	t.Parallel()
 	f, err := compute.ReadFacts(t.Context(), t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +222,7 @@ func TestFactsAreReadFromThisMachine(t *testing.T) {
 }
 
 func TestAStateDirectoryIsOneProcesssAndKeepsTheUUID(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state")
 	_, err := compute.ReadHostID(path, false)
 	if croft.KindOf(err) != croft.NotFound {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestAKernelThatPanickedIsFoundByTheEndOfItsConsole(t *testing.T) {
+	t.Parallel()
 	const panics = "[    1.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\r\n"
 	const end = "[    1.3] ---[ end Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100 ]---\r\n"
 	for what, c := range map[string]struct {

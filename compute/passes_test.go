@@ -13,6 +13,7 @@ import (
 
 // A guest that is off right after its start cannot stay up. It is started again later.
 func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
 		a := l.agent()
@@ -38,6 +39,7 @@ func TestAGuestIsNotStartedAgainAtOnce(t *testing.T) {
 
 // The reason why a guest ended is kept when the hypervisor and the agent restart.
 func TestHowAGuestEndedIsRemembered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const told = "observe stopped by the guest powered itself off"
 		l := job{order: run(), domain: poweredOff()}.logbook(t)
@@ -62,6 +64,7 @@ func TestHowAGuestEndedIsRemembered(t *testing.T) {
 
 // A step that takes long is observed while it runs.
 func TestWhatTakesLongIsToldMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		order  croft.Order
 		domain *Domain
@@ -86,6 +89,7 @@ func sorted(words []string) []string { return slices.Sorted(slices.Values(words)
 
 // An observation is written when it changes, and again if the write failed, unless the order is gone.
 func TestAnObservationIsWrittenUntilItIsStored(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		fails error
 		soon  bool
@@ -113,6 +117,7 @@ func TestAnObservationIsWrittenUntilItIsStored(t *testing.T) {
 
 // An interrupted pass writes nothing, because the next one has newer information.
 func TestAnInterruptedPassSaysNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
 		a := l.agent()
@@ -134,6 +139,7 @@ func TestAnInterruptedPassSaysNothing(t *testing.T) {
 
 // Builds beyond the limit are pending until another build has ended, or they are interrupted.
 func TestABuildWaitsForItsPlace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run()}.logbook(t)
 		a := l.agent()
@@ -161,6 +167,7 @@ func TestABuildWaitsForItsPlace(t *testing.T) {
 
 // The steps of a boot are observed with their states, but only those of the newest boot.
 func TestTheStepsOfABootAreTold(t *testing.T) {
+	t.Parallel()
 	claimed, image, defined, running, address := croft.EventClaimed, croft.EventImage, croft.EventDefined,
 		croft.EventRunning, croft.EventAddress
 	synctest.Test(t, func(t *testing.T) {
@@ -189,6 +196,7 @@ func TestTheStepsOfABootAreTold(t *testing.T) {
 
 // A booting guest is checked again until it has an address.
 func TestAGuestThatBootsIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)
 		l.domain.Reserved = append(l.domain.Reserved, reserved)

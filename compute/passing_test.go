@@ -27,6 +27,7 @@ func (h *heard) Observe(_ context.Context, o croft.Observation) error {
 }
 
 func TestOnlyStatesThatLastAreTold(t *testing.T) {
+	t.Parallel()
 	const moment, while = passingTime / 10, passingTime * 2
 	for name, c := range map[string]struct {
 		takes       time.Duration // of each of three transient states

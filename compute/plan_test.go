@@ -8,6 +8,7 @@ import (
 )
 
 func TestPlan(t *testing.T) {
+	t.Parallel()
 	const home, foreign = croft.PartitionID("home"), croft.PartitionID("foreign")
 	order := func(want croft.Want, generation int64) *croft.Order {
 		return &croft.Order{Partition: home, Want: want, Generation: generation}

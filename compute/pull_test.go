@@ -54,6 +54,7 @@ func pullFrom(t *testing.T, images compute.ImageStore, token, body string) *http
 }
 
 func TestPullStreamsProgressAndOneLastWord(t *testing.T) {
+	t.Parallel()
 	for _, v := range []struct {
 		name string
 		err  error
@@ -79,12 +80,14 @@ func TestPullStreamsProgressAndOneLastWord(t *testing.T) {
 }
 
 func TestPullIsForThoseWhoHoldTheToken(t *testing.T) {
+	t.Parallel()
 	if got := pullFrom(t, slowImages{}, "guess", `{"image":"/x"}`).StatusCode; got != http.StatusUnauthorized {
 		t.Errorf("a wrong token is answered %d", got)
 	}
 }
 
 func TestPullRefusesWhatNamesNoImage(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{"", "{}", `{"image":""}`, `{"image":7}`, `{"name":"x"}`, "tiny",
 		`{"image":"` + strings.Repeat("x", 64<<10) + `"}`} {
 		if got := pullFrom(t, slowImages{}, "secret", body).StatusCode; got != http.StatusBadRequest {
@@ -94,6 +97,7 @@ func TestPullRefusesWhatNamesNoImage(t *testing.T) {
 }
 
 func TestPullEndsWithWhoAsked(t *testing.T) {
+	t.Parallel()
 	images := slowImages{wait: true, left: make(chan struct{})}
 	answer := pullFrom(t, images, "secret", `{"image":"/x"}`)
 	lines := json.NewDecoder(answer.Body)

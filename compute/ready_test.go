@@ -32,6 +32,7 @@ func awaitReason(t *testing.T, ready func(context.Context) error, want string) {
 }
 
 func TestAnAgentSaysWhyItIsNotReady(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.host.Place = "the machine"
 	c.ledger.away.Store(true)
@@ -48,6 +49,7 @@ func TestAnAgentSaysWhyItIsNotReady(t *testing.T) {
 }
 
 func TestAnAgentSaysThatItsHypervisorDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	var dead atomic.Bool
 	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
 		if dead.Load() && op == sim.OpList {
@@ -65,6 +67,7 @@ func TestAnAgentSaysThatItsHypervisorDoesNotAnswer(t *testing.T) {
 }
 
 func TestUsagesAreToldToWhoHasTheToken(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")

@@ -30,6 +30,7 @@ func (c *cloud) awaitSeen(inst croft.Instance, enough func(*croft.Observation) b
 }
 
 func TestWhatAGuestTellsIsObserved(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("web")
@@ -88,6 +89,7 @@ func (d disks) WriteSeed(_ context.Context, w io.Writer, o croft.Order) error {
 }
 
 func TestTheMetadataDiskIsMadeWhereAsked(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.seeds = disks{"served": croft.MetadataServer, "seeded": croft.MetadataNoCloud}
 	c.start()

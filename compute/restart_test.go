@@ -14,6 +14,7 @@ func (c *cloud) requestRestarting(name string, policy croft.Restart) croft.Insta
 }
 
 func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.request("job")
@@ -48,6 +49,7 @@ func TestAGuestThatPowersItselfOffStaysOff(t *testing.T) {
 }
 
 func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[croft.Restart]croft.State{
 		"": croft.StateRunning, croft.RestartOnFailure: croft.StateRunning, croft.RestartAlways: croft.StateRunning,
 		croft.RestartNever: croft.StateStopped,
@@ -70,6 +72,7 @@ func TestAGuestIsStartedAgainAfterAPowerLoss(t *testing.T) {
 }
 
 func TestAGuestThatAlwaysRestartsIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	inst := c.requestRestarting("web", croft.RestartAlways)
@@ -83,6 +86,7 @@ func TestAGuestThatAlwaysRestartsIsStartedAgain(t *testing.T) {
 
 // A guest that croft stopped did not power itself off, even if the record that it was stopped for a restart is lost.
 func TestAStopByOrderIsNoEndOfItsOwn(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	inst := c.request("web")

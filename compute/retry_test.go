@@ -55,6 +55,7 @@ func (empty) Get(_ context.Context, id croft.InstanceID) (Domain, error) {
 
 // Failed reads and writes are retried soon, not only at the next resync.
 func TestAReadThatFailedIsRepeatedSoon(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []string{"order", "observed", "remains", "observe"} {
 		t.Run(fails, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -61,6 +61,7 @@ func (f followedHost) ended(t *testing.T, when string, orders int) {
 
 // An order's span lasts until the guest has its address, and names the order.
 func TestTheSpanOfAnOrderLastsUntilTheGuestHasItsAddress(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowed(t, job{order: run()})
 		f.agent.Hypervisor = slowNet{logHypervisor{logbook: f.logbook}}
@@ -93,6 +94,7 @@ func TestTheSpanOfAnOrderLastsUntilTheGuestHasItsAddress(t *testing.T) {
 }
 
 func TestTheSpanOfAnOrderEndsWithIt(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		job  job
@@ -145,6 +147,7 @@ func TestTheSpanOfAnOrderEndsWithIt(t *testing.T) {
 
 // A guest without an order is reported once.
 func TestAGuestThatIsLeftAloneIsSaidToBeOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{domain: on(), with: func(l *logbook) { l.order = nil }}.logbook(t)
 		a := l.agent()
@@ -161,6 +164,7 @@ func TestAGuestThatIsLeftAloneIsSaidToBeOnce(t *testing.T) {
 
 // When an order is deleted, its state in memory is deleted too.
 func TestAnOrderThatVanishesIsNoOrder(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		job  job
@@ -190,6 +194,7 @@ func TestAnOrderThatVanishesIsNoOrder(t *testing.T) {
 
 // The end of a guest for an earlier order does not apply to this order.
 func TestAnEarlierEndIsNotThisOne(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := job{order: run(), domain: &Domain{Power: PowerOff, Ordered: Ordered{Generation: 4}, Started: 4}}
 		l := j.logbook(t)
@@ -202,6 +207,7 @@ func TestAnEarlierEndIsNotThisOne(t *testing.T) {
 
 // After a write of unknown outcome, the next observation is written, whatever it contains.
 func TestAnObservationAfterAFailedWriteIsWritten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := job{order: run(), domain: &Domain{Power: PowerOn, Ordered: Ordered{Generation: 4}, Started: 4}}.logbook(t)
 		a := l.agent()

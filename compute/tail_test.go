@@ -42,6 +42,7 @@ func follow(t *testing.T) (path string, r io.Reader, ended <-chan error) {
 }
 
 func TestTailFollowsAcrossARotationToTheEnd(t *testing.T) {
+	t.Parallel()
 	path, r, ended := follow(t)
 	dir := filepath.Dir(path)
 	expect := func(want string) {
@@ -68,6 +69,7 @@ func TestTailFollowsAcrossARotationToTheEnd(t *testing.T) {
 }
 
 func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "console.log")
 	write(t, path, "text")
 	if err := tail(t.Context(), path, io.Discard, false); err != nil {
@@ -86,6 +88,7 @@ func TestTailEndsWithItsContextAndWithoutFollowing(t *testing.T) {
 // TestTailNeverReadsTheLogOfALaterInstance replaces the directory while the client does not read: instances that have
 // the same UUID, one after the other, have the same directory.
 func TestTailNeverReadsTheLogOfALaterInstance(t *testing.T) {
+	t.Parallel()
 	path, r, ended := follow(t)
 	dir := filepath.Dir(path)
 	if _, err := io.ReadFull(r, make([]byte, len("one "))); err != nil {

@@ -39,6 +39,7 @@ func (c *cloud) orders() tracetest.SpanStubs {
 }
 
 func TestAnOrderIsOneSpanOfItsTrace(t *testing.T) {
+	t.Parallel()
 	c := recorded(t)
 	c.start()
 	inst := c.request("web")
@@ -61,6 +62,7 @@ func TestAnOrderIsOneSpanOfItsTrace(t *testing.T) {
 }
 
 func TestAnOrderThatFailsIsAnErrorInItsTrace(t *testing.T) {
+	t.Parallel()
 	c := recorded(t)
 	c.images.Fault = func(context.Context, string) error { return croft.Errorf(croft.NotFound, "no such image") }
 	c.start()
@@ -79,6 +81,7 @@ func TestAnOrderThatFailsIsAnErrorInItsTrace(t *testing.T) {
 }
 
 func TestAnOrderThatIsInterruptedEndsItsSpan(t *testing.T) {
+	t.Parallel()
 	c := recorded(t)
 	fetching := make(chan struct{})
 	c.images.Fault = func(ctx context.Context, _ string) error {
@@ -103,6 +106,7 @@ func TestAnOrderThatIsInterruptedEndsItsSpan(t *testing.T) {
 }
 
 func TestWhatNobodyFollowsIsNotRecorded(t *testing.T) {
+	t.Parallel()
 	for name, order := range map[string]struct {
 		trace  string
 		issued time.Time

@@ -156,6 +156,7 @@ func (d *dying) ForgetVolume(ctx context.Context, h croft.HostID, id croft.Volum
 }
 
 func TestAVolumeIsMadeAttachedDetachedAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
+	t.Parallel()
 	for n := range 40 {
 		died := false
 		t.Run(fmt.Sprintf("at step %d", n), func(t *testing.T) {
@@ -231,6 +232,7 @@ func (c *cloud) requestWithVolumes(name string, volumes ...croft.Volume) croft.I
 }
 
 func TestAGuestThatKeepsItsVolumeIsReportedUntilItReleasesIt(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	v := c.volume("data")
@@ -248,6 +250,7 @@ func TestAGuestThatKeepsItsVolumeIsReportedUntilItReleasesIt(t *testing.T) {
 }
 
 func TestAVolumeThatAnotherGuestStillHasIsNotAttachedNorRemoved(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	c.start()
 	v := c.volume("data")
@@ -268,6 +271,7 @@ func TestAVolumeThatAnotherGuestStillHasIsNotAttachedNorRemoved(t *testing.T) {
 }
 
 func TestAFileOfAVolumeWithoutARecordStays(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t)
 	agent := c.start()
 	v := c.volume("data")

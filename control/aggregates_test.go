@@ -10,6 +10,7 @@ import (
 )
 
 func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	host := c.Hosts["host1"].ID
@@ -94,6 +95,7 @@ func TestTenantsChooseByPublicAggregatesAlone(t *testing.T) {
 
 // TestTenantsChooseByPropertiesThatTheyMayRead: other properties of a host count as absent.
 func TestTenantsChooseByPropertiesThatTheyMayRead(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.ask(t, "operator", http.MethodPatch, "/v1/hosts/host1/object", map[string]any{"add_tags": []string{"new"},

@@ -30,14 +30,19 @@ type asker struct {
 	router routers.Router
 }
 
-func newAsker(t *testing.T, url string) asker {
-	t.Helper()
+// documentRouter finds the operation of a request in the document. Parsing it takes longer than most tests.
+var documentRouter = sync.OnceValues(func() (routers.Router, error) {
 	document, err := openapi3.NewLoader().LoadFromData(api.Document())
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	document.Servers = nil // the router would compare the address of the test's server with "/"
-	router, err := legacy.NewRouter(document)
+	return legacy.NewRouter(document)
+})
+
+func newAsker(t *testing.T, url string) asker {
+	t.Helper()
+	router, err := documentRouter()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,7 @@ func nearly(schema map[string]any) (wrong, right string) {
 }
 
 func TestBadBodiesOfEveryOperation(t *testing.T) {
+	t.Parallel()
 	a, names := crowd(t)
 	for _, o := range controltest.Operations() {
 		if o.Body == "" {
@@ -194,6 +195,7 @@ var badNames = map[string]string{"a slash": "a%2Fb", "a NUL": "%00", "a control 
 	"a direction": "%E2%80%AE", "a quote": "%22", "a wildcard": "*", "a semicolon": ";x", "a percent sign": "%25zz"}
 
 func TestBadNamesInEveryPath(t *testing.T) {
+	t.Parallel()
 	a, names := crowd(t)
 	for _, o := range controltest.Operations() {
 		for _, p := range o.Parameters {
@@ -228,6 +230,7 @@ func (a asker) untouched(t *testing.T) {
 }
 
 func TestBadParametersOfEveryOperation(t *testing.T) {
+	t.Parallel()
 	a, names := crowd(t)
 	for _, o := range controltest.Operations() {
 		path := names.Replace(o.Path)
@@ -318,6 +321,7 @@ func required(o controltest.Operation) string {
 }
 
 func TestNothingIsAnothersInEveryOperation(t *testing.T) {
+	t.Parallel()
 	a, names := crowd(t)
 	for _, o := range controltest.Operations() {
 		body, _ := sample("", map[string]any{"$ref": o.Body}).(map[string]any)
@@ -391,6 +395,7 @@ func (f fed) Watch(ctx context.Context, all func([]access.Token), changed func(a
 }
 
 func TestTokensThatCountNoMoreInEveryOperation(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	token := func(made time.Time) (access.Token, string) {
 		one, secret, err := access.NewToken(access.Token{User: "olga", Roles: []access.Role{access.PartitionAdmin},
@@ -441,6 +446,7 @@ func TestTokensThatCountNoMoreInEveryOperation(t *testing.T) {
 }
 
 func TestLimitsThatAreNoneAndLimitsBelowUse(t *testing.T) {
+	t.Parallel()
 	a, _ := crowd(t)
 	project := a.ask(t, "operator", http.MethodGet, "/v1/projects/anna", nil)
 	set := func(limit any) answer {
@@ -471,6 +477,7 @@ func TestLimitsThatAreNoneAndLimitsBelowUse(t *testing.T) {
 
 // TestTwoCreatesOfOneUUID: in either order, exactly one instance is created, and the other request gets an error.
 func TestTwoCreatesOfOneUUID(t *testing.T) {
+	t.Parallel()
 	a, _ := crowd(t)
 	id := string(croft.NewInstanceID())
 	answers := make([]answer, 8)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestClaimsAreHeldForTenants(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	hidden := []string{"host1", string(c.Hosts["host1"].ID), "PRIVATE KEY"}

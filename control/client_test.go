@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the files that are made from the 
 
 // TestTheClientIsMadeFromTheTable keeps the methods of the client equal to the table of operations.
 func TestTheClientIsMadeFromTheTable(t *testing.T) {
+	t.Parallel()
 	const file = "../client/operations.go"
 	want := clientOf(t, control.Operations())
 	if *update {

@@ -48,6 +48,7 @@ func pretending(t *testing.T) asker {
 // TestEachUserHasAClusterOfHisOwn: a repeated request of one user returns the same cluster, other users do not see it,
 // and each step of its life has its status.
 func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
+	t.Parallel()
 	a := pretending(t)
 	ask := func(as, method, path string, body any) answer { return a.ask(t, as, method, "/v1/clusters"+path, body) }
 	var first, again, other api.Cluster
@@ -131,6 +132,7 @@ func TestEachUserHasAClusterOfHisOwn(t *testing.T) {
 
 // TestCredentialsAreTheirUsers: other users cannot use them, admins may remove them, and no answer contains a secret.
 func TestCredentialsAreTheirUsers(t *testing.T) {
+	t.Parallel()
 	a := pretending(t)
 	const secret = "hunter-2-is-my-secret"
 	etcdtest.Issued(secret)
@@ -196,6 +198,7 @@ func TestCredentialsAreTheirUsers(t *testing.T) {
 // TestWhatSitesAndAppliancesTell: all users see where passwords are sent, and only operators see the defaults that they
 // contain.
 func TestWhatSitesAndAppliancesTell(t *testing.T) {
+	t.Parallel()
 	a := pretending(t)
 	ask := func(as, method, path string, body any) answer { return a.ask(t, as, method, "/v1/"+path, body) }
 	ask("operator", http.MethodPost, "sites", fields{"name": "lab", "type": "openstack",
@@ -324,6 +327,7 @@ func withAgent(t *testing.T) *requests.Service {
 
 // TestAnAccountIsItsUsers: only the answer to its user contains its password.
 func TestAnAccountIsItsUsers(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Clusters = withAgent(t) })
 	a := newAsker(t, url)
 	for i, as := range []string{"anna", "admin"} {

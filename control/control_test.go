@@ -20,6 +20,7 @@ import (
 )
 
 func TestTheDocumentIsServedWithItsHash(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	var root api.Cloud
@@ -33,6 +34,7 @@ func TestTheDocumentIsServedWithItsHash(t *testing.T) {
 // TestEveryOperationIsServedAndDecided: the document, the handlers and the table of permissions have the same
 // operations.
 func TestEveryOperationIsServedAndDecided(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	web := a.create(t, "anna", "web")
@@ -69,6 +71,7 @@ func TestEveryOperationIsServedAndDecided(t *testing.T) {
 }
 
 func TestWhatIsAnothersIsNotFound(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	web := string(a.create(t, "anna", "web"))
@@ -100,6 +103,7 @@ func TestWhatIsAnothersIsNotFound(t *testing.T) {
 
 // TestTenantsSeeNoHosts: neither instances nor explanations name hosts.
 func TestTenantsSeeNoHosts(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	host := string(c.Hosts["host1"].ID)
@@ -135,6 +139,7 @@ func TestTenantsSeeNoHosts(t *testing.T) {
 }
 
 func TestARepeatedCreateIsTheSameInstance(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	id := string(croft.NewInstanceID())
@@ -168,6 +173,7 @@ func TestARepeatedCreateIsTheSameInstance(t *testing.T) {
 }
 
 func TestListsArePaged(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	for _, name := range []string{"c", "a", "b"} {
@@ -196,6 +202,7 @@ func TestListsArePaged(t *testing.T) {
 }
 
 func TestAWaitAnswersWhenItIsDone(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")
@@ -210,6 +217,7 @@ func TestAWaitAnswersWhenItIsDone(t *testing.T) {
 }
 
 func TestKeysAreKeptByProject(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	line := "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl anna"
@@ -227,6 +235,7 @@ func TestKeysAreKeptByProject(t *testing.T) {
 }
 
 func TestATenantsImageIsOfTheCatalogOrASource(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	for _, image := range []string{"/etc/shadow", "file:///etc/shadow", "https://10.0.0.1/a.qcow2",
@@ -244,6 +253,7 @@ func TestATenantsImageIsOfTheCatalogOrASource(t *testing.T) {
 }
 
 func TestAnImageThatATenantNamedIsOfTheInternetUnlessItsServerIsASource(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	for _, v := range []struct {
@@ -264,6 +274,7 @@ func TestAnImageThatATenantNamedIsOfTheInternetUnlessItsServerIsASource(t *testi
 }
 
 func TestTheCatalogIsListed(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	got := a.ask(t, "reader", http.MethodGet, "/v1/images", nil)
@@ -287,6 +298,7 @@ func TestTheCatalogIsListed(t *testing.T) {
 }
 
 func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
+	t.Parallel()
 	server, err := control.New(control.Config{Cloud: &cloud.Cloud{}, Callers: controltest.Known, Rate: 0.01, Burst: 3,
 		Objects: objects.New(&objectstest.Memory{}), Images: controltest.Images{},
 		Actions: actions.NewRecorder(nil, nil)})
@@ -307,6 +319,7 @@ func TestACallerWhoAsksTooOftenWaits(t *testing.T) {
 }
 
 func TestBadInputIsRefusedWithAReason(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	deep := strings.Repeat("[", 10_000)

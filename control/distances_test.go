@@ -11,6 +11,7 @@ import (
 
 // TestTenantsSeeDistancesOfPublicAggregatesAlone: of other distances, tenants see only the types.
 func TestTenantsSeeDistancesOfPublicAggregatesAlone(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	hidden := []string{"host1", string(c.Hosts["host1"].ID), "secret"}

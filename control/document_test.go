@@ -78,6 +78,7 @@ var called = map[reflect.Type]string{
 
 // TestTheDocumentIsMadeFromTheTable keeps the OpenAPI document equal to the table of operations and its types.
 func TestTheDocumentIsMadeFromTheTable(t *testing.T) {
+	t.Parallel()
 	const file = "api/openapi.json"
 	want, err := json.MarshalIndent(documentOf(t, control.Operations()), "", " ")
 	if err != nil {

@@ -54,6 +54,7 @@ func streamed(t *testing.T, url, token, last string) (next func(begin string) st
 }
 
 func TestEventsAreTheCallersAndCanBeResumed(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	next, end := streamed(t, url+"/v1/events", "anna", "")
@@ -108,6 +109,7 @@ func (p *countedProjects) List(ctx context.Context, of access.Scope) ([]tenant.T
 
 // With one read per stream, 1500 idle streams and 25 changes kept the store so busy that an answer took 49 s.
 func TestTheReadsThatAChangeCostsDoNotDependOnTheNumberOfStreams(t *testing.T) {
+	t.Parallel()
 	counted := new(countedProjects)
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) {
 		counted.Projects = c.Projects
@@ -132,6 +134,7 @@ func TestTheReadsThatAChangeCostsDoNotDependOnTheNumberOfStreams(t *testing.T) {
 }
 
 func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")
@@ -145,6 +148,7 @@ func TestAnInstanceIsFollowedToItsEnd(t *testing.T) {
 }
 
 func TestAConsoleIsAWebSocket(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")
@@ -186,6 +190,7 @@ func TestAConsoleIsAWebSocket(t *testing.T) {
 
 // TestAnEventHasTheInstanceAsItsReaderSeesIt: without a host, and at the end with its name.
 func TestAnEventHasTheInstanceAsItsReaderSeesIt(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	next, _ := streamed(t, url+"/v1/events", "anna", "")

@@ -73,6 +73,7 @@ func (p *pair) inWest(t *testing.T, token, method, path string, body any, header
 }
 
 func TestARequestForAPeerIsForwarded(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.inWest(t, "anna", http.MethodGet, "/v1/instances", nil).want(t, http.StatusServiceUnavailable, api.BackendDown)
 	p.maps(t, "anna", "shop", access.Member)
@@ -152,6 +153,7 @@ func (p *pair) actionsOfBoth(t *testing.T) {
 }
 
 func TestTheQuotaOfTheOtherSideHolds(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.maps(t, "anna", "shop", access.ProjectAdmin)
 	var shop tenant.Tenant
@@ -203,6 +205,7 @@ func TestTheQuotaOfTheOtherSideHolds(t *testing.T) {
 }
 
 func TestTheEndOfAPeerCutsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.maps(t, "anna", "shop", access.Member)
 	p.inWest(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "web")).want(t, http.StatusOK, "")
@@ -245,6 +248,7 @@ func TestTheEndOfAPeerCutsWhatIsUnderWay(t *testing.T) {
 
 // TestAForwardedRequestIsNotForwardedAgain asks the west, with an assertion of the east, for a third cloud.
 func TestAForwardedRequestIsNotForwardedAgain(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.maps(t, "anna", "shop", access.Member)
 	var seen http.Header
@@ -287,6 +291,7 @@ func TestAForwardedRequestIsNotForwardedAgain(t *testing.T) {
 }
 
 func TestAPeerThatMisbehavesIsOneSentence(t *testing.T) {
+	t.Parallel()
 	site := controltest.StartSite(t)
 	a := newAsker(t, site.URL)
 	card := controltest.StartSite(t).Card(t)
@@ -383,6 +388,7 @@ func TestAPeerThatMisbehavesIsOneSentence(t *testing.T) {
 
 // TestOnlyKnownHeadersOfAPeerArePassedOn: unknown headers before the answer and trailers after it are dropped.
 func TestOnlyKnownHeadersOfAPeerArePassedOn(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</x>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -422,6 +428,7 @@ func TestOnlyKnownHeadersOfAPeerArePassedOn(t *testing.T) {
 
 // TestAPeerThatHangs: a forwarded request ends when its client disconnects.
 func TestAPeerThatHangs(t *testing.T) {
+	t.Parallel()
 	site := controltest.StartSite(t)
 	arrived := make(chan struct{}, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -448,6 +455,7 @@ func TestAPeerThatHangs(t *testing.T) {
 
 // TestAConsoleOfAPeerIsReached speaks with a guest in the west over a WebSocket to the east.
 func TestAConsoleOfAPeerIsReached(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	network := echo{make(chan croft.InstanceID, 1)}
 	p.west.Under.Ports = network

@@ -22,6 +22,7 @@ import (
 // TestWhatWasAnsweredWith201IsFoundAtOnce: once a write is answered, the next request sees it, at the server that did
 // it and at every other server.
 func TestWhatWasAnsweredWith201IsFoundAtOnce(t *testing.T) {
+	t.Parallel()
 	site := controltest.StartSite(t)
 	a := newAsker(t, site.URL)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "berta"}).want(t, http.StatusCreated, "")
@@ -58,6 +59,7 @@ func TestWhatWasAnsweredWith201IsFoundAtOnce(t *testing.T) {
 
 // TestATokenThatAnotherServerMadeIsKnownAtOnce: a server reads the store before it refuses an unknown token.
 func TestATokenThatAnotherServerMadeIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
 	site := controltest.StartSite(t)
 	a := newAsker(t, site.URL)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "lab"}).want(t, http.StatusCreated, "")
@@ -105,6 +107,7 @@ func (l *laggingRoles) store(r access.Role) {
 // TestARoleThatAnotherServerGaveCountsAtOnce: a server that has an outdated role of a member reads the store before it
 // refuses.
 func TestARoleThatAnotherServerGaveCountsAtOnce(t *testing.T) {
+	t.Parallel()
 	roles := &laggingRoles{known: access.Reader, stored: access.Reader}
 	url, _ := controltest.StartConfigured(t, func(_ *simcloud.Cloud, c *control.Config) {
 		c.Callers = access.InTree(roles, access.First(roles, controltest.Known))

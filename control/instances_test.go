@@ -13,6 +13,7 @@ import (
 
 // TestAnInstanceIsShownAsItWasAskedFor: with its labels and, to operators who ask, with the internal records.
 func TestAnInstanceIsShownAsItWasAskedFor(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.ask(t, "anna", http.MethodPost, "/v1/instances",
@@ -42,6 +43,7 @@ func TestAnInstanceIsShownAsItWasAskedFor(t *testing.T) {
 
 // TestAnInstanceIsChangedInPart: labels by name and the expiry, based on a generation.
 func TestAnInstanceIsChangedInPart(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")

@@ -388,6 +388,7 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 // TestATenantLearnsNothingOfOthers tries every operation of the document with every name of another tenant, as a
 // member, a reader and an admin of a separate project. The answers have to be the same as for names that do not exist.
 func TestATenantLearnsNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.StartWithPools(t)
 	a := newAsker(t, server)
 	for _, name := range []croft.Project{"berta", "anna"} {

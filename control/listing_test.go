@@ -10,6 +10,7 @@ import (
 )
 
 func TestListsAreChosenFromByTheSameParameters(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	for _, name := range []string{"blue", "bluish", "red"} {

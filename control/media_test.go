@@ -20,6 +20,7 @@ import (
 // TestEveryAnswerOfItsOwnHasTheTypeOfTheDocument asks each operation that writes its answer itself. The asker compares
 // all other answers.
 func TestEveryAnswerOfItsOwnHasTheTypeOfTheDocument(t *testing.T) {
+	t.Parallel()
 	a, names := crowd(t)
 	for _, o := range control.Operations() {
 		if o.Out != nil {
@@ -74,6 +75,7 @@ func (a asker) checkStart(t *testing.T, got *http.Response) {
 
 // TestAnImportIsTakenAsTheDocumentHasIt sends the export of one cloud to another one.
 func TestAnImportIsTakenAsTheDocumentHasIt(t *testing.T) {
+	t.Parallel()
 	from, _ := crowd(t)
 	export := from.ask(t, "operator", http.MethodGet, "/v1/export", nil)
 	export.want(t, http.StatusOK, "")
@@ -87,6 +89,7 @@ func TestAnImportIsTakenAsTheDocumentHasIt(t *testing.T) {
 
 // TestOperationsDeclareTheAnswersThatTheyWrite keeps a type from being left out.
 func TestOperationsDeclareTheAnswersThatTheyWrite(t *testing.T) {
+	t.Parallel()
 	for _, o := range control.Operations() {
 		own := o.Out == nil && o.Status != http.StatusSwitchingProtocols
 		if own != (o.Media != "") {
@@ -100,6 +103,7 @@ func TestOperationsDeclareTheAnswersThatTheyWrite(t *testing.T) {
 
 // TestEveryNumberSaysHowLargeItIs: generators of clients take an integer without a format for one of 32 bits.
 func TestEveryNumberSaysHowLargeItIs(t *testing.T) {
+	t.Parallel()
 	var check func(at string, value any)
 	check = func(at string, value any) {
 		switch v := value.(type) {
@@ -121,6 +125,7 @@ func TestEveryNumberSaysHowLargeItIs(t *testing.T) {
 
 // TestEverySchemaThatTheDocumentNamesIsInIt: texts name schemas too.
 func TestEverySchemaThatTheDocumentNamesIsInIt(t *testing.T) {
+	t.Parallel()
 	schemas := controltest.Tree()["components"].(map[string]any)["schemas"].(map[string]any)
 	for _, found := range regexp.MustCompile(`the schema ([A-Z]\w*)`).FindAllSubmatch(api.Document(), -1) {
 		if schemas[string(found[1])] == nil {
@@ -131,6 +136,7 @@ func TestEverySchemaThatTheDocumentNamesIsInIt(t *testing.T) {
 
 // TestTheDocumentNeedsNoGoSource: its readers do not have the functions and values that comments refer to.
 func TestTheDocumentNeedsNoGoSource(t *testing.T) {
+	t.Parallel()
 	for _, found := range regexp.MustCompile(`"description": ".*(\bnil\b|\b[a-z]+\.[A-Z]\w|\bParse[A-Z]).*"`).
 		FindAll(api.Document(), -1) {
 		t.Errorf("the document refers to Go's source: %s", found)

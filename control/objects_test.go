@@ -18,6 +18,7 @@ func notes(set map[string]any, tags ...string) map[string]any {
 }
 
 func TestAThingIsNotedAbout(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	web := string(a.create(t, "anna", "web"))
@@ -84,6 +85,7 @@ func TestAThingIsNotedAbout(t *testing.T) {
 }
 
 func TestNotesOfOthersAreNotThere(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	web := string(a.create(t, "anna", "web"))
@@ -149,6 +151,7 @@ func (a asker) define(t *testing.T, definition map[string]any) {
 // TestWhatMayNotBeReadLeavesNoTrace: hidden properties affect no answers, counts, filters, pages, generations or
 // errors.
 func TestWhatMayNotBeReadLeavesNoTrace(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.define(t, map[string]any{"properties": map[string]any{
@@ -204,6 +207,7 @@ func TestWhatMayNotBeReadLeavesNoTrace(t *testing.T) {
 }
 
 func TestDefinitionsGovern(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.create(t, "anna", "web")
@@ -281,6 +285,7 @@ func TestDefinitionsGovern(t *testing.T) {
 }
 
 func TestListsChooseByProperties(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.Start(t)
 	a := newAsker(t, at)
 	for name, set := range map[string]map[string]any{

@@ -53,6 +53,7 @@ o getCard addPeer removePeer listSigners retireSigner`
 
 // TestEveryRoleMayDoWhatTheSpecificationSays compares the table of operations with the expected one.
 func TestEveryRoleMayDoWhatTheSpecificationSays(t *testing.T) {
+	t.Parallel()
 	letters := map[string]string{}
 	for line := range strings.Lines(strings.TrimSpace(decisions)) {
 		words := strings.Fields(line)
@@ -92,6 +93,7 @@ func TestEveryRoleMayDoWhatTheSpecificationSays(t *testing.T) {
 
 // TestTheDocumentHasTheOperationsOfTheTable compares everything that both say about an operation.
 func TestTheDocumentHasTheOperationsOfTheTable(t *testing.T) {
+	t.Parallel()
 	documented := map[string]controltest.Operation{}
 	for _, o := range controltest.Operations() {
 		documented[o.ID] = o

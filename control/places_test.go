@@ -13,6 +13,7 @@ import (
 // The UUIDs of locations in Placement follow from the partition and the location's name, so every tenant can compute
 // them.
 func TestATenantLearnsNoPlacesByMemberOf(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	known := uuid.NewSHA1(uuid.MustParse(string(c.Store.Partition())), []byte("location/site1")).String()
@@ -40,6 +41,7 @@ func TestATenantLearnsNoPlacesByMemberOf(t *testing.T) {
 }
 
 func TestReadersSeeNoMembersButThemselves(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	made := a.ask(t, "operator", http.MethodPost, "/v1/projects", map[string]string{"name": "berta"})

@@ -17,6 +17,7 @@ import (
 // TestEverybodyChoosesByPoliciesThatOperatorsWrite: tenants read policies and use them by name, and learn nothing about
 // hosts through them.
 func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.Start(t)
 	a := newAsker(t, url)
 	hidden := []string{"host1", string(c.Hosts["host1"].ID)}
@@ -106,6 +107,7 @@ func TestEverybodyChoosesByPoliciesThatOperatorsWrite(t *testing.T) {
 
 // TestAWrongNameOfAPolicyIsNotLogged: refused requests may contain anything.
 func TestAWrongNameOfAPolicyIsNotLogged(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.ask(t, "operator", http.MethodPut, "/v1/policies/A_b", map[string]any{"text": "take 1"})

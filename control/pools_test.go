@@ -37,6 +37,7 @@ func (a asker) open(t *testing.T, token, query string, body map[string]any, stat
 func tags(all ...string) map[string]any { return map[string]any{"tags": all} }
 
 func TestATenantOpensUsesAndClosesATicket(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	ticket := a.open(t, "anna", "?wait=ready&timeout=1m", tags("annas"), http.StatusOK)
@@ -66,6 +67,7 @@ func TestATenantOpensUsesAndClosesATicket(t *testing.T) {
 }
 
 func TestTicketsOfOthersAreNotThere(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	theirs := a.open(t, "berta", "?wait=ready", tags("shared"), http.StatusOK)
@@ -101,6 +103,7 @@ func TestTicketsOfOthersAreNotThere(t *testing.T) {
 }
 
 func TestTheAdminOfAProjectSeesTicketsBelow(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	below := a.open(t, "adam", "?project=dev&wait=ready", tags("shared"), http.StatusOK)
@@ -118,6 +121,7 @@ func TestTheAdminOfAProjectSeesTicketsBelow(t *testing.T) {
 }
 
 func TestWhatATenantSeesOfPools(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	a.open(t, "berta", "?wait=ready", tags("shared"), http.StatusOK)
@@ -172,6 +176,7 @@ func TestWhatATenantSeesOfPools(t *testing.T) {
 }
 
 func TestWhatCommandsPrintedIsForAdminsOfThePool(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	ticket := a.open(t, "anna", "?wait=ready", tags("annas"), http.StatusOK)
@@ -195,6 +200,7 @@ func TestWhatCommandsPrintedIsForAdminsOfThePool(t *testing.T) {
 
 // TestReadersSeeNotWhatIsHandedOut: the data of a ticket may be a password.
 func TestReadersSeeNotWhatIsHandedOut(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	ticket := a.open(t, "anna", "?wait=ready", tags("annas"), http.StatusOK)
@@ -209,6 +215,7 @@ func TestReadersSeeNotWhatIsHandedOut(t *testing.T) {
 }
 
 func TestATicketIsChargedOnce(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	for _, p := range []api.NewProject{{Name: "berta"}, {Name: "org"}, {Name: "dev", Parent: "org"}} {
@@ -283,6 +290,7 @@ func TestATicketIsChargedOnce(t *testing.T) {
 }
 
 func TestAnExpiredTicketIsRepaid(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
@@ -302,6 +310,7 @@ func TestAnExpiredTicketIsRepaid(t *testing.T) {
 }
 
 func TestAWaitForATicketIsBoundedAndSaysWhatFor(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	for range 3 {
@@ -339,6 +348,7 @@ func TestAWaitForATicketIsBoundedAndSaysWhatFor(t *testing.T) {
 }
 
 func TestTicketsAreListedInPages(t *testing.T) {
+	t.Parallel()
 	at, _ := controltest.StartWithPools(t)
 	a := newAsker(t, at)
 	for range 5 {
@@ -405,6 +415,7 @@ func alone(t *testing.T, manager *pools.Client) asker {
 }
 
 func TestATicketTellsATenantNothingOfHosts(t *testing.T) {
+	t.Parallel()
 	for project, hidden := range map[string][]string{"anna": nil,
 		"org": {"org", "11111111-1111-4111-8111-111111111111", "guest", "port"}} {
 		got := alone(t, handing(t, project)).ask(t, "anna", http.MethodGet, "/v1/tickets/1", nil)
@@ -418,6 +429,7 @@ func TestATicketTellsATenantNothingOfHosts(t *testing.T) {
 
 // TestWithoutAManagerOfPools: each request gets an error, soon.
 func TestWithoutAManagerOfPools(t *testing.T) {
+	t.Parallel()
 	none, err := pools.New(pools.Config{Patience: time.Millisecond,
 		Locate: func() (string, error) { return "", control.ErrNoPools }})
 	if err != nil {
@@ -467,6 +479,7 @@ func TestWithoutAManagerOfPools(t *testing.T) {
 
 // TestAWaitEndsWithItsClient: the server stops waiting when the client disconnects.
 func TestAWaitEndsWithItsClient(t *testing.T) {
+	t.Parallel()
 	asked, ended := make(chan bool, 10), make(chan bool, 10)
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("wait") != "" {

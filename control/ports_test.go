@@ -42,6 +42,7 @@ func (e echo) Connect(_ context.Context, st croft.Status, port int, use func(io.
 }
 
 func TestAPortIsForwarded(t *testing.T) {
+	t.Parallel()
 	network := echo{make(chan croft.InstanceID, 10)}
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
 	a := newAsker(t, url)
@@ -91,6 +92,7 @@ func TestAPortIsForwarded(t *testing.T) {
 
 // TestAForwardedPortEndsWithItsInstance: the client must not stay connected when another guest gets the address.
 func TestAForwardedPortEndsWithItsInstance(t *testing.T) {
+	t.Parallel()
 	network := echo{make(chan croft.InstanceID, 10)}
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
 	a := newAsker(t, url)
@@ -143,6 +145,7 @@ func (l late) Log(_ context.Context, _ croft.Status, _ bool, show func(io.Reader
 // TestNothingOfTheNextInstanceWithAUUIDIsPassedOn: another project takes the UUID of an instance, and with it the
 // address and the files on the host, while a request of the former owner is on its way to the host.
 func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
+	t.Parallel()
 	var hosts late
 	url, _ := controltest.StartWith(t, func(c *cloud.Cloud) {
 		hosts = late{Ports: c.Ports, Consoles: c.Consoles}

@@ -18,6 +18,7 @@ import (
 func (a answer) generation() string { return a.header.Get("ETag") }
 
 func TestProjectsAndTheirQuotas(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	create := func(token, name, parent string) answer {
@@ -90,6 +91,7 @@ func TestProjectsAndTheirQuotas(t *testing.T) {
 }
 
 func TestNamesThatSettingsGiveRightsToAreNotForTenants(t *testing.T) {
+	t.Parallel()
 	url, c := controltest.StartConfigured(t, func(_ *simcloud.Cloud, config *control.Config) {
 		config.Reserved = []croft.Project{"org.staff"}
 	})
@@ -116,6 +118,7 @@ func TestNamesThatSettingsGiveRightsToAreNotForTenants(t *testing.T) {
 
 // For a quota of a project that the caller does not see, the answer has no numbers.
 func TestAQuotaAboveTellsNothingOfOthers(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	var org tenant.Tenant
@@ -135,6 +138,7 @@ func TestAQuotaAboveTellsNothingOfOthers(t *testing.T) {
 }
 
 func TestAMistypedProjectIsAnsweredWithOneThatTheCallerSees(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "org"}).into(t, &tenant.Tenant{})

@@ -47,6 +47,7 @@ func words(all []actions.Entry) string {
 }
 
 func TestWhatChangesSomethingIsRecorded(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	var org tenant.Tenant
@@ -99,6 +100,7 @@ anna stopInstance instance/none anna not_found`
 }
 
 func TestTheLogOfOthersIsNotThere(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	web := string(a.create(t, "berta", "web"))
@@ -135,6 +137,7 @@ func TestTheLogOfOthersIsNotThere(t *testing.T) {
 }
 
 func TestNoSecretIsRecorded(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna"})
@@ -155,6 +158,7 @@ func TestNoSecretIsRecorded(t *testing.T) {
 }
 
 func TestAConsoleIsRecordedWhenItBegins(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)
 	a.create(t, "anna", "web")
@@ -172,6 +176,7 @@ func TestAConsoleIsRecordedWhenItBegins(t *testing.T) {
 // TestWhatIsRecordedFollowsFromTheAnswer: a console or a port that was not attached is not recorded as done, and a
 // refusal by the WebSocket library is a problem like any other.
 func TestWhatIsRecordedFollowsFromTheAnswer(t *testing.T) {
+	t.Parallel()
 	network := echo{make(chan croft.InstanceID, 100)}
 	server, _ := controltest.StartWith(t, func(c *cloud.Cloud) { c.Ports = network })
 	a := newAsker(t, server)
@@ -218,6 +223,7 @@ func TestWhatIsRecordedFollowsFromTheAnswer(t *testing.T) {
 }
 
 func TestTheConsoleOfAStoppedInstanceIsNotAttachedElsewhere(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)
 	a.create(t, "anna", "web")
@@ -229,6 +235,7 @@ func TestTheConsoleOfAStoppedInstanceIsNotAttachedElsewhere(t *testing.T) {
 
 // TestTheLogOfAnObjectIsComplete: whatever a caller names a host by, the log has its name and its UUID.
 func TestTheLogOfAnObjectIsComplete(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)
 	var host api.Host

@@ -13,6 +13,7 @@ import (
 
 // TestTheReferenceDescribesEveryOperation reads the page without credentials, as a browser does.
 func TestTheReferenceDescribesEveryOperation(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	got := newAsker(t, url).ask(t, "", http.MethodGet, "/docs/api", nil)
 	if kind := got.header.Get("Content-Type"); got.status != 200 || kind != "text/html; charset=utf-8" {

@@ -11,6 +11,7 @@ import (
 
 // TestEveryAnswerHasTheIDOfItsRequest: the client's own if it has the right form, and a problem document has it too.
 func TestEveryAnswerHasTheIDOfItsRequest(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	id := func(path, given string) string {

@@ -270,6 +270,7 @@ func ghostOf(mine belongings) belongings {
 // operation of the document with every name, UUID and number of the former one. The answers must equal those for names
 // that never existed, and contain nothing of the former tenant.
 func TestTheNextOwnerOfANameInheritsNothing(t *testing.T) {
+	t.Parallel()
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta", Note: "former"}).
 		want(t, http.StatusCreated, "")
@@ -455,6 +456,7 @@ func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 // TestTheNextPeerOfAnAliasInheritsNothing gives the alias of a removed peer to another cloud, which has projects and
 // users of the same names.
 func TestTheNextPeerOfAnAliasInheritsNothing(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.maps(t, "anna", "shop", access.Member)
 	p.inWest(t, "anna", http.MethodGet, "/v1/instances", nil).want(t, http.StatusOK, "")
@@ -477,6 +479,7 @@ func TestTheNextPeerOfAnAliasInheritsNothing(t *testing.T) {
 
 // TestAUserWhoReturnsHasNoTokensOfBefore ends a membership, and adds a user of the same name again.
 func TestAUserWhoReturnsHasNoTokensOfBefore(t *testing.T) {
+	t.Parallel()
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
 	members := func(who ...string) {
@@ -502,6 +505,7 @@ func TestAUserWhoReturnsHasNoTokensOfBefore(t *testing.T) {
 
 // TestARequestThatWaitsEndsWithItsCredentials revokes a token while its requests wait for events that never occur.
 func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
+	t.Parallel()
 	u := newReuse(t)
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "berta"}).want(t, http.StatusCreated, "")
 	u.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "heirs"}).want(t, http.StatusCreated, "")
@@ -539,6 +543,7 @@ func TestARequestThatWaitsEndsWithItsCredentials(t *testing.T) {
 // TestTheNextProjectOfAPoolInheritsNothing gives the name of a pool to another project: directly, and after the pool
 // was gone. Neither project learns anything about the machines that the pool has for the other one.
 func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
+	t.Parallel()
 	var manager *pools.Client
 	server, c := controltest.StartWithPools(t, func(_ *simcloud.Cloud, c *control.Config) { manager = c.Pools })
 	a := newAsker(t, server)
@@ -657,6 +662,7 @@ func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 // TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates objects of operators under the same name. A change based
 // on a generation of the former object is refused.
 func TestAGenerationOfARemovedObjectMatchesNoLaterOne(t *testing.T) {
+	t.Parallel()
 	server, _ := controltest.Start(t)
 	a := newAsker(t, server)
 	type fields = map[string]any

@@ -123,6 +123,7 @@ func (a asker) victim(t *testing.T) belongings {
 // that hold a secret of every kind. No answer, event, entry of the action log or line of the server's log may contain a
 // secret, except where the table permits it.
 func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
+	t.Parallel()
 	log := &written{}
 	server, cloud := controltest.StartWithPools(t, func(_ *simcloud.Cloud, c *control.Config) {
 		c.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -18,6 +18,7 @@ import (
 // A client resumes after the last id that it received. A client that was cut off within a revision has to receive all
 // of that revision again.
 func TestAnEventHasAnIDOnlyOnceAllOfItsRevisionIsSent(t *testing.T) {
+	t.Parallel()
 	answer := httptest.NewRecorder()
 	e := &events{w: answer, control: http.NewResponseController(answer)}
 	show := func(c croft.Change) api.Change { return api.Change{Instance: api.Instance{ID: c.Instance}} }
@@ -34,6 +35,7 @@ func TestAnEventHasAnIDOnlyOnceAllOfItsRevisionIsSent(t *testing.T) {
 
 // Before, each stream read the project of each change, so a change cost as many reads as there were streams.
 func TestAChangeCostsOneReadOfItsProjectForAllStreams(t *testing.T) {
+	t.Parallel()
 	var reads atomic.Int64
 	o := &owners{read: func(context.Context, croft.Project) (croft.ProjectID, int64, error) {
 		n := reads.Add(1)
@@ -64,6 +66,7 @@ func TestAChangeCostsOneReadOfItsProjectForAllStreams(t *testing.T) {
 }
 
 func TestAFailedReadOfAProjectIsTriedAgainAndDoesNotEndWithOneStream(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	o := &owners{read: func(ctx context.Context, _ croft.Project) (croft.ProjectID, int64, error) {
 		return "anna", 1, errors.Join(broken, ctx.Err())

@@ -9,6 +9,7 @@ import (
 )
 
 func TestAdminsMakeTokensOfTheirProjects(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	token := map[string]string{"user": "ute", "role": "member", "life": "24h"}

@@ -34,6 +34,7 @@ func (a asker) usage(t *testing.T, token, path string, n int) (names []string) {
 }
 
 func TestUsageIsSeenLikeQuotas(t *testing.T) {
+	t.Parallel()
 	url, _ := controltest.Start(t)
 	a := newAsker(t, url)
 	for _, p := range []api.NewProject{{Name: "org"}, {Name: "dev", Parent: "org"}, {Name: "anna"}} {

@@ -17,6 +17,7 @@ import (
 
 // TestConcurrentChangesOfAnAggregateAllCount adds and removes hosts through many connections at once.
 func TestConcurrentChangesOfAnAggregateAllCount(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx := t.Context()
 	if _, err := store.Aggregates.Create(ctx, croft.Aggregate{Name: "ssd"}); err != nil {
@@ -55,6 +56,7 @@ func TestConcurrentChangesOfAnAggregateAllCount(t *testing.T) {
 // TestAForgottenHostIsInNoAggregate forgets hosts while others add them to aggregates: in any order, no aggregate has a
 // host that does not exist.
 func TestAForgottenHostIsInNoAggregate(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx := t.Context()
 	const most = 70 // more than fit into one transaction
@@ -101,6 +103,7 @@ func TestAForgottenHostIsInNoAggregate(t *testing.T) {
 // TestAnOrderNeedsTheAggregatesAsTheyWere: every way to write the first order on a host compares the data on which the
 // choice of the host is based.
 func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
+	t.Parallel()
 	p := newPlacing(t)
 	ctx := t.Context()
 	ssd := etcdtest.Must(p.Aggregates.Create(ctx, croft.Aggregate{Name: "ssd", Hosts: []croft.HostID{p.host}}))(t)
@@ -162,6 +165,7 @@ func TestAnOrderNeedsTheAggregatesAsTheyWere(t *testing.T) {
 
 // TestAMoveNeedsTheAggregatesAsTheyWere tests the same for the order of a move to another host.
 func TestAMoveNeedsTheAggregatesAsTheyWere(t *testing.T) {
+	t.Parallel()
 	f := scheduled(t)
 	ctx := t.Context()
 	there := croft.NewHostID()

@@ -13,6 +13,7 @@ import (
 
 // TestConcurrentChangesOfDistancesAllCount states and removes distances through many connections at once.
 func TestConcurrentChangesOfDistancesAllCount(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx := t.Context()
 	var work errgroup.Group
@@ -41,6 +42,7 @@ func TestConcurrentChangesOfDistancesAllCount(t *testing.T) {
 }
 
 func TestDistancesOfAGeneration(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx := t.Context()
 	none := int64(0)

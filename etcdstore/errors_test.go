@@ -16,6 +16,7 @@ import (
 
 // Errors of a member or its transport while it is stopped or killed are Unavailable.
 func TestTheKindsOfErrors(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		err  error

@@ -26,6 +26,7 @@ func TestASchedulerWhoseSessionEndedOrdersNothing(t *testing.T) {
 
 // A command that does not know the outcome of its request must not keep agents from undoing the request.
 func TestARequestOfUnknownOutcomeIsAbandonedWhileItsProcessLives(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for name, unsettled := range map[string]func(*etcdstore.Store, croft.Instance) error{
 		"create": func(s *etcdstore.Store, _ croft.Instance) error {

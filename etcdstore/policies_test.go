@@ -13,6 +13,7 @@ import (
 )
 
 func TestPoliciesAreKept(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx, s := t.Context(), store.Policies
 	if all, err := s.List(ctx); err != nil || len(all) != 0 {
@@ -49,6 +50,7 @@ func TestPoliciesAreKept(t *testing.T) {
 // TestNumbersStay assigns numbers through many connections at once while hosts are added and removed: no number is
 // assigned twice, and none changes.
 func TestNumbersStay(t *testing.T) {
+	t.Parallel()
 	store := etcdtest.Start(t)
 	ctx := t.Context()
 	var ids []croft.HostID

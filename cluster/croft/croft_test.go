@@ -23,7 +23,10 @@ import (
 	"croft/internal/testing/patient"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patient.SideBySide(8)
+	goleak.VerifyTestMain(m)
+}
 
 // other is the other cloud, with one site in memory.
 type other struct {
@@ -224,6 +227,7 @@ func TestTheContract(t *testing.T) {
 }
 
 func TestTextsOfImplementations(t *testing.T) {
+	t.Parallel()
 	d := elsewhere.New(nil)
 	for _, c := range []struct{ name, text, want string }{
 		{"an appliance is enough", "appliance: slurm", ""},
@@ -243,6 +247,7 @@ func TestTextsOfImplementations(t *testing.T) {
 }
 
 func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	d := elsewhere.New(o.connect)
 	at := cluster.SiteAccess{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
@@ -261,6 +266,7 @@ func TestALostRequestIsSettledByMakingItAgain(t *testing.T) {
 }
 
 func TestWhoAskedMayLogInThereToo(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	d := elsewhere.New(o.connect)
 	at := cluster.SiteAccess{Site: cluster.Site{Name: "friend"}, Credential: cluster.Credential{ProjectName: "physics"}}
@@ -310,6 +316,7 @@ func lostLaunch() cluster.Build {
 // TestSlavesHaveTheSameIndexesInBothClouds also covers a resize that was refused here and never reached the other
 // cloud.
 func TestSlavesHaveTheSameIndexesInBothClouds(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
 	b.Indexes = []int{0}
@@ -356,6 +363,7 @@ func (o older) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Clu
 }
 
 func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	d := elsewhere.New(func(cluster.SiteAccess) (elsewhere.Peer, error) {
 		return elsewhere.Peer{Clusters: older{served{o.Service}}, Close: func() error { return nil }}, nil
@@ -375,6 +383,7 @@ func TestACloudOfAnOlderVersionIsResizedByNumber(t *testing.T) {
 
 // TestARefusalForLackOfRoomSettlesNothing: a launch that is still in progress may find room.
 func TestARefusalForLackOfRoomSettlesNothing(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	d, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
 	o.site.Change("there", func(f *sim.Faults) { f.Room = 1 })
@@ -402,6 +411,7 @@ func (b *between) DeleteCluster(ctx context.Context, in api.ClusterRemoval) (api
 // TestALaunchThatArrivesWhileItIsDestroyedIsRemoved: the manager repeats the request without its parameters, which
 // makes it a different request with the same ID.
 func TestALaunchThatArrivesWhileItIsDestroyedIsRemoved(t *testing.T) {
+	t.Parallel()
 	o := newOther(t)
 	launching, at, b := elsewhere.New(o.connect), friend(), lostLaunch()
 	contract, err := launching.Check(t.Context(), b.Implementation)

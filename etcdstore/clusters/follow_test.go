@@ -13,6 +13,7 @@ import (
 
 // TestWhatWasForgottenUnwatchedIsTold lists twice, as after a compaction.
 func TestWhatWasForgottenUnwatchedIsTold(t *testing.T) {
+	t.Parallel()
 	record := func(id string) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("clusters/records/" + id)} }
 	follow := func(_ context.Context, _ string, listed func([]*mvccpb.KeyValue),
 		seen func(*mvccpb.KeyValue, bool)) error {

@@ -49,8 +49,8 @@ type Config struct {
 	Cert, Key, ClientCA string
 	// MaxBytes is the quota of the database, at which it becomes read-only; etcd's 2 GiB by default.
 	MaxBytes int64
-	// Unsynced disables fsync and the check of free disk space. It is for tests, whose data need not survive a crash of
-	// the machine.
+	// Unsynced disables fsync and the check of free disk space, and makes a single member elect itself sooner. It is
+	// for tests, whose data need not survive a crash of the machine.
 	Unsynced bool
 	Log      *slog.Logger // logs a full disk; discards by default
 
@@ -80,6 +80,9 @@ func (c Config) etcd() (*embed.Config, error) {
 	// Few entries of the log are kept in memory for followers that lag.
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 2000, 500
 	cfg.UnsafeNoFsync = c.Unsynced
+	if c.Unsynced && c.Cluster == "" { // a single member elects itself: hundreds of tests wait for that
+		cfg.TickMs, cfg.ElectionMs = 20, 100
+	}
 	cfg.QuotaBackendBytes = c.MaxBytes
 	cfg.CompactionBatchLimit, cfg.CompactionSleepInterval = batchFor(c.quota()), compactPause
 	return cfg, nil

@@ -151,6 +151,7 @@ func TestAStartWithoutAMajorityEndsWithItsContext(t *testing.T) {
 
 // A host that joins receives the history of the cluster in parts, and may be killed between two of them.
 func TestAJoinThatWasKilledIsNoDamage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		sentence       string
 		from           uint64

@@ -10,10 +10,12 @@ import (
 	"go.uber.org/goleak"
 
 	"croft"
+	"croft/internal/testing/patient"
 )
 
-// Main runs a package's tests and fails if they leave goroutines behind.
+// Main runs the tests of a package, six at once where they allow it, and fails if they leave goroutines behind.
 func Main(m *testing.M) {
+	patient.SideBySide(6)
 	code := m.Run()
 	if err := leaks(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

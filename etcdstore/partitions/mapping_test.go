@@ -10,6 +10,7 @@ import (
 
 // TestMappingsOfAPeerAreBounded: the last mapping within a limit is stored, and the next one is refused.
 func TestMappingsOfAPeerAreBounded(t *testing.T) {
+	t.Parallel()
 	mappings := func(n int, of func(i int) federation.Mapping) (all []federation.Mapping) {
 		for i := range n {
 			all = append(all, of(i))

@@ -122,6 +122,7 @@ func (i *installation) keys() map[string]string {
 }
 
 func TestTwoInstallationsShowEachOtherWhatTheyHave(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	a.fill()
 	b.fill()
@@ -173,6 +174,7 @@ func TestTwoInstallationsShowEachOtherWhatTheyHave(t *testing.T) {
 }
 
 func TestImportingAgainAndOlderOnes(t *testing.T) {
+	t.Parallel()
 	a, b, c := install(t), install(t), install(t)
 	b.fill()
 	c.fill()
@@ -230,6 +232,7 @@ func TestImportingAgainAndOlderOnes(t *testing.T) {
 
 // An import that fails at any line, or at any write, changes nothing visible and leaves no rows.
 func TestAnImportThatFailsShowsNothing(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	b.fill()
 	_, _, err := a.take(b.export("east"), "")
@@ -304,6 +307,7 @@ func (f failingDraft) Show(ctx context.Context, settle func([]federation.Partiti
 
 // The answer to the transaction that makes an import visible is lost: discarding the import afterwards removes nothing.
 func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	b.fill()
 	d, err := a.store.Partitions.Begin(t.Context(), b.Home)
@@ -333,6 +337,7 @@ func TestAnImportThatIsShownIsNotDiscarded(t *testing.T) {
 
 // A process that dies during an import leaves rows that are never visible, and that the next import removes.
 func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	b.fill()
 	d, err := a.store.Partitions.Begin(t.Context(), b.Home)
@@ -360,6 +365,7 @@ func TestWhatADeadImportLeftIsRemoved(t *testing.T) {
 // Many concurrent imports, of two partitions with the same name, some of older exports: at every moment the visible
 // import is one whole export, in the end it is the newest one, under two aliases, and no other rows are left.
 func TestImportsAtOnce(t *testing.T) {
+	t.Parallel()
 	a, b, c := install(t), install(t), install(t)
 	var files []string
 	for n := range 4 {

@@ -56,6 +56,7 @@ func (i *installation) reads() *assertion.Book {
 }
 
 func TestPeersAreAddedAndRemoved(t *testing.T) {
+	t.Parallel()
 	east, west := install(t), install(t)
 	west.signs("https://west.example:8781")
 	if _, err := east.Card(t.Context(), "", ""); croft.KindOf(err) != croft.Unavailable {
@@ -156,6 +157,7 @@ func TestPeersAreAddedAndRemoved(t *testing.T) {
 }
 
 func TestMappingsGoWithTheirPeerAndTheirProject(t *testing.T) {
+	t.Parallel()
 	east, west := install(t), install(t)
 	west.signs("https://west.example:8781")
 	east.meet(west, "west", access.Reader, access.Member)
@@ -219,6 +221,7 @@ func TestMappingsGoWithTheirPeerAndTheirProject(t *testing.T) {
 
 // TestAReplayedAssertionPassesOnce sends one assertion to three servers of the API at once, many times.
 func TestAReplayedAssertionPassesOnce(t *testing.T) {
+	t.Parallel()
 	east, west := install(t), install(t)
 	keys := east.signs("https://east.example:8781")
 	west.meet(east, "east", access.Member)
@@ -277,6 +280,7 @@ func TestAReplayedAssertionPassesOnce(t *testing.T) {
 }
 
 func TestARemovedPeerIsCutAtOnce(t *testing.T) {
+	t.Parallel()
 	east, west := install(t), install(t)
 	east.signs("https://east.example:8781")
 	west.meet(east, "east", access.Member)
@@ -295,6 +299,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestTheMappingsOfOtherPeersStay removes one of several peers.
 func TestTheMappingsOfOtherPeersStay(t *testing.T) {
+	t.Parallel()
 	east, west, south := install(t), install(t), install(t)
 	west.signs("https://west.example:8781")
 	south.signs("https://south.example:8781")
@@ -316,6 +321,7 @@ func TestTheMappingsOfOtherPeersStay(t *testing.T) {
 
 // TestAMappingIsPinnedOnce has many servers pin a mapping at once, each to the project that it has read.
 func TestAMappingIsPinnedOnce(t *testing.T) {
+	t.Parallel()
 	east, west := install(t), install(t)
 	west.signs("https://west.example:8781")
 	east.meet(west, "west", access.Member)

@@ -36,6 +36,7 @@ func (s stale) Snapshot(ctx context.Context, begin func(int64) error, each func(
 }
 
 func TestProvidersAreThoseOfThePlacementInUse(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	b.Apart = elsewhere{}
 	embedded := *b.Service
@@ -81,6 +82,7 @@ func TestProvidersAreThoseOfThePlacementInUse(t *testing.T) {
 // While instances are created and removed, an export has the project of every instance, and for every project as many
 // instances as its name says.
 func TestAnExportIsOfOneMoment(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
@@ -142,6 +144,7 @@ func (f *forgetful) Snapshot(ctx context.Context, begin func(int64) error, each 
 }
 
 func TestAnExportBeginsAgainWhereItsMomentIsForgotten(t *testing.T) {
+	t.Parallel()
 	a, b := install(t), install(t)
 	b.fill()
 	store := &forgetful{Store: b.store.Partitions}

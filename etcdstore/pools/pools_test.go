@@ -31,6 +31,7 @@ func TestStoreKeepsTheContractOfPools(t *testing.T) {
 
 // A killed server that returns to its directory need not wait for its own lease to expire.
 func TestAServerTakesOverFromItsPlace(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Server(t)
 	first, second := etcdtest.Open(t, server), etcdtest.Open(t, server)
 	began, ended := make(chan struct{}), make(chan error, 1)

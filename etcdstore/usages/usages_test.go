@@ -192,7 +192,7 @@ func TestRecordersTakeOver(t *testing.T) {
 	start := func(name string, on *etcdstore.Store) (end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
-		work.Go(func() { _ = usage.Recorder{Name: name, Store: on.Usage}.Run(ctx) })
+		work.Go(func() { _ = usage.Recorder{Name: name, Store: on.Usage, Every: time.Second}.Run(ctx) })
 		return func() { cancel(); work.Wait() }
 	}
 	until := func(what string, met func(usage.Report, usage.Head) bool) {

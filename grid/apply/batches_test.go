@@ -63,6 +63,7 @@ func watch(w *watcher) func(*apply.Config) {
 // TestBatches expects the canaries first, then batches of as many units as may be unavailable, each followed by the
 // gate.
 func TestBatches(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 5)
 	b.must(b.want("a1", b.spread("1")))
 	var asked []int
@@ -119,6 +120,7 @@ func (r noted) Stop(ctx context.Context, m machine.Machine, u unit.Unit) error {
 // TestAPortIsFreeBeforeItIsTaken expects that of two units with one port, the new unit starts after the old one has
 // ended.
 func TestAPortIsFreeBeforeItIsTaken(t *testing.T) {
+	t.Parallel()
 	with := func(d plan.Desired, ports map[string]int) plan.Desired {
 		for _, n := range d.Nodes {
 			for i := range n.Units {
@@ -161,6 +163,7 @@ func TestAPortIsFreeBeforeItIsTaken(t *testing.T) {
 
 // TestABatchThatFailsIsTheLast also shows that the next apply finishes.
 func TestABatchThatFailsIsTheLast(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 4)
 	b.must(b.want("a1", b.spread("1")))
 	two := b.want("a2", b.spread("2"))
@@ -186,6 +189,7 @@ func TestABatchThatFailsIsTheLast(t *testing.T) {
 
 // TestChecks covers all kinds of checks.
 func TestChecks(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/down" {

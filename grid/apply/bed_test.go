@@ -21,12 +21,14 @@ import (
 	"croft/grid/ssh"
 	"croft/grid/ssh/sshtest"
 	"croft/grid/unit"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv("CROFT_APPLY_BED") != "" {
 		os.Exit(applyOnce())
 	}
+	patient.SideBySide(8)
 	goleak.VerifyTestMain(m)
 }
 

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAwaitSaysWhatTheLastAnswerWas(t *testing.T) {
+	t.Parallel()
 	hangs := func(ctx context.Context) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -57,6 +58,7 @@ func (silent) Dial(ctx context.Context, _ unit.Node) (Connection, error) {
 }
 
 func TestANodeThatIsOutHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g, err := New(Config{Dialer: silent{}, Locker: Shell{}, Runtimes: func(string, unit.Node) (Runtime, error) {
 			return worldRuntime{}, nil

@@ -103,6 +103,7 @@ const listener = `for p in $(grep -l %[1]s /proc/[0-9]*/cmdline 2>/dev/null); do
 // TestAnSshdThatNoLongerStartsIsTakenBack makes a change after which the existing connection still works and new
 // connections fail.
 func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	file := filepath.Join(b.ssh.Nodes[0].Dir, "sshd_config")
 	// The killed sshd may hold the port for a moment.
@@ -148,6 +149,7 @@ func TestAnSshdThatNoLongerStartsIsTakenBack(t *testing.T) {
 
 // TestAUnitThatIsNotReadyIsTakenBack uses a real runtime to restore the old version.
 func TestAUnitThatIsNotReadyIsTakenBack(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	one := b.want("a1", map[string][]string{"n1": {"web/0:1"}, "n2": {"web/1:1"}})
 	b.must(one)
@@ -171,6 +173,7 @@ func TestAUnitThatIsNotReadyIsTakenBack(t *testing.T) {
 
 // TestAFirewallThatCutsUsOffIsTakenBack runs in its own network namespace.
 func TestAFirewallThatCutsUsOffIsTakenBack(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("CROFT_OWN_NETWORK") == "" {
 		ownNetwork(t)
 		return

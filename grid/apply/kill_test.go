@@ -165,6 +165,7 @@ func (b *bed) killed(want plan.Desired, at int64) (accesses int64, dead bool) {
 // TestKilledAtEveryStep kills an apply with SIGKILL before and during each of its requests to nodes. The next apply
 // must lead to the same state as an undisturbed one.
 func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	before := func(i int) plan.Desired {
 		return b.want("a1", map[string][]string{"n1": {"web/0:1", "db/0:1"}, "n2": {"web/1:1"}})

@@ -173,6 +173,7 @@ func seedOf() uint64 {
 // TestTheLockProtocol lets 2 or 3 clients of related and unrelated revisions change 3 nodes concurrently. Faults at any
 // step: a client is killed or frozen, a connection is lost, a lock is broken.
 func TestTheLockProtocol(t *testing.T) {
+	t.Parallel()
 	first, number := seedOf(), *interleavings
 	if os.Getenv("CROFT_SOAK") != "" {
 		number = max(number, 100_000)
@@ -188,6 +189,7 @@ func TestTheLockProtocol(t *testing.T) {
 // TestTheModelNoticesWhatIsTakenOut removes one protection at a time and expects violations, and no violations in the
 // same plots with the protection: so the model's check is effective.
 func TestTheModelNoticesWhatIsTakenOut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		made   plot

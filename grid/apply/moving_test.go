@@ -43,6 +43,7 @@ func pooled(d plan.Desired) plan.Desired {
 
 // TestAnAddressLeavesANodeBeforeAnotherGetsIt checks that two nodes never have one address at the same time.
 func TestAnAddressLeavesANodeBeforeAnotherGetsIt(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	var mu sync.Mutex
 	var notes []string

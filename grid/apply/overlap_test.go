@@ -40,6 +40,7 @@ func meet(arrive func(ctx context.Context)) func(*apply.Config) {
 
 // TestDisjointAppliesOverlapInTime makes each of two applies wait in the middle for the other.
 func TestDisjointAppliesOverlapInTime(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	both := make(chan struct{}, 2)
 	arrived := make(chan struct{})
@@ -82,6 +83,7 @@ func (b *bed) applyTo(g *apply.Grid, want plan.Desired, node string) (apply.Resu
 
 // TestOfOverlappingAppliesOneWins starts the second apply while the first is in the middle.
 func TestOfOverlappingAppliesOneWins(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	began, end := make(chan struct{}), make(chan struct{})
 	first := b.grid("ann@desk", meet(func(context.Context) {
@@ -112,6 +114,7 @@ func TestOfOverlappingAppliesOneWins(t *testing.T) {
 
 // TestAStoredPlanIsRefusedAfterAChange changes a node between plan and apply.
 func TestAStoredPlanIsRefusedAfterAChange(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	g := b.grid("ann")
 	want := b.want("a1", map[string][]string{"n1": {"web/0:1"}})
@@ -129,6 +132,7 @@ func TestAStoredPlanIsRefusedAfterAChange(t *testing.T) {
 
 // TestANodeWithoutItsStateIsNotTaken removes a node's stored state, as the restart of a live system does.
 func TestANodeWithoutItsStateIsNotTaken(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	b.must(b.want("a2", map[string][]string{"n1": {"web/0:1"}}))
 	if err := os.Remove(filepath.Join(b.nodes[0].StateDir, bedCluster, "rev")); err != nil {
@@ -151,6 +155,7 @@ func TestANodeWithoutItsStateIsNotTaken(t *testing.T) {
 
 // TestAFullDiskStopsANodeBeforeAnythingChanges puts a node's state directory on a full file system.
 func TestAFullDiskStopsANodeBeforeAnythingChanges(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	one := b.want("a1", map[string][]string{"n1": {"web/0:1"}, "n2": {"web/1:1"}})
 	b.must(one)

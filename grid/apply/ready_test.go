@@ -29,6 +29,7 @@ func (b *bed) one(revision string, u unit.Unit) plan.Desired {
 const serves = "trap 'exit 0' TERM; sleep 100000 & wait"
 
 func TestAUnitThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	_, err := b.apply(b.grid("ann"), b.one("a1", shell("echo one; echo DATABASE_URL is not set >&2; exit 3")))
 	var partly *apply.Partly // the check's timeout is ten minutes
@@ -39,6 +40,7 @@ func TestAUnitThatEndsAtOnceIsNotWaitedFor(t *testing.T) {
 }
 
 func TestAUnitThatDoesNotGetReadyGivesWayToTheFormerOne(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	former, broken := shell(serves), shell("exit 3")
 	want := b.one("a1", former)
@@ -61,6 +63,7 @@ func TestAUnitThatDoesNotGetReadyGivesWayToTheFormerOne(t *testing.T) {
 }
 
 func TestAJobMayKeepAUnitThatDoesNotGetReady(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	b.must(b.one("a1", shell(serves)))
 	broken := shell("exit 3")
@@ -79,6 +82,7 @@ func TestAJobMayKeepAUnitThatDoesNotGetReady(t *testing.T) {
 
 // TestAUnitOfAnotherDefinitionIsNotRestored: the runtime's current definition would create a different unit.
 func TestAUnitOfAnotherDefinitionIsNotRestored(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 1)
 	u := shell(serves)
 	b.must(b.one("a1", u))

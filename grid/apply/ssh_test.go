@@ -22,6 +22,7 @@ func (b *bed) spread(version string) map[string][]string {
 }
 
 func TestApplyOverSSH(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	one := b.want("a1", map[string][]string{"n1": {"web/0:1", "db/0:1"}, "n2": {"web/1:1"}})
 	if r := b.must(one); len(r.Done) != 3 {
@@ -59,6 +60,7 @@ func TestApplyOverSSH(t *testing.T) {
 
 // TestNothingToDoIsQuick measures empty plans, each over new connections.
 func TestNothingToDoIsQuick(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 15)
 	want := b.want("a1", b.spread("1"))
 	b.must(want)
@@ -85,6 +87,7 @@ func BenchmarkNothingToDo(t *testing.B) {
 }
 
 func TestNodesThatShareAStateDirectoryAreNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 2)
 	for i := range b.nodes {
 		b.nodes[i].StateDir = b.ssh.Nodes[0].State

@@ -62,6 +62,7 @@ func (b *bed) restart() {
 // TestAChangedSecretIsTakenBack also checks that only the unit's own file contains the secret after a confirmed or
 // reverted change.
 func TestAChangedSecretIsTakenBack(t *testing.T) {
+	t.Parallel()
 	const former, next = "the-former-hunter2", "the-next-hunter2"
 	b := newBed(t, 1)
 	one := b.secret("a1", former, unit.Check{})
@@ -106,6 +107,7 @@ func TestAChangedSecretIsTakenBack(t *testing.T) {
 // TestANodeThatRestartsBeforeItsChangeIsConfirmed expects that the node reports the change as unconfirmed, and that
 // only the next apply reverts it.
 func TestANodeThatRestartsBeforeItsChangeIsConfirmed(t *testing.T) {
+	t.Parallel()
 	const former, next = "the-former-hunter2", "the-next-hunter2"
 	b := newBed(t, 1)
 	one, two := b.secret("a1", former, unit.Check{}), b.secret("a2", next, unit.Check{})

@@ -42,6 +42,7 @@ func exists(file string) bool {
 }
 
 func TestAChangeThatIsConfirmedStays(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o, h, file := armed(t, m, time.Hour)
 		for range 2 { // the first answer may have been lost
@@ -66,6 +67,7 @@ func TestAChangeThatIsConfirmedStays(t *testing.T) {
 }
 
 func TestAChangeThatNobodyConfirmsIsTakenBack(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o, h, file := armed(t, m, time.Second)
 		_ = h.Close() // the operator loses the connection
@@ -93,6 +95,7 @@ func TestAChangeThatNobodyConfirmsIsTakenBack(t *testing.T) {
 }
 
 func TestAfterAChangeWasTakenBackItsHolderGivesNoOrders(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o, h, file := armed(t, m, time.Hour)
 		v, failed, err := revlock.Recall(t.Context(), m, o.Place, "s1", time.Minute)
@@ -132,6 +135,7 @@ func restart(t *testing.T, o revlock.Options, h *revlock.Holder) {
 // TestAChangeWhoseNodeRestarts checks that such a change is neither confirmed nor undone on its own. Look reports it,
 // and GiveBack or the next holder of the lock undoes it.
 func TestAChangeWhoseNodeRestarts(t *testing.T) {
+	t.Parallel()
 	look := func(t *testing.T, m machine.Machine, o revlock.Options) revlock.View {
 		t.Helper()
 		v, err := revlock.Look(t.Context(), m, o.Place, "")
@@ -202,6 +206,7 @@ func TestAChangeWhoseNodeRestarts(t *testing.T) {
 
 // TestAChangeThatCouldNotBeTakenBackIsNotArmed arms a change whose Keep script finds nothing to keep.
 func TestAChangeThatCouldNotBeTakenBackIsNotArmed(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -220,6 +225,7 @@ func TestAChangeThatCouldNotBeTakenBackIsNotArmed(t *testing.T) {
 
 // TestAFrozenClientLosesItsLock stops a client that has a lock, with SIGSTOP. Its holder hears no beat and ends.
 func TestAFrozenClientLosesItsLock(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("CROFT_REVLOCK_CLIENT"); dir != "" {
 		h := open(t, machine.Local{}, revlock.Options{Place: revlock.Place{Base: dir, Cluster: cluster}, Who: "frozen"})
 		_, _ = os.Stdout.WriteString("locked\n")
@@ -255,6 +261,7 @@ func TestAFrozenClientLosesItsLock(t *testing.T) {
 // TestOutputWithoutEnd cancels a program that prints without end. Its holder is lost then, since the end of the program
 // is not known.
 func TestOutputWithoutEnd(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	h := open(t, machine.Local{}, o)
 	if _, err := machine.Output(t.Context(), h, nil, "yes"); err == nil || !strings.Contains(err.Error(),

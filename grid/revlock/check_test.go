@@ -51,6 +51,7 @@ func (r repository) Ancestor(_ context.Context, old, new string) (revlock.Answer
 }
 
 func TestWhichRevisionsMayChangeANode(t *testing.T) {
+	t.Parallel()
 	vcs := repository{order: "abc", missing: "e"}
 	for _, c := range []struct {
 		name   string
@@ -90,6 +91,7 @@ func TestWhichRevisionsMayChangeANode(t *testing.T) {
 }
 
 func TestWhatMayBeApplied(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		vcs  repository
@@ -123,6 +125,7 @@ func TestWhatMayBeApplied(t *testing.T) {
 }
 
 func TestWhatManyAppliesNoteAtOnceIsKept(t *testing.T) {
+	t.Parallel()
 	m := revlock.Memory{File: filepath.Join(t.TempDir(), "a", "epochs")}
 	var all sync.WaitGroup
 	for i := range 40 {
@@ -141,6 +144,7 @@ func TestWhatManyAppliesNoteAtOnceIsKept(t *testing.T) {
 }
 
 func TestANodeWhoseStateWentBack(t *testing.T) {
+	t.Parallel()
 	m := revlock.Memory{File: filepath.Join(t.TempDir(), "a", "epochs")}
 	if err := m.Check("n1", 0); err != nil {
 		t.Errorf("a node that was never seen: %v", err)

@@ -16,9 +16,13 @@ import (
 	"croft"
 	"croft/grid/machine"
 	"croft/grid/revlock"
+	"croft/internal/testing/patient"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patient.SideBySide(8)
+	goleak.VerifyTestMain(m)
+}
 
 const cluster = "0123456789abcdef0123456789abcdef"
 
@@ -73,6 +77,7 @@ func open(t *testing.T, m machine.Machine, o revlock.Options) *revlock.Holder {
 var revision = "git:" + strings.Repeat("a", 40)
 
 func TestAChangeOfANode(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -119,6 +124,7 @@ func TestAChangeOfANode(t *testing.T) {
 }
 
 func TestAnInterruptedChangeKeepsTheRevisionThatWasDoneLast(t *testing.T) {
+	t.Parallel()
 	o := options(t)
 	m := shell{argv: []string{"sh"}}
 	for i, letter := range []string{"a", "b", "c"} {
@@ -141,6 +147,7 @@ func TestAnInterruptedChangeKeepsTheRevisionThatWasDoneLast(t *testing.T) {
 
 // A file is on the disk before it gets its name, and the name is after that.
 func TestWhatANodeStoresOutlastsThePower(t *testing.T) {
+	t.Parallel()
 	bin, o := t.TempDir(), options(t)
 	log := filepath.Join(bin, "log")
 	script := "#!/bin/sh\nfor f; do [ -e \"$f\" ] && echo \"sync ${f##*/}\" >>" + log + "; done\n"
@@ -158,6 +165,7 @@ func TestWhatANodeStoresOutlastsThePower(t *testing.T) {
 }
 
 func TestALockIsHeldOnce(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -187,6 +195,7 @@ func TestALockIsHeldOnce(t *testing.T) {
 }
 
 func TestADaemonDoesNotKeepTheLock(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -202,6 +211,7 @@ func TestADaemonDoesNotKeepTheLock(t *testing.T) {
 }
 
 func TestABrokenLockRunsNoOrders(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -233,6 +243,7 @@ func TestABrokenLockRunsNoOrders(t *testing.T) {
 // TestTheEpochIsCompared has another write the epoch while the holder keeps its lock, as after a break whose kill did
 // not reach it.
 func TestTheEpochIsCompared(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -257,6 +268,7 @@ func TestTheEpochIsCompared(t *testing.T) {
 }
 
 func TestALostConnectionIsALostLock(t *testing.T) {
+	t.Parallel()
 	shells(t, func(t *testing.T, m machine.Machine) {
 		o := options(t)
 		h := open(t, m, o)
@@ -277,6 +289,7 @@ func TestALostConnectionIsALostLock(t *testing.T) {
 }
 
 func TestWhatANodeMayLack(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		m    shell
@@ -337,6 +350,7 @@ func withoutFlock(t *testing.T) string {
 }
 
 func TestANodeThatLies(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"a revision that is an option":  "revision --upload-pack=x\nepoch 1\nphase done\n",
 		"a revision with a shell in it": "revision git:$(id)\nepoch 1\nphase done\n",

@@ -151,6 +151,7 @@ func (e endless) Start(ctx context.Context, c machine.Command) (machine.Process,
 }
 
 func TestAnEndlessAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
 	p := Place{Cluster: strings.Repeat("0", 32)}
 	for name, c := range map[string]struct {
 		ask   func(m machine.Machine) error

@@ -85,6 +85,7 @@ func pooled(t *testing.T, n networkNode, address, through string) (runtimetest.S
 }
 
 func TestAnAddressOfAPoolIsOnAnInterfaceWhileItsUnitRuns(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "ip")
 	for name, c := range map[string]struct{ address, through string }{
 		"on the interface that leads to it": {"10.77.0.7", ""},
@@ -117,6 +118,7 @@ func TestAnAddressOfAPoolIsOnAnInterfaceWhileItsUnitRuns(t *testing.T) {
 }
 
 func TestAnAddressMovesWithItsUnit(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "ip")
 	const address = "10.77.0.7"
 	from, to := newNetworkNode(t), newNetworkNode(t)
@@ -137,6 +139,7 @@ func TestAnAddressMovesWithItsUnit(t *testing.T) {
 }
 
 func TestAnAddressThatAnInterfaceHadIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "ip")
 	n := newNetworkNode(t)
 	s, r := pooled(t, n, "10.77.0.250", "")
@@ -146,6 +149,7 @@ func TestAnAddressThatAnInterfaceHadIsLeftAlone(t *testing.T) {
 }
 
 func TestAnAddressToWhichNoInterfaceLeadsIsToldWithARemedy(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "ip")
 	n := newNetworkNode(t)
 	s, r := pooled(t, n, "198.51.100.7", "")

@@ -23,7 +23,10 @@ import (
 	"croft/internal/testing/patient"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patient.SideBySide(8)
+	goleak.VerifyTestMain(m)
+}
 
 // stateDir returns a directory for units. Tests must end all mounts and writes in it before it is removed.
 func stateDir(t *testing.T) string {
@@ -93,6 +96,7 @@ func kill(state string) func(t *testing.T, u unit.Unit) {
 }
 
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	state := stateDir(t)
 	runtimetest.Run(t, runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: state,
@@ -102,6 +106,7 @@ func TestProcesses(t *testing.T) {
 // TestAProcessThatGetsNoSIGTERMIsNotWaitedFor: the kernel drops it for the first process of a namespace that does not
 // catch it, so there is nothing to wait for. The test would take an hour.
 func TestAProcessThatGetsNoSIGTERMIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	s := runtimetest.Suite{Name: "process", Machine: machine.Local{}, StateDir: stateDir(t)}
 	u := s.Unit(t)
@@ -120,6 +125,7 @@ func TestAProcessThatGetsNoSIGTERMIsNotWaitedFor(t *testing.T) {
 // TestAProgramRunsInAProcessWhoseImageIsTheRootOfTheNode: the process keeps the root directory of the node, so a
 // changed root directory is no sign that the process entered its image. A link to the root is the same image.
 func TestAProgramRunsInAProcessWhoseImageIsTheRootOfTheNode(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	link := filepath.Join(t.TempDir(), "root")
 	if err := os.Symlink("/", link); err != nil {
@@ -153,6 +159,7 @@ func TestAProgramRunsInAProcessWhoseImageIsTheRootOfTheNode(t *testing.T) {
 }
 
 func TestNspawn(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "systemd-nspawn", "setsid", "nsenter")
 	state := stateDir(t)
 	runtimetest.Run(t, runtimetest.Suite{Name: "systemd-nspawn", Machine: machine.Local{}, StateDir: state,
@@ -160,6 +167,7 @@ func TestNspawn(t *testing.T) {
 }
 
 func TestRunc(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "runc", "setsid")
 	state := stateDir(t)
 	runtimetest.Run(t, runtimetest.Suite{Name: "runc", Machine: machine.Local{}, StateDir: state, Reboot: kill(state)})
@@ -174,6 +182,7 @@ variables:
 `
 
 func TestPodman(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "podman", "runc")
 	state := stateDir(t)
 	program := []string{"podman", "--runtime", "runc", "--root", state + "/storage", "--runroot", state + "/run"}

@@ -85,6 +85,7 @@ func (d *daemon) stop(t *testing.T, how syscall.Signal) {
 }
 
 func TestDocker(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "dockerd", "docker", "containerd", "runc")
 	d := startDaemon(t)
 	run := func(t *testing.T, args ...string) {

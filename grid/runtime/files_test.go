@@ -20,6 +20,7 @@ import (
 
 // Symlinks in an image resolve from its root directory, including absolute ones and ones with .. components.
 func TestAFileOfAProcessStaysInItsImage(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot", "tar")
 	root, outside := t.TempDir(), "croft-test-"+filepath.Base(t.TempDir())+fmt.Sprint(os.Getpid())
 	unpack := exec.CommandContext(t.Context(), "tar", "-xf", "-", "-C", root)
@@ -76,6 +77,7 @@ func TestAFileOfAProcessStaysInItsImage(t *testing.T) {
 
 // TestASecretWithoutAModeIsForTheUnitsUserAlone: other users in the unit, or with access to its files, cannot read it.
 func TestASecretWithoutAModeIsForTheUnitsUserAlone(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("giving files away takes root")
 	}
@@ -119,6 +121,7 @@ func TestASecretWithoutAModeIsForTheUnitsUserAlone(t *testing.T) {
 
 // TestTheLogOfAProcessIsBounded: the output of a unit does not fill the disk, and the newest lines can be read.
 func TestTheLogOfAProcessIsBounded(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "unshare", "setsid", "nsenter", "chroot")
 	if _, err := os.Stat("/run/systemd/system"); err == nil {
 		t.Skip("the journal of systemd has bounds of its own")

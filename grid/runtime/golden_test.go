@@ -45,6 +45,7 @@ func full(runtime string) unit.Unit {
 // TestCommands compares the arguments that runtimes give to programs, including runtimes that cannot run on every
 // machine.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	for name, variable := range map[string]string{"systemd-run": "run", "systemd-nspawn": "run", "process": "run",
 		"runc": "run",
 		"crun": "run", "quadlet": "file", "podman": "flags", "docker": "flags"} {
@@ -107,6 +108,7 @@ func golden(t *testing.T, name, got string) {
 
 // TestShippedRuntimes: each runtime renders all its scripts, for a unit and for an orphan, and shows no secret.
 func TestShippedRuntimes(t *testing.T) {
+	t.Parallel()
 	names, err := Config{}.Names()
 	if err != nil || len(names) != 9 {
 		t.Fatalf("%q, %v", names, err)
@@ -146,6 +148,7 @@ func TestShippedRuntimes(t *testing.T) {
 }
 
 func TestUnitsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, runtime string
 		change        func(u *unit.Unit)

@@ -27,6 +27,7 @@ func wantUnavailable(t *testing.T, what string, err error) {
 }
 
 func TestVirtualMachines(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "virsh", "qemu-img", "qemu-system-x86_64")
 	libvirttest.Start(t)
 	disks, err := os.MkdirTemp("", "croft-grid-vm-")
@@ -81,6 +82,7 @@ func TestVirtualMachines(t *testing.T) {
 // TestAGuestOfAJobBootsAndShutsDown: a kernel boots in the domain that croft defines, the guest finds its user-data,
 // and the power button shuts it down.
 func TestAGuestOfAJobBootsAndShutsDown(t *testing.T) {
+	t.Parallel()
 	runtimetest.Need(t, "virsh", "qemu-img", "qemu-system-x86_64")
 	libvirttest.Start(t)
 	image := libvirttest.Guest(t)

@@ -21,6 +21,7 @@ import (
 )
 
 func TestAChattyLoginShellBreaksNothingThatIsRead(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/bin/bash"); err != nil {
 		t.Skip("there is no bash, which reads ~/.bashrc under sshd")
 	}
@@ -63,6 +64,7 @@ func TestAChattyLoginShellBreaksNothingThatIsRead(t *testing.T) {
 }
 
 func TestAForcedCommandIsNotTakenForTheProgram(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"ForceCommand echo forced; cat"}})
 	r := dialer(t, g).Remote(g.Nodes[0].Unit)
 	out, err := machine.Output(patient.Context(t), r, strings.NewReader("in"), "true")
@@ -73,6 +75,7 @@ func TestAForcedCommandIsNotTakenForTheProgram(t *testing.T) {
 }
 
 func TestAProgramThatAsksForAPasswordGetsNone(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	r := dialer(t, g).Remote(g.Nodes[0].Unit)
 	// what sudo does without -n: it reads from the terminal, or with -S from its input
@@ -85,6 +88,7 @@ func TestAProgramThatAsksForAPasswordGetsNone(t *testing.T) {
 }
 
 func TestAGigabyteOfOutput(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -208,6 +212,7 @@ func drip(text string) func(net.Conn) {
 }
 
 func TestNobodyListens(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -231,6 +236,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestAMachineThatFallsSilentIsLost(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = time.Second }).Remote(n.Unit)
@@ -255,6 +261,7 @@ func TestAMachineThatFallsSilentIsLost(t *testing.T) {
 }
 
 func TestALongUploadDoesNotCountAsSilence(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	r := dialer(t, g, func(c *ssh.Config) { c.Keepalive = time.Second }).Remote(g.Nodes[0].Unit)
 	out, err := machine.Output(patient.Context(t), r, nil, "sh", "-c", "sleep 4; echo done")
@@ -264,6 +271,7 @@ func TestALongUploadDoesNotCountAsSilence(t *testing.T) {
 }
 
 func TestWhatIsKilledIsLost(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	r := dialer(t, g).Remote(n.Unit)

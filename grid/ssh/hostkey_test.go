@@ -68,6 +68,7 @@ func connect(t *testing.T, g *sshtest.Grid, n unit.Node, change ...func(*ssh.Con
 }
 
 func TestKnownHosts(t *testing.T) {
+	t.Parallel()
 	certified := sshtest.Start(t, sshtest.Options{HostCA: true})
 	plain := sshtest.Start(t, sshtest.Options{})
 	_, stranger := newKey(t, "ed25519")
@@ -112,6 +113,7 @@ func TestKnownHosts(t *testing.T) {
 }
 
 func TestAnUnknownHostIsAcceptedByTheCommandInTheError(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	write(t, g.KnownHosts(), "")
 	err := connect(t, g, g.Nodes[0].Unit)
@@ -139,6 +141,7 @@ func TestAnUnknownHostIsAcceptedByTheCommandInTheError(t *testing.T) {
 }
 
 func TestAPinnedKeyDecidesAlone(t *testing.T) {
+	t.Parallel()
 	file, ecdsa := newKey(t, "ecdsa")
 	rsa, rsaKey := newKey(t, "rsa")
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"HostKey " + file, "HostKey " + rsa}})
@@ -172,6 +175,7 @@ func TestAPinnedKeyDecidesAlone(t *testing.T) {
 }
 
 func TestAHostCertificateOfOthersOrOfThePastIsRefused(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{HostCA: true})
 	n := g.Nodes[0]
 	for name, change := range map[string]func(*xssh.Certificate){
@@ -196,6 +200,7 @@ func TestAHostCertificateOfOthersOrOfThePastIsRefused(t *testing.T) {
 }
 
 func TestAChangedHostKeyIsRefusedByAConnectedUserToo(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	r := dialer(t, g).Remote(n.Unit)

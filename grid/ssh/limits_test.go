@@ -16,6 +16,7 @@ import (
 )
 
 func TestManyDialsAtOnceAllSucceed(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"MaxStartups 2:50:4"}})
 	d := dialer(t, g)
 	var all sync.WaitGroup
@@ -35,6 +36,7 @@ func TestManyDialsAtOnceAllSucceed(t *testing.T) {
 }
 
 func TestFewerSessionsThanWeMayUse(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []string{"1", "3"} {
 		g := sshtest.Start(t, sshtest.Options{Sshd: []string{"MaxSessions " + limit}})
 		r := dialer(t, g).Remote(g.Nodes[0].Unit)
@@ -59,6 +61,7 @@ func TestFewerSessionsThanWeMayUse(t *testing.T) {
 }
 
 func TestMoreProgramsThanSessionsWaitTheirTurn(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	r := dialer(t, g).Remote(g.Nodes[0].Unit)
 	// each waits for the 8th to begin: fewer than 8 at once would wait for ever
@@ -75,6 +78,7 @@ func TestMoreProgramsThanSessionsWaitTheirTurn(t *testing.T) {
 }
 
 func TestManyNodesAtOnce(t *testing.T) {
+	t.Parallel()
 	const nodes = 15
 	g := sshtest.Start(t, sshtest.Options{Nodes: nodes, HostCA: true})
 	d := dialer(t, g)
@@ -91,6 +95,7 @@ func TestManyNodesAtOnce(t *testing.T) {
 }
 
 func TestJumps(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{Nodes: 4})
 	hop := func(n *sshtest.Node) string { return n.Unit.User + "@" + n.Unit.Address }
 	a, b, c, last := g.Nodes[0], g.Nodes[1], g.Nodes[2], g.Nodes[3]
@@ -137,6 +142,7 @@ func TestJumps(t *testing.T) {
 }
 
 func TestJumpsInACircle(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	configure(t, g, "Host n1\n ProxyJump n2\nHost n2\n ProxyJump n1\n")
 	node := g.Nodes[0].Unit
@@ -200,6 +206,7 @@ func benched(b *testing.B) (*sshtest.Grid, *ssh.Dialer) {
 }
 
 func TestALoginShellThatHangsIsReported(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"ForceCommand sleep 900"}})
 	d := dialer(t, g, func(c *ssh.Config) { c.Shell = time.Second })
 	r := d.Remote(g.Nodes[0].Unit)

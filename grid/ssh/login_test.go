@@ -51,6 +51,7 @@ func denied(t *testing.T, err error, words ...string) {
 }
 
 func TestWaysToLogIn(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	one, oneKey := newKey(t, "ed25519")
@@ -88,6 +89,7 @@ func TestWaysToLogIn(t *testing.T) {
 
 // What ssh_config says applies, also what only OpenSSH can do.
 func TestAnySshConfigurationApplies(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	node := n.Unit
@@ -137,6 +139,7 @@ type credential struct {
 func (c credential) KeyFile(context.Context) (string, error) { return c.file, c.err }
 
 func TestACredential(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	file, key := newKey(t, "ed25519")
 	write(t, g.AuthorizedKeys(), line(key)+"\n")
@@ -150,6 +153,7 @@ func TestACredential(t *testing.T) {
 }
 
 func TestAUserThatMayNotLogIn(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{Sshd: []string{"DenyUsers nobody"}})
 	node := g.Nodes[0].Unit
 	node.User = "nobody"
@@ -161,6 +165,7 @@ func TestAUserThatMayNotLogIn(t *testing.T) {
 
 // A connection is never one of another Remote, or of the user: a change that nobody can log in after is noticed.
 func TestEachRemoteLogsIn(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	n := g.Nodes[0]
 	d := dialer(t, g)

@@ -172,6 +172,7 @@ func TestMachinesThatLie(t *testing.T) {
 }
 
 func TestAMachineThatNeverAnswersEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	block := make(chan struct{})
 	defer close(block)
 	r := lying(t, func(xssh.Channel, *xssh.Request, string) bool { <-block; return false })

@@ -12,6 +12,7 @@ import (
 
 // The kernel closes the control sockets of a process that is killed. Its masters end then, and leave no socket.
 func TestAMasterEndsWithItsOwner(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	d := New(Config{File: g.ConfigFile()})
 	defer d.Close()
@@ -29,6 +30,7 @@ func TestAMasterEndsWithItsOwner(t *testing.T) {
 }
 
 func TestAMasterThatHangsIsKilled(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	d := New(Config{File: g.ConfigFile()})
 	r := d.Remote(g.Nodes[0].Unit)

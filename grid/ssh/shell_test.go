@@ -9,6 +9,7 @@ import (
 
 // Whatever a login shell is, it starts the program with the words that it was given.
 func TestAnyLoginShellStartsTheProgram(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []string{"sh", "bash", "dash", "csh", "tcsh", "fish", "zsh", "busybox"} {
 		path, err := exec.LookPath(shell)
 		if err != nil {

@@ -13,7 +13,10 @@ import (
 	"croft/internal/testing/patient"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	patient.SideBySide(8)
+	goleak.VerifyTestMain(m)
+}
 
 // dialer makes a Dialer for the user of a grid.
 func dialer(t *testing.T, g *sshtest.Grid, change ...func(*ssh.Config)) *ssh.Dialer {
@@ -28,12 +31,14 @@ func dialer(t *testing.T, g *sshtest.Grid, change ...func(*ssh.Config)) *ssh.Dia
 }
 
 func TestARemoteIsAMachine(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{})
 	d := dialer(t, g)
 	machinetest.Run(t, func(*testing.T) machine.Machine { return d.Remote(g.Nodes[0].Unit) }, g.Nodes[0].Cut)
 }
 
 func TestOneConnectionForAllPrograms(t *testing.T) {
+	t.Parallel()
 	g := sshtest.Start(t, sshtest.Options{HostCA: true})
 	r := dialer(t, g).Remote(g.Nodes[0].Unit)
 	who := map[string]bool{}

@@ -84,6 +84,7 @@ func (s *server) run(t *testing.T, argv ...string) (string, error) {
 }
 
 func TestSshdLetsInWhoHasAValidCertificate(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	allowed := func(what string) {
 		t.Helper()
@@ -159,6 +160,7 @@ func TestSshdLetsInWhoHasAValidCertificate(t *testing.T) {
 }
 
 func TestACertificateAllowsNothingMore(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.sign(t, "show")
 	if out, err := s.run(t, "echo other"); err != nil || !strings.HasSuffix(out, "forced\n") {
@@ -183,6 +185,7 @@ func TestACertificateAllowsNothingMore(t *testing.T) {
 }
 
 func TestSshKeygenReadsWhatWasSigned(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	c, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"})
 	if err != nil {
@@ -209,6 +212,7 @@ func TestSshKeygenReadsWhatWasSigned(t *testing.T) {
 }
 
 func TestHostCertificatesVouchForHosts(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.sign(t, "ops")
 	c, err := s.SignHost(t.Context(), s.node.HostKey, "n1", []string{s.node.Host}, 0)
@@ -245,6 +249,7 @@ func TestHostCertificatesVouchForHosts(t *testing.T) {
 }
 
 func TestACredentialIsRenewedInTime(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	self, err := os.Executable()
 	if err != nil {

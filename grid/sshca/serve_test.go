@@ -18,6 +18,7 @@ import (
 )
 
 func TestAPassphraseOrAnAgentOpensTheKey(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a := &sshca.CA{Dir: filepath.Join(dir, "repository", "ca"), Keys: filepath.Join(dir, "keys")}
 	if _, err := a.Init(t.Context(), []byte("secret")); err != nil {
@@ -59,6 +60,7 @@ func TestAPassphraseOrAnAgentOpensTheKey(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	key := string(ssh.MarshalAuthorizedKey(newKey(t)))
 	for command, want := range map[string]croft.Kind{

@@ -24,6 +24,7 @@ import (
 	"croft"
 	gridssh "croft/grid/ssh"
 	"croft/grid/sshca"
+	"croft/internal/testing/patient"
 )
 
 var _ gridssh.Credential = (*sshca.Credential)(nil)
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 		fmt.Print(sshca.Text(c))
 		os.Exit(0)
 	}
+	patient.SideBySide(8)
 	goleak.VerifyTestMain(m)
 }
 
@@ -87,6 +89,7 @@ func newKey(t *testing.T) ssh.PublicKey {
 }
 
 func TestACertificateHasWhatItsRoleAllows(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	before := time.Now()
 	c, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "eva", Role: "ops"})
@@ -113,6 +116,7 @@ func TestACertificateHasWhatItsRoleAllows(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	for name, c := range map[string]struct {
 		user, role string
@@ -144,6 +148,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestRolesThatAreWrong(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"roles:\n  a: {users: [x]}":                                      "that would mean any user",
 		"roles:\n  a: {principals: []}":                                  "no principals",
@@ -183,6 +188,7 @@ func TestRolesThatAreWrong(t *testing.T) {
 }
 
 func TestKeysThatAreNotSigned(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	cert, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"})
 	if err != nil {
@@ -244,6 +250,7 @@ const dsa = "ssh-dss AAAAB3NzaC1kc3MAAACBAKUyMyXx3nFVQIS/uY1VhY00C3IEjjFqfu3imNe
 	"WqdhTPMWAu2bq+GZXdfJunKdgU/240KMR/noOiYBX6Bf x\n"
 
 func TestAuthoritiesThatAreNotUsed(t *testing.T) {
+	t.Parallel()
 	sign := func(a *sshca.CA) error {
 		_, err := a.SignUser(t.Context(), sshca.Request{Key: newKey(t), User: "tom"})
 		return err
@@ -298,6 +305,7 @@ func TestAuthoritiesThatAreNotUsed(t *testing.T) {
 }
 
 func TestInit(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	before, err := os.ReadFile(filepath.Join(a.Keys, "user_ca"))
 	if err != nil {
@@ -335,6 +343,7 @@ func TestInit(t *testing.T) {
 }
 
 func TestSerialNumbersNeverRepeat(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	var mu sync.Mutex
 	seen := map[uint64]bool{}
@@ -391,6 +400,7 @@ func TestSerialNumbersNeverRepeat(t *testing.T) {
 
 // 200,000 entries are indexed once; afterwards, signing reads only the lines after the index.
 func TestALongLogIsReadOnce(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	log, index := filepath.Join(a.Keys, "issued.log"), filepath.Join(a.Keys, "issued.index")
 	sign := func() *ssh.Certificate {
@@ -466,6 +476,7 @@ func TestALongLogIsReadOnce(t *testing.T) {
 
 // A serial number is greater than all earlier ones, even if the serial file is lost and the clock was set back.
 func TestSerialNumbersGrow(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	serial := filepath.Join(a.Keys, "serial")
 	var last uint64
@@ -504,6 +515,7 @@ func TestSerialNumbersGrow(t *testing.T) {
 
 // Several runs of init at once make one authority, whose private and public keys belong together.
 func TestInitAtOnceMakesOneAuthority(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		dir := t.TempDir()
 		a := &sshca.CA{Dir: filepath.Join(dir, "repository", "ca"), Keys: filepath.Join(dir, "keys")}
@@ -533,6 +545,7 @@ func TestInitAtOnceMakesOneAuthority(t *testing.T) {
 }
 
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	a := authority(t, roles)
 	c, err := a.SignHost(t.Context(), newKey(t), "web1",
 		[]string{"10.0.0.1", "2001:db8::1", "web1.example.org", "web1"}, 0)

@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/grid/revlock"
+	"croft/internal/testing/patient"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(name, value)
 	}
 	os.Unsetenv("XDG_CONFIG_HOME")
+	patient.SideBySide(8)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { _ = os.RemoveAll(home); os.Exit(code) }))
 }
 
@@ -159,6 +161,7 @@ func wantAnswer(t *testing.T, what string, r *Repository, old, new string, want 
 }
 
 func TestAncestry(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		if s.name != "fossil" { // a Fossil repository always has a first revision
 			if _, err := r.Revision(t.Context()); croft.KindOf(err) != croft.NotFound {
@@ -196,6 +199,7 @@ func TestAncestry(t *testing.T) {
 }
 
 func TestWhatIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		s.ignore(t, dir, "*.tmp")
 		s.commit(t, dir)
@@ -231,6 +235,7 @@ func TestWhatIsNotCommitted(t *testing.T) {
 // TestFilesThatAreNotComparedAreRefused: a job that a sparse checkout leaves out was not removed, and an edit that git
 // was told to ignore is not part of the revision.
 func TestFilesThatAreNotComparedAreRefused(t *testing.T) {
+	t.Parallel()
 	ways := map[string][][2][]string{ // each way with its remedy
 		"git": {
 			{{"git", "sparse-checkout", "set", "--no-cone", "/*", "!/jobs/"}, {"git", "sparse-checkout", "disable"}},
@@ -267,6 +272,7 @@ func TestFilesThatAreNotComparedAreRefused(t *testing.T) {
 // TestNoSettingOfACloneHidesAChange tests two things that git would trust: a file system monitor that reports nothing,
 // and modification times that were set back.
 func TestNoSettingOfACloneHidesAChange(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		if s.name != "git" {
 			t.Skip("git alone has these settings")
@@ -311,6 +317,7 @@ func TestNoSettingOfACloneHidesAChange(t *testing.T) {
 }
 
 func TestLinksOfTheStateAreKept(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, _ *Repository) {
 		link := filepath.Join(dir, "alloc", "web", "0")
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
@@ -329,6 +336,7 @@ func TestLinksOfTheStateAreKept(t *testing.T) {
 }
 
 func TestCommitFetchAndPush(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		s.commit(t, dir)
 		if head, err := r.Upstream(t.Context()); head != "" || err != nil {
@@ -382,6 +390,7 @@ func TestCommitFetchAndPush(t *testing.T) {
 
 // TestCommitOfWhatIsGone commits directories with removed files, and one without changes.
 func TestCommitOfWhatIsGone(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		for _, name := range []string{"alloc/web/0", "alloc/web/1", "alloc/old/0"} {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
@@ -416,6 +425,7 @@ func TestCommitOfWhatIsGone(t *testing.T) {
 // TestAnUpstreamToWhichNobodyHasPushed is not treated as no upstream: other operators must be able to fetch the applied
 // revision.
 func TestAnUpstreamToWhichNobodyHasPushed(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		switch s.name {
 		case "git":
@@ -443,6 +453,7 @@ func TestAnUpstreamToWhichNobodyHasPushed(t *testing.T) {
 }
 
 func TestAShallowCloneDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, s system, dir string, r *Repository) {
 		if s.name != "git" {
 			t.Skip("only git has shallow clones")
@@ -467,6 +478,7 @@ func TestAShallowCloneDoesNotKnow(t *testing.T) {
 }
 
 func TestRepositoriesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, system string
 		spoil        func(t *testing.T, s system, dir string)
@@ -539,6 +551,7 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 }
 
 func TestAnotherUsersRepository(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files to others")
 	}

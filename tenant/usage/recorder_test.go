@@ -183,7 +183,7 @@ func (a *actor) begin() {
 	if a.looked.Generation != a.head.Generation || a.since.After(a.clock()) {
 		a.looked, a.since = a.head, a.clock()
 	}
-	if a.head.Recorder != "" && a.head.Recorder != a.name && a.clock().Sub(a.since) < patience {
+	if a.head.Recorder != "" && a.head.Recorder != a.name && a.clock().Sub(a.since) < 3*every {
 		return
 	}
 	began := a.clock()

@@ -14,9 +14,6 @@ import (
 
 const (
 	every     = 10 * time.Second // between steps, while nothing changes
-	gather    = time.Second      // how long a change waits for further ones
-	between   = 5 * time.Second  // minimum between two steps
-	patience  = 3 * every        // maximum age of an unchanged head
 	finishing = 2 * time.Second  // timeout of the last step
 	tidying   = 6 * time.Hour    // between trims
 	warnings  = 5 * time.Minute  // minimum between two warnings that recording fails: the log may be on the full disk
@@ -31,6 +28,9 @@ const (
 type Recorder struct {
 	Name  string // unique, also among former recorders
 	Store Store
+	// Every is the time between two steps while nothing changes; 10 s by default. A change waits a tenth of it for
+	// further ones, and two steps are at least half of it apart. It must be the same in all recorders of a cloud.
+	Every time.Duration
 	Log   *slog.Logger // nil discards
 }
 
@@ -39,6 +39,7 @@ func (r Recorder) Run(ctx context.Context) error {
 	if r.Log == nil {
 		r.Log = slog.New(slog.DiscardHandler)
 	}
+	r.Every = cmp.Or(r.Every, every)
 	var warned time.Time
 	for ctx.Err() == nil {
 		head, err := r.turn(ctx)
@@ -50,7 +51,7 @@ func (r Recorder) Run(ctx context.Context) error {
 			warned = time.Now()
 			r.Log.Warn("what projects use is not recorded for the moment; beginning again", "err", err)
 		}
-		_ = delay.For(ctx, gather) // the loop ends with ctx
+		_ = delay.For(ctx, r.Every/10) // the loop ends with ctx
 	}
 	return ctx.Err()
 }
@@ -59,8 +60,8 @@ func (r Recorder) Run(ctx context.Context) error {
 func (r Recorder) turn(ctx context.Context) (Head, error) {
 	head, err := r.Store.Head(ctx)
 	for since := time.Now(); err == nil && head.Recorder != "" && head.Recorder != r.Name &&
-		time.Since(since) < patience; {
-		if err := delay.For(ctx, every); err != nil {
+		time.Since(since) < 3*r.Every; {
+		if err := delay.For(ctx, r.Every); err != nil {
 			return head, err
 		}
 		was := head.Generation
@@ -107,8 +108,8 @@ func (r Recorder) record(ctx context.Context, head Head) error {
 		select {
 		case err = <-failed:
 		case <-a.changed:
-			err = delay.For(ctx, max(gather, between-time.Since(wrote)))
-		case <-time.After(every):
+			err = delay.For(ctx, max(r.Every/10, r.Every/2-time.Since(wrote)))
+		case <-time.After(r.Every):
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

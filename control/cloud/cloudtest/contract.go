@@ -67,6 +67,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 func runAll(t *testing.T, start func(t *testing.T) Fixture, checks []check) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			f := start(t)

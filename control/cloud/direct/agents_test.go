@@ -9,6 +9,7 @@ import (
 
 // TestAnAgentThatDies checks that callers learn that a retry may succeed, however the agent dies.
 func TestAnAgentThatDies(t *testing.T) {
+	t.Parallel()
 	for name, address := range badserver.All(t, false) {
 		h := croft.Host{Name: "h", API: "http://" + address}
 		if _, err := (agents{}).Contents(t.Context(), h); croft.KindOf(err) != croft.Unavailable {

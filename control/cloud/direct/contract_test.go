@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"croft/control/cloud/cloudtest"
 	"croft/control/cloud/direct"
@@ -14,6 +15,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	cloudtest.Run(t, func(t *testing.T) cloudtest.Fixture {
 		ctx := context.WithoutCancel(t.Context()) // the cloud ends with Close
 		c, err := simcloud.New(ctx, t.TempDir(), etcdserver.Config{})
@@ -43,7 +45,8 @@ func TestContract(t *testing.T) {
 		})
 		recording, cancel := context.WithCancel(ctx)
 		var recorder sync.WaitGroup
-		recorder.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage}.Run(recording) })
+		usages := usage.Recorder{Name: "test", Store: c.Store.Usage, Every: time.Second}
+		recorder.Go(func() { _ = usages.Run(recording) })
 		t.Cleanup(func() { cancel(); recorder.Wait() })
 		return cloudtest.Fixture{
 			Client: connected,

@@ -8,6 +8,7 @@ import (
 )
 
 func TestADistanceIsNotStatedToANameOfTwoHosts(t *testing.T) {
+	t.Parallel()
 	one, two := croft.NewHostID(), croft.NewHostID()
 	hosts := map[croft.HostID]croft.Host{
 		one: {ID: one, Name: "h2", Location: "s/r/k"}, two: {ID: two, Name: "h2", Location: "s/r/k"},

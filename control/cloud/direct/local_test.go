@@ -11,6 +11,7 @@ import (
 )
 
 func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
+	t.Parallel()
 	const etcd = "https://10.0.0.1:2379"
 	for _, c := range []struct {
 		name    string
@@ -66,6 +67,7 @@ func TestKeysOfClustersAreOnlyThoseOfTheNotedCloud(t *testing.T) {
 // TestSettingsForAnotherMachineNameNoKeyOfClusters: an operator's settings elsewhere are read strictly as
 // schedule.yaml, which has no such setting.
 func TestSettingsForAnotherMachineNameNoKeyOfClusters(t *testing.T) {
+	t.Parallel()
 	var note Local
 	note.Etcd.Endpoints, note.Clusters.CredentialKeyFile = []string{"https://10.0.0.1:2379"}, []string{"/etc/croft/key"}
 	file := filepath.Join(t.TempDir(), SettingsFile)

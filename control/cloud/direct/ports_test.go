@@ -10,6 +10,7 @@ import (
 )
 
 func TestAPortOfAGuestIsConnectedTo(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

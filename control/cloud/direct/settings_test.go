@@ -13,6 +13,7 @@ import (
 // TestScheduleYAMLHoldsTheDefaults checks the file in the source's top directory. It documents the settings, and
 // schedule reads it when run there, so it must change nothing.
 func TestScheduleYAMLHoldsTheDefaults(t *testing.T) {
+	t.Parallel()
 	const file = "../../../schedule.yaml"
 	noEnvironment := func(string) (string, bool) { return "", false }
 	got, _, err := settings.Load(Settings{}, settings.Source{File: file, Env: noEnvironment})

@@ -9,6 +9,7 @@ import (
 )
 
 func TestATokenTellsWherePlacementListens(t *testing.T) {
+	t.Parallel()
 	own := endpoint.OwnAddresses()
 	if len(own) == 0 {
 		t.Skip("this machine has no address but the loopback interface's")
