@@ -17,7 +17,7 @@ build: ## bin/croft and bin/fission, and their other names beside them
 guest: ## build the small guest image, /var/lib/croft/guests/tiny.qcow2
 	@scripts/guest-image
 
-test: ## install what tests need, look at the code, run all tests
+test: ## install what tests need, and run all tests
 	@scripts/test
 
 test-race: export CROFT_RACE = 1
@@ -58,7 +58,9 @@ test-upgrade: ## this version beside the one before (CROFT_PREVIOUS=COMMIT), bot
 lint: ## gofmt, vet, staticcheck, shellcheck
 	@scripts/check
 
-check: test ## what CI runs
+check: export CROFT_RACE = some
+check: lint ## what CI runs: lint, then all tests, with the race detector in those that start no commands, hosts or guests
+	@scripts/test
 
 kill-loop: ## kill, suspend and freeze real processes for CROFT_KILL=20m, with one etcd and with three
 	@scripts/kill-loop

@@ -81,22 +81,6 @@ built() {
 	cmp -s "$kept" "$image" || cp --reflink=auto "$kept" "$image"
 }
 
-# once_for_these_files COMMAND...: COMMAND, unless it has succeeded before with the same files, Go and arguments.
-once_for_these_files() {
-	local digest mark
-	digest=$({ printf '%s\n' "$@" "$(go version)" &&
-		git ls-files -z --cached --others --exclude-standard | LC_ALL=C sort -z | xargs -0 sha256sum 2> /dev/null; } | sha256sum)
-	mark=$cache/done/${digest:0:32}
-	if [ -e "$mark" ]; then
-		say "    the same files have passed before ($mark)"
-		return
-	fi
-	"$@" || return # in a step the shell goes on by itself
-	mkdir -p "$cache/done"
-	find "$cache/done" -type f -mtime +30 -delete
-	: > "$mark"
-}
-
 # binary_of COMMIT: build/croft-COMMIT, built from that commit unless it is there.
 binary_of() {
 	local commit=$1 tree
