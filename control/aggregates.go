@@ -42,7 +42,11 @@ var aggregateOperations = noun{Tag: "aggregates",
 		do(Operation{ID: "removeAggregate", At: "DELETE /v1/aggregates/{name}", May: access.Operates,
 			Summary: "Remove an aggregate; its hosts stay", Conflict: api.GenerationMismatch},
 			func(ctx context.Context, c *call, in api.AggregateRemoval) (nothing, error) {
-				return nothing{}, c.Cloud.Aggregates.Remove(ctx, in.Name, in.Base)
+				base, err := aggregateBase(ctx, c, in.Name, in.Base)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Aggregates.Remove(ctx, in.Name, base)
 			}),
 		// Callers other than operators see only the distances between public aggregates.
 		list(Operation{ID: "listDistances", At: "GET /v1/distances", May: access.EveryHuman, Object: actions.Distances,
@@ -58,7 +62,11 @@ var aggregateOperations = noun{Tag: "aggregates",
 			func(ctx context.Context, c *call, in api.DistanceRemoval) (nothing, error) {
 				kind := cmp.Or(in.Type, croft.FailureDistance)
 				c.action.about("", actions.DistancesOf(kind))
-				return nothing{}, c.Cloud.Distances.Remove(ctx, kind, in.A, in.B, in.Base)
+				base, err := distancesBase(ctx, c, kind, in.Base)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Distances.Remove(ctx, kind, in.A, in.B, base)
 			}),
 		do(Operation{ID: "getDistance", At: "GET /v1/distances/between", May: access.EveryHuman,
 			Fails:  []int{http.StatusNotFound},
@@ -156,7 +164,10 @@ func changeAggregate(ctx context.Context, c *call, in api.AggregateChange) (a cr
 	if err := croft.CheckAggregateName(in.Name); err != nil {
 		return a, err
 	}
-	change := croft.AggregateChange{Note: in.Note, Public: in.Public, Generation: in.Base}
+	change := croft.AggregateChange{Note: in.Note, Public: in.Public}
+	if change.Generation, err = aggregateBase(ctx, c, in.Name, in.Base); err != nil {
+		return a, err
+	}
 	if change.Add, err = hostsNamed(ctx, c, in.AddHosts); err != nil {
 		return a, err
 	}
@@ -164,6 +175,14 @@ func changeAggregate(ctx context.Context, c *call, in api.AggregateChange) (a cr
 		return a, err
 	}
 	return c.Cloud.Aggregates.Change(ctx, in.Name, change)
+}
+
+// aggregateBase returns the generation that a change of an aggregate has to find; nil: any.
+func aggregateBase(ctx context.Context, c *call, name string, m api.Match) (*int64, error) {
+	return base(m, func() (int64, error) {
+		a, err := c.Cloud.Aggregates.Find(ctx, name)
+		return a.Generation, err
+	})
 }
 
 // checkBounds refuses bounds that the caller does not see. Tenants see no locations, and only public aggregates.

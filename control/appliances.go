@@ -211,7 +211,11 @@ func changeAppliance(ctx context.Context, c *call, in api.ApplianceChange) (clus
 	if in.Public != nil && *in.Public != a.Public && !c.caller.Operator() {
 		return a, errPublic
 	}
-	return c.Cloud.Appliances.Change(ctx, unique(a), in.ApplianceChange, in.Base)
+	base, err := base(in.Base, func() (int64, error) { return a.Generation, nil })
+	if err != nil {
+		return a, err
+	}
+	return c.Cloud.Appliances.Change(ctx, unique(a), in.ApplianceChange, base)
 }
 
 // implementation finds an implementation by its ID, of an appliance that the caller may use. of is the unique name of

@@ -258,9 +258,16 @@ func changeCluster(ctx context.Context, c *call, in api.ClusterChange) (api.Clus
 	if err != nil {
 		return api.Cluster{}, err
 	}
-	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), in.Change, in.Base)
+	var base *int64
+	if in.Base.Given() {
+		base = &have.Generation
+		if !in.Base.Accepts(api.ClusterOf(have).EntityTag()) {
+			return api.Cluster{}, mismatch("cluster " + have.Name + " was changed by another request")
+		}
+	}
+	now, err := c.Cloud.Clusters.Change(ctx, have.Project, string(have.ID), in.Change, base)
 	if err != nil {
-		return api.Cluster{}, clusterChanged(ctx, c, have, in.Base, notPlaced(err))
+		return api.Cluster{}, clusterChanged(ctx, c, have, base, notPlaced(err))
 	}
 	if !now.Settled() {
 		return orderedCluster(c, now), nil

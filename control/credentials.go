@@ -156,12 +156,17 @@ func createCredential(ctx context.Context, c *call, in api.NewCredential) (clust
 
 func changeCredential(ctx context.Context, c *call, in api.CredentialChange) (cluster.Credential, error) {
 	have, err := credential(ctx, c, in.ID, false)
-	if err == nil {
-		change := in.CredentialChange
-		if change.Unverified = in.Skipped(); in.Secret != nil {
-			change.Plain = &in.Secret.Secret
-		}
-		have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, in.Base)
+	if err != nil {
+		return withoutSecret(have), fromSite(err)
 	}
+	base, err := base(in.Base, func() (int64, error) { return have.Generation, nil })
+	if err != nil {
+		return withoutSecret(have), err
+	}
+	change := in.CredentialChange
+	if change.Unverified = in.Skipped(); in.Secret != nil {
+		change.Plain = &in.Secret.Secret
+	}
+	have, err = c.Cloud.Credentials.Change(ctx, have.Project, have.User, string(have.ID), change, base)
 	return withoutSecret(have), fromSite(err)
 }

@@ -64,9 +64,16 @@ func setDefinition(ctx context.Context, c *call, in api.NewDefinition) (d object
 	if err != nil {
 		return d, err
 	}
+	base, err := base(in.Base, func() (int64, error) {
+		d, err := c.Objects.DefinitionAt(ctx, at)
+		return d.Generation, err
+	})
+	if err != nil {
+		return d, err
+	}
 	d, err = c.Objects.SetDefinition(ctx, c.caller, objects.Definition{Place: at,
 		Unknown: cmp.Or(in.Unknown, objects.Allow), Properties: in.Properties, Permissions: in.Permissions,
-		Generation: *in.Base})
+		Generation: *base})
 	return visibleDefinition(c, d), err
 }
 

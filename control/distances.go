@@ -66,8 +66,28 @@ func setDistance(ctx context.Context, c *call, in api.NewDistance) (croft.Distan
 	kind := cmp.Or(in.Type, croft.FailureDistance)
 	c.action.about("", actions.DistancesOf(kind))
 	stated := croft.Distance{A: in.A, B: in.B, Distance: in.Distance}
-	now, err := c.Cloud.Distances.Set(ctx, kind, stated, in.Base)
+	base, err := distancesBase(ctx, c, kind, in.Base)
+	if err != nil {
+		return croft.Distances{}, err
+	}
+	now, err := c.Cloud.Distances.Set(ctx, kind, stated, base)
 	return croft.Distances{Type: kind, Distances: []croft.Distance{stated}, Generation: now}, err
+}
+
+// distancesBase returns the generation that a change of the distances of a type has to find; nil: any.
+func distancesBase(ctx context.Context, c *call, kind string, m api.Match) (*int64, error) {
+	return base(m, func() (int64, error) {
+		all, err := c.Cloud.Distances.List(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, stated := range all {
+			if stated.Type == kind {
+				return stated.Generation, nil
+			}
+		}
+		return 0, croft.Errorf(croft.NotFound, "no distances of type %s are stated", kind)
+	})
 }
 
 // checkNear refuses affinities to names that the caller does not see. Tenants see only instances of their projects and

@@ -265,7 +265,7 @@ func (w *writer) responses(o control.Operation) api.Schema {
 			answer["content"] = content("", schema)
 			if tagged(o.Out) {
 				answer["headers"] = api.Schema{"ETag": api.Schema{"schema": api.Schema{"type": "string"},
-					"description": "The generation of the object, to give in If-Match."}}
+					"description": "The version of the object, to give in If-Match."}}
 			}
 		case status != http.StatusSwitchingProtocols:
 			written := content(o.Media, schemaOf(o.Media))

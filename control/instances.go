@@ -335,7 +335,8 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 	for _, v := range attached {
 		shown.Volumes = append(shown.Volumes, v.Name)
 	}
-	shown.Labels, err = c.labels(ctx, st.Instance)
+	labels, err := c.labels(ctx, st.Instance)
+	shown.Label(labels)
 	return shown, err
 }
 
@@ -345,25 +346,30 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 		return shown, err
 	}
 	inst := st.Instance
-	if in.Base != nil && inst.Generation != *in.Base {
-		return shown, croft.Errorf(croft.Conflict, "change instance %s: it has generation %d, not %d: another request "+
-			"changed it; read it again", inst.Name, inst.Generation, *in.Base)
-	}
-	if shown.Labels, err = c.labels(ctx, inst); err != nil {
+	labels, err := c.labels(ctx, inst)
+	if err != nil {
 		return shown, err
 	}
-	if change := labelChange(in.Labels, shown.Labels); len(change.Set)+len(change.Remove) > 0 {
+	if !in.Base.Accepts(api.InstanceTag(inst.Revision, labels.Generation)) {
+		return shown, mismatch("instance " + inst.Name + " or its labels were changed by another request")
+	}
+	if change := labelChange(in.Labels, labels.Properties); len(change.Set)+len(change.Remove) > 0 {
+		if in.Base.Given() {
+			change.Generation = &labels.Generation
+		}
 		ref := objects.Ref{Kind: objects.Instance, Project: inst.Project, ID: string(inst.ID)}
-		o, err := c.Objects.Change(ctx, c.caller, c.scope, ref, change)
-		if err != nil {
+		if labels, err = c.Objects.Change(ctx, c.caller, c.scope, ref, change); err != nil {
 			return shown, err
 		}
-		shown.Labels = o.Properties
 	}
 	if in.Expires != nil {
 		life := time.Duration(*in.Expires) * time.Second
-		kept, err := c.Cloud.Scheduler.Keep(ctx, inst.Project, string(inst.ID), life, in.Base)
-		if errors.Is(err, croft.Conflict) && (in.Base == nil || kept.Generation == *in.Base) {
+		var revision *int64
+		if in.Base.Given() {
+			revision = &inst.Revision
+		}
+		kept, err := c.Cloud.Scheduler.Keep(ctx, inst.Project, string(inst.ID), life, revision)
+		if errors.Is(err, croft.Conflict) && (revision == nil || kept.Revision == *revision) {
 			return shown, api.NewProblem(api.BadState, err.Error())
 		}
 		if err != nil {
@@ -373,9 +379,8 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 	if st, err = c.Cloud.Scheduler.View.FindByID(ctx, inst.ID); err == nil && schedule.Replaced(inst, st.Instance) {
 		err = api.Hidden("instance", in.ID)
 	}
-	labels := shown.Labels
 	shown = c.instance(st)
-	shown.Labels = labels
+	shown.Label(labels)
 	return shown, err
 }
 
@@ -395,10 +400,9 @@ func labelChange(wanted map[string]*objects.Value, have map[string]objects.Value
 }
 
 // labels returns the properties of an instance that the caller may read.
-func (c *call) labels(ctx context.Context, inst croft.Instance) (map[string]objects.Value, error) {
+func (c *call) labels(ctx context.Context, inst croft.Instance) (objects.Object, error) {
 	ref := objects.Ref{Kind: objects.Instance, Project: inst.Project, ID: string(inst.ID)}
-	o, err := c.Objects.Object(ctx, c.caller, c.scope, ref)
-	return o.Properties, err
+	return c.Objects.Object(ctx, c.caller, c.scope, ref)
 }
 
 func createInstance(ctx context.Context, c *call, in api.NewInstance) (api.Instance, error) {

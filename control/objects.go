@@ -176,7 +176,7 @@ func getProperty(ctx context.Context, c *call, in api.PropertyNamed) (found api.
 	if !there {
 		return found, api.Hidden("property", in.Key)
 	}
-	c.tag(o.Generation)
+	c.w.Header().Set("ETag", api.EntityTag(o.Generation))
 	return api.PropertyValue{Value: v}, nil
 }
 
@@ -189,7 +189,13 @@ func changeThing(ctx context.Context, c *call, in api.ObjectBase, change objects
 	if err := checkImage(c, ref, change); err != nil {
 		return o, err
 	}
-	change.Generation = in.Base
+	change.Generation, err = base(in.Base, func() (int64, error) {
+		now, err := c.Objects.Object(ctx, c.caller, c.scope, ref)
+		return now.Generation, err
+	})
+	if err != nil {
+		return o, err
+	}
 	return c.Objects.Change(ctx, c.caller, c.scope, ref, change)
 }
 

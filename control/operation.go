@@ -88,7 +88,7 @@ const (
 type nothing struct{}
 
 // do declares an operation with a typed input and result. Fields of In are parameters, see api.Input, or fields of
-// the JSON body. An error is the answer. A result with a field Generation has it in the header ETag. If a change is
+// the JSON body. An error is the answer. The header ETag has the version of the result, see entityTag. If a change is
 // based on a generation in If-Match, the kind Conflict means that this generation is not the current one.
 func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
 	o.setInput(reflect.TypeFor[In]())
@@ -186,7 +186,7 @@ func (c *call) conflict(in any, err error) error {
 	if _, is := errors.AsType[*api.Problem](err); is || !errors.Is(err, croft.Conflict) {
 		return err
 	}
-	if api.InputOf(c.operation.In).Base(in) != nil {
+	if api.InputOf(c.operation.In).Base(in).Given() {
 		return api.NewProblem(api.GenerationMismatch, err.Error())
 	}
 	if c.operation.Conflict != "" {
@@ -201,18 +201,55 @@ func (c *call) reply(out any) error {
 		c.w.WriteHeader(cmp.Or(c.status, http.StatusNoContent))
 		return nil
 	}
-	if v := reflect.Indirect(reflect.ValueOf(out)); v.Kind() == reflect.Struct {
-		if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 && !c.untagged {
-			c.tag(g.Int())
-		}
+	if tag := entityTag(out); tag != "" && !c.untagged {
+		c.w.Header().Set("ETag", tag)
 	}
 	httpapi.Answer(c.w, cmp.Or(c.status, c.operation.Status, http.StatusOK), out)
 	return nil
 }
 
-// tag sets the header ETag to a generation, for If-Match in the next request.
-func (c *call) tag(generation int64) {
-	c.w.Header().Set("ETag", `"`+strconv.FormatInt(generation, 10)+`"`)
+// versioned is a result that has another entity tag than its generation; empty: none.
+type versioned interface{ EntityTag() string }
+
+// entityTag returns the header ETag for a result, for If-Match in the next request; empty: it has none. The entity tag
+// of an object fits no later object of the same name.
+func entityTag(out any) string {
+	if v, is := out.(versioned); is {
+		return v.EntityTag()
+	}
+	v := reflect.Indirect(reflect.ValueOf(out))
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	if g := v.FieldByName("Generation"); g.IsValid() && g.Kind() == reflect.Int64 {
+		return api.EntityTag(g.Int())
+	}
+	return ""
+}
+
+// base returns the generation that a change has to find, which its write compares, for the If-Match of the request.
+// Nil: any. now returns the present generation; NotFound: the object does not exist.
+func base(m api.Match, now func() (int64, error)) (*int64, error) {
+	if !m.Given() {
+		return nil, nil
+	}
+	g, err := now()
+	switch {
+	case errors.Is(err, croft.NotFound):
+		if g = 0; !m.AcceptsNone() {
+			return nil, mismatch("nothing has this name, or what had it was removed")
+		}
+	case err != nil:
+		return nil, err
+	case !m.Accepts(api.EntityTag(g)):
+		return nil, mismatch("it has generation " + strconv.FormatInt(g, 10) + ": another request changed it")
+	}
+	return &g, nil
+}
+
+// mismatch returns the refusal of a change whose If-Match does not accept the present version of its object.
+func mismatch(why string) error {
+	return api.NewProblem(api.GenerationMismatch, "If-Match does not fit the object: "+why+"; read it again")
 }
 
 // Operations returns the table of operations, in the order of the document.

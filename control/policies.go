@@ -41,12 +41,20 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 				if _, err := checkPolicy(ctx, c, wanted); err != nil {
 					return wanted, err
 				}
-				return c.Cloud.Policies.Set(ctx, wanted, in.Base)
+				base, err := policyBase(ctx, c, in.Name, in.Base)
+				if err != nil {
+					return wanted, err
+				}
+				return c.Cloud.Policies.Set(ctx, wanted, base)
 			}),
 		do(Operation{ID: "removePolicy", At: "DELETE /v1/policies/{name}", May: access.Operates,
 			Summary: "Remove a policy; instances stay where they are", Conflict: api.GenerationMismatch},
 			func(ctx context.Context, c *call, in api.PolicyRemoval) (nothing, error) {
-				return nothing{}, c.Cloud.Policies.Remove(ctx, in.Name, in.Base)
+				base, err := policyBase(ctx, c, in.Name, in.Base)
+				if err != nil {
+					return nothing{}, err
+				}
+				return nothing{}, c.Cloud.Policies.Remove(ctx, in.Name, base)
 			}),
 		do(Operation{ID: "getStanding", At: "GET /v1/instances/{id}/standing", May: access.Operates, // it reveals hosts
 			Summary: "Say whether an instance stands where its policy puts it, and why",
@@ -92,4 +100,12 @@ func checkPolicy(ctx context.Context, c *call, wanted croft.CrushPolicy) ([]stri
 		return nil, err
 	}
 	return append([]string{}, compiled.Hints(wanted)...), nil
+}
+
+// policyBase returns the generation that a change of a policy has to find; nil: any.
+func policyBase(ctx context.Context, c *call, name string, m api.Match) (*int64, error) {
+	return base(m, func() (int64, error) {
+		p, err := c.Cloud.Policies.Find(ctx, name)
+		return p.Generation, err
+	})
 }

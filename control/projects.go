@@ -268,9 +268,8 @@ func change(ctx context.Context, c *call, in api.ProjectBase, how func(*tenant.T
 	if p, err = namedProject(ctx, c); err != nil {
 		return p, err
 	}
-	if *in.Base != p.Generation {
-		return p, api.NewProblem(api.GenerationMismatch,
-			"the project was changed by somebody else: look at it and try again")
+	if _, err := base(in.Base, func() (int64, error) { return p.Generation, nil }); err != nil {
+		return p, err
 	}
 	if err := how(&p); err != nil {
 		return p, err

@@ -53,7 +53,7 @@ func TestWhatChangesSomethingIsRecorded(t *testing.T) {
 	var org tenant.Tenant
 	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "anna"}).into(t, &org)
 	a.askWith(t, "operator", http.MethodPut, "/v1/projects/anna/quota",
-		api.Limits{Limits: tenant.Limits{tenant.CountInstances: 1}}, "If-Match", "*")
+		api.Limits{Limits: tenant.Limits{tenant.CountInstances: 1}}, "If-Match", `"0"`)
 	got := a.ask(t, "operator", http.MethodGet, "/v1/projects/anna", nil)
 	a.askWith(t, "operator", http.MethodPut, "/v1/projects/anna/quota",
 		api.Limits{Limits: tenant.Limits{tenant.CountInstances: 1}}, "If-Match", got.generation())

@@ -659,7 +659,7 @@ func TestTheNextProjectOfAPoolInheritsNothing(t *testing.T) {
 	inherits([]string{"berta", "birgit", "bertil"}, []string{"anna", "admin", "reader"}, before)
 }
 
-// TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates objects of operators under the same name. A change based
+// TestAGenerationOfARemovedObjectMatchesNoLaterOne recreates objects under the same name. A change based
 // on a generation of the former object is refused.
 func TestAGenerationOfARemovedObjectMatchesNoLaterOne(t *testing.T) {
 	t.Parallel()
@@ -672,23 +672,27 @@ func TestAGenerationOfARemovedObjectMatchesNoLaterOne(t *testing.T) {
 		method       string
 		change       any
 		status, gone int
+		wait         string
 	}{
 		{"/v1/policies/p", func() answer {
 			return a.ask(t, "operator", http.MethodPut, "/v1/policies/p", fields{"text": "take 1"})
-		}, http.MethodPut, fields{"text": "take 2"}, http.StatusOK, http.StatusNoContent},
+		}, http.MethodPut, fields{"text": "take 2"}, http.StatusOK, http.StatusNoContent, ""},
 		{"/v1/sites/s", func() answer {
 			return a.ask(t, "operator", http.MethodPost, "/v1/sites", fields{"name": "s", "type": "sim"})
-		}, http.MethodPatch, fields{"priority": 7}, http.StatusCreated, http.StatusNoContent},
+		}, http.MethodPatch, fields{"priority": 7}, http.StatusCreated, http.StatusNoContent, ""},
 		{"/v1/aggregates/g", func() answer {
 			return a.ask(t, "operator", http.MethodPost, "/v1/aggregates", fields{"name": "g"})
-		}, http.MethodPatch, fields{"public": true}, http.StatusCreated, http.StatusNoContent},
+		}, http.MethodPatch, fields{"public": true}, http.StatusCreated, http.StatusNoContent, ""},
 		{"/v1/projects/p", func() answer {
 			return a.ask(t, "operator", http.MethodPost, "/v1/projects", fields{"name": "p"})
-		}, http.MethodPatch, fields{"note": "x"}, http.StatusCreated, http.StatusNoContent},
+		}, http.MethodPatch, fields{"note": "x"}, http.StatusCreated, http.StatusNoContent, ""},
+		{"/v1/instances/i", func() answer {
+			return a.ask(t, "operator", http.MethodPost, "/v1/instances?wait=running", wanted("name", "i"))
+		}, http.MethodPatch, fields{"expires": 60}, http.StatusOK, http.StatusOK, "?wait=gone"},
 	} {
 		c.create().want(t, c.status, "")
 		former := a.ask(t, "operator", http.MethodGet, c.path, nil).generation()
-		a.ask(t, "operator", http.MethodDelete, c.path, nil).want(t, c.gone, "")
+		a.ask(t, "operator", http.MethodDelete, c.path+c.wait, nil).want(t, c.gone, "")
 		c.create().want(t, c.status, "")
 		a.askWith(t, "operator", c.method, c.path, c.change, "If-Match", former).
 			want(t, http.StatusPreconditionFailed, api.GenerationMismatch)

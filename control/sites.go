@@ -42,7 +42,14 @@ var siteOperations = noun{Tag: "sites",
 		do(Operation{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
 			Summary: "Change a site; clusters that are there stay"},
 			func(ctx context.Context, c *call, in api.SiteChange) (cluster.Site, error) {
-				s, err := c.Cloud.Sites.Change(ctx, in.Name, in.SiteChange, in.Base)
+				base, err := base(in.Base, func() (int64, error) {
+					s, err := c.Cloud.Sites.Find(ctx, in.Name)
+					return s.Generation, err
+				})
+				if err != nil {
+					return cluster.Site{}, err
+				}
+				s, err := c.Cloud.Sites.Change(ctx, in.Name, in.SiteChange, base)
 				return c.site(s), err
 			}),
 		do(Operation{ID: "removeSite", At: "DELETE /v1/sites/{name}", May: access.Operates,

@@ -33,15 +33,15 @@ func expiry(now time.Time, life time.Duration) (time.Time, error) {
 
 // Keep sets the expiry of an instance to life from now. A life of 0 removes the expiry, except for a held instance. A
 // lost instance may be kept in order to recreate it. Conflict: it is being scheduled or destroyed, or is part of a
-// cluster, or its generation is not base, unless that is nil. Invalid: the life is too short or too long.
+// cluster, or the revision of its record is not base, unless that is nil. Invalid: the life is too short or too long.
 func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName string, life time.Duration,
 	base *int64) (inst croft.Instance, err error) {
 	err = s.changeOwn(ctx, project, idOrName, "keep", func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		switch {
-		case base != nil && inst.Generation != *base:
+		case base != nil && inst.Revision != *base:
 			return false, croft.Errorf(croft.Conflict,
-				"it has generation %d, not %d: another request changed it; read it again", inst.Generation, *base)
+				"another request changed it; read it again")
 		case inst.State == croft.StateHeld && life == 0:
 			return false, croft.Errorf(croft.Invalid, "what is held has an end: say for how long it is to be held")
 		case inst.State != croft.StateScheduled && inst.State != croft.StateHeld && inst.State != croft.StateLost:

@@ -114,8 +114,9 @@ violate the new definition stay as they are; croft property definition check lis
 				if err != nil && !errors.Is(err, croft.NotFound) {
 					return err
 				}
-				set, err := c.SetDefinition(ctx, api.NewDefinition{DefinitionNamed: at, Base: &now.Generation,
-					Unknown: d.Unknown, Properties: d.Properties, Permissions: d.Permissions})
+				set, err := c.SetDefinition(ctx, api.NewDefinition{DefinitionNamed: at,
+					Base: api.MatchOf(now.Generation), Unknown: d.Unknown, Properties: d.Properties,
+					Permissions: d.Permissions})
 				if err == nil && c.WantsData() {
 					err = c.PrintData(set)
 				}

@@ -137,8 +137,9 @@ host. Instances stay where they are; one that moves goes where the policy puts i
 		if err != nil {
 			return err
 		}
-		if !cmd.Flags().Changed("generation") {
-			generation = nil
+		var base api.Match
+		if cmd.Flags().Changed("generation") {
+			base = api.MatchOf(*generation)
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			found, err := c.CheckPolicy(ctx, api.PolicyCheck{Name: p.Name, Text: p.Text})
@@ -146,7 +147,7 @@ host. Instances stay where they are; one that moves goes where the policy puts i
 				return err
 			}
 			hint(cmd, p.Name, found.Hints)
-			set, err := c.SetPolicy(ctx, api.PolicyText{Name: p.Name, Base: generation, Text: p.Text})
+			set, err := c.SetPolicy(ctx, api.PolicyText{Name: p.Name, Base: base, Text: p.Text})
 			if err != nil {
 				return err
 			}

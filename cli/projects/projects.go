@@ -80,7 +80,7 @@ below it has the name of that project and a dot in front.`,
 
 // baseOf returns the input for a change of a project as it is now.
 func baseOf(p tenant.Tenant) api.ProjectBase {
-	return api.ProjectBase{ProjectNamed: api.ProjectNamed{Project: p.Name}, Base: &p.Generation}
+	return api.ProjectBase{ProjectNamed: api.ProjectNamed{Project: p.Name}, Base: api.MatchOf(p.Generation)}
 }
 
 // cutLast cuts a name at its last dot.

@@ -127,7 +127,7 @@ func (v served) ListClusters(ctx context.Context, in api.ClusterFilter, _ ...api
 }
 
 func (v served) ChangeCluster(ctx context.Context, in api.ClusterChange) (api.Cluster, error) {
-	c, err := v.s.Change(ctx, in.Project, in.ID, in.Change, in.Base)
+	c, err := v.s.Change(ctx, in.Project, in.ID, in.Change, nil)
 	return api.ClusterOf(c), err
 }
 

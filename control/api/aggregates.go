@@ -27,7 +27,7 @@ type NewAggregate struct {
 type AggregateChange struct {
 	Name string `path:"name"       json:"-"` // name of the aggregate
 	// generation that the change builds on; left out: any
-	Base *int64  `header:"If-Match" json:"-"`
+	Base Match   `header:"If-Match" json:"-"`
 	Note *string `json:"note,omitempty" maxLength:"256"` // replaces the note
 	// whether requests of tenants may name it
 	Public   *bool    `json:"public,omitempty"`
@@ -39,5 +39,5 @@ type AggregateChange struct {
 // AggregateRemoval is the input of removeAggregate.
 type AggregateRemoval struct {
 	Name string `path:"name"       json:"-"` // name of the aggregate
-	Base *int64 `header:"If-Match" json:"-"` // generation that the removal builds on; left out: any
+	Base Match  `header:"If-Match" json:"-"` // generation that the removal builds on; left out: any
 }

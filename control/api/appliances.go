@@ -35,7 +35,7 @@ type ApplianceChange struct {
 	ApplianceNamed
 	cluster.ApplianceChange
 
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // ImplementationNamed names an implementation of an appliance.

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"fmt"
+
 	"croft/cluster"
 )
 
@@ -10,6 +12,12 @@ type Cluster struct {
 	SecretOutputs []string `json:"secret_outputs,omitempty"` // names of sealed outputs, in order
 	Settled       bool     `json:"settled"`                  // no change is in progress
 	Reused        bool     `json:"reused,omitempty"`         // whether the request was answered with a cluster that existed
+}
+
+// EntityTag returns the header ETag of an answer with the cluster. It fits no later cluster of the same name or UUID:
+// their generations start at 1, too, but they were created at another time.
+func (c Cluster) EntityTag() string {
+	return fmt.Sprintf(`"%x-%d"`, c.Created.UnixNano(), c.Generation)
 }
 
 // ClusterOf returns a cluster as the API shows it.
@@ -105,7 +113,7 @@ type ClusterChange struct {
 	ClusterNamed
 	cluster.Change
 
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // ClusterEventList has the events of a cluster.

@@ -21,13 +21,13 @@ type DistanceBetween struct {
 type DistanceRemoval struct {
 	DistanceBetween
 
-	Base *int64 `header:"If-Match" json:"-"` // generation of the distances of the type; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation of the distances of the type; left out: any
 }
 
 // NewDistance is the input of setDistance.
 type NewDistance struct {
 	// generation of the distances of the type; left out: any
-	Base *int64 `header:"If-Match" json:"-"`
+	Base Match  `header:"If-Match" json:"-"`
 	Type string `json:"type,omitempty" default:"failure" maxLength:"32" minLength:"1"` // of the distance
 	// names or UUIDs of hosts, locations or aggregates
 	A string `json:"a" maxLength:"600" minLength:"1"`

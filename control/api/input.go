@@ -20,8 +20,8 @@ import (
 // JSON are sent as the body.
 //
 // A parameter is a string, a bool, a *bool (nil: the default), an integer, a []string (which may be given several
-// times), a *int64, which is a generation in If-Match, or a type that reads and writes itself as text. An error of such
-// a type is the rest of a sentence that starts with the parameter. All parameters are read before an operation starts.
+// times), or a type that reads and writes itself as text, such as Match in the header If-Match. An error of such a type
+// is the rest of a sentence that starts with the parameter. All parameters are read before an operation starts.
 type Input struct {
 	Parameters []Parameter
 	Body       bool // some fields are sent as a JSON body
@@ -89,12 +89,11 @@ func kindOf(t reflect.Type) reflect.Kind {
 	return t.Kind()
 }
 
-// Base returns the generation in the field for If-Match of an input; nil: any.
-func (i Input) Base(input any) *int64 {
-	if i.match == nil {
-		return nil
+// Base returns the field for If-Match of an input.
+func (i Input) Base(input any) (base Match) {
+	if i.match != nil {
+		base, _ = reflect.ValueOf(input).FieldByIndex(i.match).Interface().(Match)
 	}
-	base, _ := reflect.ValueOf(input).FieldByIndex(i.match).Interface().(*int64)
 	return base
 }
 
@@ -139,6 +138,9 @@ func (i Input) Read(r *http.Request, query url.Values, into any) error {
 		case "header":
 			if values = r.Header.Values(p.Name); len(values) == 1 && values[0] == "" {
 				values = nil
+			}
+			if len(values) > 1 && p.Name == "If-Match" { // a list, which may be split into lines
+				values = []string{strings.Join(values, ", ")}
 			}
 		}
 		if p.In != "query" {
@@ -249,19 +251,6 @@ func (p Parameter) set(field reflect.Value, values []string) error {
 	case reflect.Int, reflect.Int64:
 		n, _ := strconv.ParseInt(values[0], 10, 64)
 		field.SetInt(n)
-	case reflect.Pointer:
-		n, err := strconv.ParseInt(strings.Trim(values[0], `"`), 10, 64)
-		if err != nil && p.Required {
-			return NewProblem(
-				GenerationMismatch,
-				"If-Match "+strconv.Quote(Clip(values[0]))+" is not the current generation",
-			)
-		}
-		if err != nil || n < 0 {
-			return NewProblem(BadRequest, p.Name+" "+strconv.Quote(Clip(values[0]))+
-				" is no generation, such as the header ETag of the answers has")
-		}
-		field.Set(reflect.ValueOf(&n))
 	default:
 		field.SetString(values[0])
 	}
@@ -325,8 +314,6 @@ func valuesOf(field reflect.Value, in string) []string {
 		return []string{strconv.FormatBool(reflect.Indirect(field).Bool())}
 	case reflect.Int, reflect.Int64:
 		return []string{strconv.FormatInt(field.Int(), 10)}
-	case reflect.Pointer:
-		return []string{`"` + strconv.FormatInt(field.Elem().Int(), 10) + `"`}
 	default:
 		return []string{field.String()}
 	}

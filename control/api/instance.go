@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type Instance struct {
 	Created time.Time       `json:"created"` // when it was requested
 	// When it is destroyed, or its claim is released; left out: never.
 	Expires time.Time `json:"expires,omitzero"`
-	// Number of the newest order, which is also the header ETag.
+	// Number of the newest order.
 	Generation int64 `json:"generation"`
 	// It no longer exists.
 	Gone bool `json:"gone,omitempty"`
@@ -107,7 +108,24 @@ type Instance struct {
 	Refused    []croft.Refusal `json:"refused,omitempty"`    // hosts that the policy chose before, and why not
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
+
+	// Revision of the record.
+	Revision int64 `json:"-"`
+	// Entity tag of an answer with labels; empty: it has none.
+	ETag string `json:"-"`
 }
+
+// Label shows the labels of an instance, as far as the caller may read them.
+func (i *Instance) Label(labels objects.Object) {
+	i.Labels, i.ETag = labels.Properties, InstanceTag(i.Revision, labels.Generation)
+}
+
+// InstanceTag returns the entity tag of an instance: the revisions of its record, which also has the expiry, and of its
+// labels. It fits no later instance of the same name or UUID, because no two writes have the same revision.
+func InstanceTag(record, labels int64) string { return fmt.Sprintf(`"%d-%d"`, record, labels) }
+
+// EntityTag returns the header ETag of an answer with the instance; empty: it has none.
+func (i Instance) EntityTag() string { return i.ETag }
 
 // InstanceOf returns a status as people see it.
 func InstanceOf(st croft.Status) Instance {
@@ -118,7 +136,7 @@ func InstanceOf(st croft.Status) Instance {
 		ImageURL: redact.Image(spec.Image), GuestSettings: spec.GuestSettings,
 		InstanceSettings: spec.InstanceSettings, Tags: spec.Tags, In: spec.In, Where: spec.Where,
 		WhereNot: spec.WhereNot, Near: spec.Near, HostKey: publicKey(spec.HostKey),
-		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused}
+		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused, Revision: inst.Revision}
 	i.Image = cmp.Or(redact.Image(spec.ImageName), i.ImageURL)
 	if i.Tags == nil {
 		i.Tags = map[string]string{}

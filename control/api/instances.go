@@ -138,8 +138,8 @@ type InstancePatch struct {
 	_ struct{} `minProperties:"1"`
 
 	InstanceNamed
-	// Base is the generation that the change builds on; left out: any.
-	Base *int64 `header:"If-Match" json:"-"`
+	// Base is the version that the change builds on, as the header ETag of getInstance had it; left out: any.
+	Base Match `header:"If-Match" json:"-"`
 
 	// Labels to set, by name; null removes one.
 	Labels map[string]*objects.Value `json:"labels,omitempty" maxProperties:"64"`

@@ -30,7 +30,7 @@ type ObjectNamed struct {
 type ObjectBase struct {
 	ObjectNamed
 
-	Base *int64 `header:"If-Match" json:"-"` // generation of the object; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation of the object; left out: any
 }
 
 // ObjectList is a page of objects.
@@ -106,7 +106,7 @@ type NewDefinition struct {
 	DefinitionNamed
 
 	// Base is the generation of the definition that this replaces, as its header ETag had it; 0 if none is set.
-	Base    *int64          `header:"If-Match"         json:"-" required:"true"`
+	Base    Match           `header:"If-Match"         json:"-" required:"true"`
 	Unknown objects.Unknown `json:"unknown,omitempty" enum:"allow,refuse"` // objects.Allow by default
 	// The properties by their keys, with keywords of JSON Schema.
 	Properties map[string]objects.Property `json:"properties,omitempty" maxProperties:"64"`

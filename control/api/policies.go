@@ -17,14 +17,14 @@ type PolicyNamed struct {
 type PolicyText struct {
 	Name string `path:"name"        json:"-"` // name of the policy
 	// generation that the change builds on; 0: none may exist; left out: any
-	Base *int64 `header:"If-Match"  json:"-"`
+	Base Match  `header:"If-Match"  json:"-"`
 	Text string `json:"text" maxLength:"4096" minLength:"1"` // the policy in its text form
 }
 
 // PolicyRemoval is the input of removePolicy.
 type PolicyRemoval struct {
 	Name string `path:"name"       json:"-"` // name of the policy
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
+	Base Match  `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // PolicyCheck is the input of checkPolicy.

@@ -21,7 +21,7 @@ type ProjectNamed struct {
 type ProjectBase struct {
 	ProjectNamed
 
-	Base *int64 `header:"If-Match" json:"-" required:"true"` // generation of the project, as the header ETag had it
+	Base Match `header:"If-Match" json:"-" required:"true"` // generation of the project, as the header ETag had it
 }
 
 // NewProject is the input of createProject.

@@ -58,7 +58,7 @@ type SiteChange struct {
 	SiteNamed
 	cluster.SiteChange
 
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 }
 
 // CredentialNamed names a credential.
@@ -118,7 +118,7 @@ type CredentialChange struct {
 	CredentialCheck
 	cluster.CredentialChange
 
-	Base *int64 `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
+	Base Match `header:"If-Match" json:"-"` // generation that the change builds on; left out: any
 
 	// The password or token. It goes in, and never comes out.
 	Secret *Given `json:"secret,omitempty" maxLength:"4096" minLength:"1" writeOnly:"true"`

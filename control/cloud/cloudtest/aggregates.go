@@ -68,14 +68,15 @@ func aggregatesAreKept(s *suite) {
 
 	s.distances()
 	public, old := true, ssd.Generation
-	next, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", Public: &public, Base: &old})
+	next, err := g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", Public: &public, Base: api.MatchOf(old)})
 	s.must(err)
 	if !next.Public || next.Note != "fast" || !next.Has(host) || next.Generation <= old {
 		s.Errorf("changed %+v", next)
 	}
-	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", RemoveHosts: []string{s.Host}, Base: &old})
+	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", RemoveHosts: []string{s.Host},
+		Base: api.MatchOf(old)})
 	s.is(err, croft.Conflict, "a change of an older generation")
-	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: &old}), croft.Conflict,
+	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: api.MatchOf(old)}), croft.Conflict,
 		"a removal of an older generation")
 	_, err = g.ChangeAggregate(s.ctx, api.AggregateChange{Name: "ssd", AddHosts: []string{"nobody"}})
 	s.is(err, croft.NotFound, "a host that there is not")
@@ -93,7 +94,7 @@ func aggregatesAreKept(s *suite) {
 	if all := list.Aggregates; err != nil || len(all) != 2 || all[0].Name != "all" || all[1].Name != "ssd" {
 		s.Errorf("listed %+v, %v", all, err)
 	}
-	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: &empty.Generation}))
+	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd", Base: api.MatchOf(empty.Generation)}))
 	s.is(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "ssd"}), croft.NotFound, "a removal for the second time")
 	s.must(g.RemoveAggregate(s.ctx, api.AggregateRemoval{Name: "all"}))
 }

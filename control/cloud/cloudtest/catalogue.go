@@ -64,7 +64,7 @@ func catalogueIsListed(s *suite) {
 func usersAreListed(s *suite) {
 	org := s.project("org", "")
 	_, err := s.Client.SetMembers(s.ctx, api.Members{ProjectBase: api.ProjectBase{
-		ProjectNamed: api.ProjectNamed{Project: "org"}, Base: &org.Generation},
+		ProjectNamed: api.ProjectNamed{Project: "org"}, Base: api.MatchOf(org.Generation)},
 		Members: map[string]access.Role{"ann": access.Member, "zoe": access.Reader}})
 	s.must(err)
 	list, err := s.Client.ListUsers(s.ctx)

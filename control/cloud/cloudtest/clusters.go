@@ -20,10 +20,11 @@ func clustersAreAskedFor(s *suite) {
 	_, err = c.CreateSite(s.ctx, wanted)
 	s.is(err, croft.Conflict, "a site that is there")
 	stale, priority := site.Generation-1, 4
-	change := api.SiteChange{SiteNamed: pretend, SiteChange: cluster.SiteChange{Priority: &priority}, Base: &stale}
+	change := api.SiteChange{SiteNamed: pretend, SiteChange: cluster.SiteChange{Priority: &priority},
+		Base: api.MatchOf(stale)}
 	_, err = c.ChangeSite(s.ctx, change)
 	s.is(err, croft.Conflict, "a change of another generation")
-	change.Base = &site.Generation
+	change.Base = api.MatchOf(site.Generation)
 	changed, err := c.ChangeSite(s.ctx, change)
 	if err != nil || changed.Priority != 4 || changed.BuildTimeout != site.BuildTimeout {
 		s.Errorf("changed to %+v, %v", changed, err)

@@ -21,7 +21,8 @@ func (s *suite) distances() {
 	if err != nil || found.Distance != 5 || !found.Stated || found.Type != "network" || found.B != "all" {
 		s.Errorf("between the host, which is in the one aggregate, and the other: got %+v, %v", found, err)
 	}
-	set, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 7, Base: &first})
+	set, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 7,
+		Base: api.MatchOf(first)})
 	second := set.Generation
 	if err != nil || second <= first {
 		s.Errorf("stated again: got generation %d after %d, %v", second, first, err)
@@ -35,10 +36,11 @@ func (s *suite) distances() {
 	if err != nil || found.Distance != 0 || found.Stated {
 		s.Errorf("between the host and its aggregate: got %+v, %v", found, err)
 	}
-	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 9, Base: &first})
+	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "ssd", Distance: 9,
+		Base: api.MatchOf(first)})
 	s.is(err, croft.Conflict, "a distance of an older generation")
 	removal := api.DistanceRemoval{DistanceBetween: api.DistanceBetween{Type: "network", A: "all", B: "ssd"},
-		Base: &first}
+		Base: api.MatchOf(first)}
 	s.is(d.RemoveDistance(s.ctx, removal), croft.Conflict, "a removal of an older generation")
 	_, err = d.SetDistance(s.ctx, api.NewDistance{Type: "network", A: "all", B: "nothing"})
 	s.is(err, croft.NotFound, "a distance to nothing")
@@ -60,8 +62,8 @@ func (s *suite) distances() {
 		_, err = d.CreateInstance(s.ctx, request)
 		s.is(err, croft.NoCapacity, fmt.Sprint("near and far ", texts))
 	}
-	removal.A, removal.B, removal.Base = "ssd", "all", &second
+	removal.A, removal.B, removal.Base = "ssd", "all", api.MatchOf(second)
 	s.must(d.RemoveDistance(s.ctx, removal))
-	removal.Base = nil
+	removal.Base = api.Match{}
 	s.is(d.RemoveDistance(s.ctx, removal), croft.NotFound, "a removal for the second time")
 }

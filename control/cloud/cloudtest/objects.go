@@ -54,7 +54,7 @@ func (s *suite) objects() {
 			s.Errorf("%s: listed %+v, %v", c.name, all, err)
 		}
 		old := int64(1)
-		change.Base = &old
+		change.Base = api.MatchOf(old)
 		_, err = s.change(inst.Project, c.kind, c.name, change)
 		s.is(err, croft.Conflict, "a change of an older generation")
 	}
@@ -90,7 +90,7 @@ func (s *suite) definitions() {
 	s.is(err, croft.NotFound, "a definition that is not set")
 	_, err = s.change(inst.Project, objects.Instance, "web", property("tier", "tin"))
 	s.must(err)
-	want := api.NewDefinition{DefinitionNamed: at, Base: new(int64), Unknown: objects.Allow,
+	want := api.NewDefinition{DefinitionNamed: at, Base: api.MatchOf(0), Unknown: objects.Allow,
 		Properties: map[string]objects.Property{"tier": {Enum: []objects.Value{objects.Text("gold")}}}}
 	set, err := d.SetDefinition(s.ctx, want)
 	s.must(err)

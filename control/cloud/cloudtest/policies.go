@@ -28,9 +28,10 @@ func policiesAreKept(s *suite) {
 		s.is(err, kind, "set "+text)
 	}
 	none := int64(0)
-	first, err := p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "select 1 rack; take 1", Base: &none})
+	first, err := p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "select 1 rack; take 1",
+		Base: api.MatchOf(none)})
 	s.must(err)
-	_, err = p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "take 1", Base: &none})
+	_, err = p.SetPolicy(s.ctx, api.PolicyText{Name: "any", Text: "take 1", Base: api.MatchOf(none)})
 	s.is(err, croft.Conflict, "a policy that is there")
 	if found, err := p.GetPolicy(s.ctx, api.PolicyNamed{Name: "any"}); err != nil || found != first ||
 		first.Generation == 0 {
@@ -60,9 +61,9 @@ func policiesAreKept(s *suite) {
 	if err != nil || !strings.Contains(m.Text, "rule any {") || m.Out == nil {
 		s.Errorf("the map: %+v, %v", m, err)
 	}
-	s.is(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: &none}), croft.Conflict,
+	s.is(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: api.MatchOf(none)}), croft.Conflict,
 		"a removal of another generation")
-	s.must(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: &first.Generation}))
+	s.must(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any", Base: api.MatchOf(first.Generation)}))
 	s.is(p.RemovePolicy(s.ctx, api.PolicyRemoval{Name: "any"}), croft.NotFound, "a removal for the second time")
 	standing, err = p.GetStanding(s.ctx, api.InstanceNamed{ID: "drawn"})
 	if err != nil || standing.Now != nil || !standing.Stands {
