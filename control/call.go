@@ -87,6 +87,9 @@ func (c *call) permit() (err error) {
 		if c.project, err = c.sees(given); err != nil {
 			return err
 		}
+		if err := c.checkExists(); err != nil {
+			return err
+		}
 	}
 	c.identity = c.caller.Identity(c.project)
 	c.action.project = c.project
@@ -120,6 +123,40 @@ func (c *call) sees(given croft.Project) (croft.Project, error) {
 			tenant.Hint(croft.Project(api.Clip(string(given))), c.scope.Projects()))
 	}
 	return named, nil
+}
+
+// checkExists refuses a change by an operator in a project that does not exist: its name may be a typing mistake, and
+// what it makes would be outside the limits of the intended project. Two kinds of names stay usable without a project:
+// all while the cloud has no projects, and those that have instances. Removals are always accepted. NotFound.
+func (c *call) checkExists() error {
+	p := c.project
+	if !c.caller.Operator() || c.query.Get("project") == "" || p == croft.DefaultProject ||
+		c.caller.Identity(p) != "" || c.operation.Method == http.MethodGet || c.operation.Method == http.MethodDelete {
+		return nil
+	}
+	ctx, cancel := c.brief()
+	defer cancel()
+	all, err := c.Cloud.Projects.List(ctx, c.scope)
+	if err != nil {
+		return err
+	}
+	var names []croft.Project
+	for _, known := range all {
+		if known.Name == p {
+			return nil
+		}
+		if known.Name != croft.DefaultProject {
+			names = append(names, known.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	used, _, err := c.Cloud.Instances.Page(ctx, p, "", 1)
+	if err != nil || len(used) > 0 {
+		return err
+	}
+	return tenant.NotFound(p, names)
 }
 
 // called returns the project that the caller means by a name: a visible project with that full name, else the one below

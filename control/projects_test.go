@@ -153,3 +153,33 @@ func TestAMistypedProjectIsAnsweredWithOneThatTheCallerSees(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOperatorIsRefusedAProjectThatDoesNotExist, once the cloud has projects: nothing would limit what it makes.
+func TestAnOperatorIsRefusedAProjectThatDoesNotExist(t *testing.T) {
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	create := func(project string) answer {
+		return a.ask(t, "operator", http.MethodPost, "/v1/instances?project="+project, wanted())
+	}
+	create("early").want(t, http.StatusAccepted, "")
+	a.ask(t, "operator", http.MethodPost, "/v1/projects", api.NewProject{Name: "lab"}).want(t, http.StatusCreated, "")
+	for _, request := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPost, "/v1/instances", wanted()},
+		{http.MethodPost, "/v1/candidates", wanted()},
+		{http.MethodPost, "/v1/claims", wanted("hold", 60)},
+		{http.MethodPut, "/v1/groups/g/tags/x", nil},
+	} {
+		got := a.ask(t, "operator", request.method, request.path+"?project=labb", request.body)
+		got.want(t, http.StatusNotFound, api.NotFound)
+		if want := `there is no project "labb"; did you mean "lab"?`; got.problem.Detail != want {
+			t.Errorf("%s %s: %s, want %s", request.method, request.path, got.problem.Detail, want)
+		}
+	}
+	for _, project := range []string{"lab", "default", "early"} {
+		a.ask(t, "operator", http.MethodPost, "/v1/candidates?project="+project, wanted()).want(t, http.StatusOK, "")
+	}
+	a.ask(t, "operator", http.MethodGet, "/v1/instances?project=labb", nil).want(t, http.StatusOK, "")
+}
