@@ -779,7 +779,7 @@ func (c *Client) GetPartition(ctx context.Context, in api.PartitionNamed) (feder
 	return call[federation.Partition](ctx, c, "GET /v1/partitions/{id}", in)
 }
 
-// RemovePartition: Forget a partition and everything that was imported of it.
+// RemovePartition: Remove everything that was imported of a partition.
 func (c *Client) RemovePartition(ctx context.Context, in api.PartitionNamed) (federation.Partition, error) {
 	return call[federation.Partition](ctx, c, "DELETE /v1/partitions/{id}", in)
 }

@@ -31,7 +31,8 @@ var partitionOperations = noun{Tag: "partitions",
 				return c.Cloud.Federation.Find(ctx, in.ID)
 			}),
 		do(Operation{ID: "removePartition", At: "DELETE /v1/partitions/{id}", May: access.Operates,
-			Summary: "Forget a partition and everything that was imported of it"},
+			Summary:     "Remove everything that was imported of a partition",
+			Description: "A partition that is a peer stays one: removePeer ends that."},
 			func(ctx context.Context, c *call, in api.PartitionNamed) (federation.Partition, error) {
 				return c.Cloud.Federation.Remove(ctx, in.ID)
 			}),

@@ -157,13 +157,19 @@ var partitions = verb.Noun[federation.Partition]{
 
 func removeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "remove PARTITION",
-		Short:             "Forget a partition and everything that was imported of it",
+		Use:   "remove PARTITION",
+		Short: "Remove everything that was imported of a partition",
+		Long: `remove removes everything that was imported of a partition, and its alias. A partition
+that is a peer stays one; croft partition peer remove ends that.`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			p, err := c.RemovePartition(ctx, api.PartitionNamed{ID: c.Args[0]})
-			if err == nil {
-				c.Say("partition %s (%s) is forgotten here", p.Alias, p.ID)
+			switch {
+			case err == nil && p.Peer != nil:
+				c.Say("what was imported of %s (%s) is removed; it is still a peer: "+
+					"`croft partition peer remove %[1]s` ends that", p.Alias, p.ID)
+			case err == nil:
+				c.Say("partition %s (%s) is removed here", p.Alias, p.ID)
 			}
 			return err
 		}),

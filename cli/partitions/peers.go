@@ -170,7 +170,7 @@ func peerRemoveCommand() *cobra.Command {
 		Short: "End the exchange of requests with a peer, at once",
 		Long: `remove ends the exchange of requests with a peer, those that are under way included,
 and the memberships of its projects. Instances stay with the projects here, and what was
-imported stays too (croft partition remove forgets both).`,
+imported stays too (croft partition remove removes that).`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			p, err := c.RemovePeer(ctx, api.PartitionNamed{ID: c.Args[0]})

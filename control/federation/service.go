@@ -24,7 +24,7 @@ type Store interface {
 	Rows(ctx context.Context, id croft.PartitionID, kind Kind, each func(json.RawMessage) error) error
 	// Begin starts an import, which is not visible yet.
 	Begin(ctx context.Context, id croft.PartitionID) (Draft, error)
-	// Remove deletes a partition and its imported data. NotFound.
+	// Remove deletes the imported data of a partition, and the partition if it is no peer. NotFound.
 	Remove(ctx context.Context, id croft.PartitionID) error
 }
 
@@ -279,7 +279,8 @@ func (s *Service) Rows(ctx context.Context, idOrAlias string, kind Kind, each fu
 	return s.Store.Rows(ctx, p.ID, kind, each)
 }
 
-// Remove deletes a partition and its imported data, and returns its former record. NotFound. Invalid: it is home.
+// Remove deletes the imported data of a partition, and returns its former record. A peer stays one: RemovePeer ends the
+// exchange of requests. NotFound. Invalid: it is home, or a peer without imported data.
 func (s *Service) Remove(ctx context.Context, idOrAlias string) (Partition, error) {
 	p, err := s.Find(ctx, idOrAlias)
 	switch {
@@ -287,6 +288,9 @@ func (s *Service) Remove(ctx context.Context, idOrAlias string) (Partition, erro
 		return p, err
 	case p.Home:
 		return p, croft.Errorf(croft.Invalid, "%s is this installation's own partition, which stays", idOrAlias)
+	case p.Peer != nil && p.Imported == nil:
+		return p, croft.Errorf(croft.Invalid, "nothing was imported of partition %s, which is a peer: "+
+			"`croft partition peer remove %[1]s` ends that", p.Alias)
 	}
 	return p, s.Store.Remove(ctx, p.ID)
 }

@@ -119,28 +119,21 @@ func (s *Partitions) Rows(ctx context.Context, id croft.PartitionID, kind federa
 		func(stored *mvccpb.KeyValue) error { return each(stored.Value) })
 }
 
-// Remove implements federation.Store.
+// Remove implements federation.Store. A partition that is no peer is forgotten.
 func (s *Partitions) Remove(ctx context.Context, id croft.PartitionID) error {
 	key := s.keys.partition(id)
-	for {
-		still, ops, err := s.cut(ctx, id)
-		if err != nil {
-			return err
-		}
-		ops = append(ops, clientv3.OpDelete(key), clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix()))
-		// Existence is enough: the caller removes whatever has this UUID now, and still compares that it is unchanged
-		// since it was read.
-		done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key), still).Then(ops...).
-			Else(clientv3.OpGet(key, clientv3.WithCountOnly())).Commit()
-		switch {
-		case err != nil:
-			return s.conn.Wrap(err, "remove partition %s", id)
-		case done.Succeeded:
-			return nil
-		case done.Responses[0].GetResponseRange().Count == 0:
-			return croft.Errorf(croft.NotFound, "partition %s was removed meanwhile", id)
-		}
+	forget := clientv3.OpTxn([]clientv3.Cmp{kv.Absent(s.peerKeys().peer(id))},
+		[]clientv3.Op{clientv3.OpDelete(key)}, nil)
+	// Existence is enough: the caller removes the import of whatever has this UUID now.
+	done, err := s.conn.Etcd.Txn(ctx).If(kv.Exists(key)).
+		Then(clientv3.OpDelete(s.keys.imported(id), clientv3.WithPrefix()), forget).Commit()
+	switch {
+	case err != nil:
+		return s.conn.Wrap(err, "remove partition %s", id)
+	case !done.Succeeded:
+		return croft.Errorf(croft.NotFound, "partition %s was removed meanwhile", id)
 	}
+	return nil
 }
 
 // draft is an import that is not visible yet. Its key exists until its rows are removed.

@@ -286,13 +286,37 @@ func TestARemovedPeerIsCutAtOnce(t *testing.T) {
 	west.meet(east, "east", access.Member)
 	book := west.reads()
 	patient.Until(t, "the peers are read", func() bool { _, err := book.Called("east"); return err == nil })
-	_, err := west.Remove(t.Context(), "east") // removes everything about it
+	_, err := west.Remove(t.Context(), "east")
+	if croft.KindOf(err) != croft.Invalid {
+		t.Errorf("removing the import of a peer that has none: %v", err)
+	}
+	_, err = west.RemovePeer(t.Context(), "east")
 	west.check(err)
 	patient.Until(t, "the peers are read", func() bool {
 		_,
 			err := book.Called("east")
 		return croft.KindOf(err) == croft.NotFound
 	})
+}
+
+// TestAPeerOutlivesItsImport removes the import, and then the peer.
+func TestAPeerOutlivesItsImport(t *testing.T) {
+	east, west := install(t), install(t)
+	east.signs("https://east.example:8781")
+	west.meet(east, "east", access.Member)
+	_, _, err := west.take(east.export("east"), "")
+	west.check(err)
+	_, err = west.Remove(t.Context(), "east")
+	west.check(err)
+	if p, err := west.Find(t.Context(), "east"); err != nil || p.Peer == nil || p.Imported != nil {
+		t.Errorf("without its import, the peer is %+v, %v", p, err)
+	}
+	if _, err := west.RemovePeer(t.Context(), "east"); err != nil {
+		t.Error(err)
+	}
+	if _, err := west.Find(t.Context(), "east"); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("a partition that is neither imported nor a peer is still there: %v", err)
+	}
 }
 
 func second[T any](_ T, err error) error { return err }
