@@ -14,12 +14,18 @@ import (
 // Want is the goal of an order for one instance.
 type Want string
 
-// The goals of an order. WantGone is a tombstone: the only order that destroys anything.
+// The goals of an order. WantGone is a tombstone: the only order that destroys anything. WantLeft is for an instance
+// that was lost with its host: if the host returns, it keeps the guest off and the disks, until an operator removes
+// them.
 const (
 	WantRunning Want = "running"
 	WantStopped Want = "stopped"
 	WantGone    Want = "gone"
+	WantLeft    Want = "left"
 )
+
+// Withdrawn reports whether an order with this goal takes the instance away from the host.
+func (w Want) Withdrawn() bool { return w == WantGone || w == WantLeft }
 
 // State is the state of an instance: on its record as the scheduler wrote it, on its observation as the agent
 // last saw it.
@@ -82,7 +88,37 @@ type Host struct {
 	Networks map[string][]Project `json:"networks,omitempty"`
 	// its guests are simulated: they run no cloud-init and report no result of it
 	NoSetUp bool `json:"no_set_up,omitempty"`
+	// the declaration that it is dead; derived from another key
+	Death *Death `json:"death,omitempty"`
 }
+
+// IsDead reports whether the host was declared dead. One that returns starts nothing until it is taken back.
+func (h Host) IsDead() bool { return h.Death != nil && !h.Death.Declared.IsZero() }
+
+// Death is the record of fencing a host: that it was declared dead, or that this was begun. While it exists, the host
+// gets no orders to run anything, and its agent starts nothing.
+type Death struct {
+	Begun    time.Time `json:"begun"`             // when the fence began
+	Declared time.Time `json:"declared,omitzero"` // when the host was declared dead; zero: not yet
+	// how it is known that the host is off
+	How FenceResult `json:"how,omitempty" enum:"fenced,confirmed"`
+	// it was drained before, and stays so when it is taken back
+	Drained bool `json:"drained,omitempty"`
+
+	// Revision is the version of the record, and CreateRevision its identity: a later fence of the host has another
+	// one. Never stored.
+	Revision       int64 `json:"-"`
+	CreateRevision int64 `json:"-"`
+}
+
+// FenceResult says how it is known that a host is off.
+type FenceResult string
+
+// The ways in which a host is known to be off.
+const (
+	FencedOff    FenceResult = "fenced"    // the fence agent switched it off, and reported it as off afterwards
+	ConfirmedOff FenceResult = "confirmed" // an operator confirmed it
+)
 
 // HostCalled returns the host with this UUID or, if there is none, the host with this name. NotFound. Conflict:
 // several hosts have the name, as when a machine that lost its state directory joins again.
@@ -185,7 +221,7 @@ type GuestSettings struct {
 	// Readable by the guest.
 	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
 	// When to boot a guest that went off without an order; on-failure if empty.
-	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never"`
+	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere"`
 }
 
 // InstanceSettings are the settings of an instance that only the request for it has.
@@ -209,6 +245,8 @@ const (
 	RestartAlways    Restart = "always"     // start it again
 	RestartOnFailure Restart = "on-failure" // start it again after a failure
 	RestartNever     Restart = "never"      // leave it off until an order starts it
+	// start it again; and on another host, from its image, if its host is declared dead
+	RestartElsewhere Restart = "elsewhere"
 )
 
 // End is the way in which a guest went off that its restart policy leaves off.
@@ -419,7 +457,9 @@ type Order struct {
 	// the volumes that are attached to the instance when the order is read; not stored with it
 	Volumes []VolumeID `json:"volumes,omitempty"`
 
-	Revision int64 `json:"-"` // version of the stored order, compared when it is removed
+	// HostDeath is the CreateRevision of the Death of the host when the order was read; 0: it has none. Never stored.
+	HostDeath int64 `json:"-"`
+	Revision  int64 `json:"-"` // version of the stored order, compared when it is removed
 	// revision at which the order was first stored: its identity, because an order for a later instance with the same
 	// UUID has another one
 	CreateRevision int64 `json:"-"`
@@ -437,13 +477,15 @@ type Observation struct {
 	Instance   InstanceID `json:"instance"`
 	Generation int64      `json:"generation"` // of the order acted on
 	// the CreateRevision of the order; 0: from a program of schema 1.7 or older
-	OrderCreated int64        `json:"order_created,omitempty"`
-	State        State        `json:"state"`
-	Addresses    []netip.Addr `json:"addresses,omitempty"`
-	MAC          string       `json:"mac,omitempty"`
-	Progress     *Progress    `json:"progress,omitempty"`
-	Error        string       `json:"error,omitempty"`      // one sentence, if State is failed
-	ErrorKind    Kind         `json:"error_kind,omitempty"` // of Error
+	OrderCreated int64 `json:"order_created,omitempty"`
+	// the HostDeath of the order: an agent that does not know that its host was declared dead stores nothing
+	HostDeath int64        `json:"host_death,omitempty"`
+	State     State        `json:"state"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	MAC       string       `json:"mac,omitempty"`
+	Progress  *Progress    `json:"progress,omitempty"`
+	Error     string       `json:"error,omitempty"`      // one sentence, if State is failed
+	ErrorKind Kind         `json:"error_kind,omitempty"` // of Error
 	// how it went off, if State is stopped although it should run
 	Ended   End       `json:"ended,omitempty"`
 	Updated time.Time `json:"updated"`

@@ -23,7 +23,8 @@ cluster site image list add remove bring
 cluster credential list show create set remove rewrap
 cluster appliance list show create set remove
 cluster appliance implementation add list show enable disable remove
-host list show inventory drain enable accept remove
+host list show inventory drain enable accept remove fence
+host leftover list remove
 aggregate create list show change remove
 distance list get set remove
 policy list show set check remove explain

@@ -679,6 +679,26 @@ func (c *Client) ForgetHost(ctx context.Context, in api.HostRemoval) (api.Host, 
 	return call[api.Host](ctx, c, "DELETE /v1/hosts/{id}", in)
 }
 
+// FenceHost: Switch a host off and declare it dead.
+func (c *Client) FenceHost(ctx context.Context, in api.HostFence) (api.Host, error) {
+	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/fence", in)
+}
+
+// TakeHostBack: Take a host back that was declared dead.
+func (c *Client) TakeHostBack(ctx context.Context, in api.HostNamed) (api.Host, error) {
+	return call[api.Host](ctx, c, "DELETE /v1/hosts/{id}/fence", in)
+}
+
+// ListLeftovers: List what lost instances left on a host.
+func (c *Client) ListLeftovers(ctx context.Context, in api.HostNamed) (api.LeftoverList, error) {
+	return call[api.LeftoverList](ctx, c, "GET /v1/hosts/{id}/leftovers", in)
+}
+
+// RemoveLeftover: Remove what an instance left on a host.
+func (c *Client) RemoveLeftover(ctx context.Context, in api.LeftoverNamed) error {
+	return c.do(ctx, "DELETE /v1/hosts/{id}/leftovers/{instance}", in)
+}
+
 // DrainHost: Keep new instances away from a host.
 func (c *Client) DrainHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
 	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/drain", in)

@@ -19,7 +19,7 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
 		return // interrupted: the next pass has newer information
 	}
-	if errors.Is(failure, errNotArrived) {
+	if errors.Is(failure, errNotArrived) || errors.Is(failure, errChanged) {
 		p.agent.instances.await(p.id, true)
 		return
 	}
@@ -28,7 +28,7 @@ func (p *pass) settle(ctx context.Context, failure error) {
 		p.agent.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
 		p.agent.Log.Warn("the order is not carried out", "instance", p.id, "host", p.agent.Host.ID, "op",
 			string(p.want.Want), "err", failure)
-		if isFinal(failure) && p.want.Want != croft.WantGone {
+		if isFinal(failure) && !p.want.Want.Withdrawn() {
 			p.memory.failed, p.memory.failedAt, p.memory.unbuilt = failure, p.want.Generation, false
 			p.giveUp(ctx)
 			return
@@ -149,7 +149,7 @@ func (p *pass) observePassing(ctx context.Context, seen croft.Observation) {
 // write requires that p.memory.mu is held.
 func (p *pass) write(ctx context.Context, seen croft.Observation) {
 	seen.Host, seen.Instance, seen.Generation = p.agent.Host.ID, p.id, p.want.Generation
-	seen.OrderCreated = p.want.CreateRevision
+	seen.OrderCreated, seen.HostDeath = p.want.CreateRevision, p.want.HostDeath
 	seen.MAC = p.id.MAC(0).String()
 	reported := p.agent.Reports().read(p.id)
 	seen.CloudInit, seen.Password = reported.CloudInit, reported.Password

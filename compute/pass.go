@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	a, m := p.agent, p.memory
 	p.want, p.have, err = a.read(ctx, p.id)
 	ours := p.want != nil && p.want.Partition == a.Partition
-	failed := err == nil && p.want != nil && m.failed != nil && m.failedAt == p.want.Generation
+	failed := err == nil && p.want != nil && p.want.HostDeath == 0 && m.failed != nil && m.failedAt == p.want.Generation
 	if err == nil && ours && !failed {
 		err = p.recall(ctx)
 	}
@@ -77,9 +78,10 @@ func (p *pass) run(ctx context.Context) (err error) {
 		}
 	}
 	for _, step := range steps {
-		if step.Op == OpStart && unattached != nil {
-			err = unattached
-			break
+		if step.Op == OpStart {
+			if err = cmp.Or(unattached, p.unchanged(ctx)); err != nil {
+				break
+			}
 		}
 		if err = p.do(ctx, step); err != nil || step.Op == OpForget || step.Op == OpReport {
 			break
@@ -145,6 +147,17 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		return nil
 	}
 	return fmt.Errorf("no way to do %q", step.Op)
+}
+
+// unchanged returns errChanged if the order, or the death of the host, changed since the pass read it: a host that was
+// suspended meanwhile may have been declared dead, and then starts nothing.
+func (p *pass) unchanged(ctx context.Context) error {
+	now, err := p.agent.Orders.Order(ctx, p.agent.Host.ID, p.id)
+	if err == nil && (now.Revision != p.want.Revision || now.HostDeath != p.want.HostDeath) ||
+		errors.Is(err, croft.NotFound) {
+		return errChanged
+	}
+	return err
 }
 
 // release releases the claim. If the instance has moved to another host, or another instance uses its UUID there, it
@@ -250,13 +263,16 @@ func (p *pass) withOrderSpan(ctx context.Context) context.Context {
 // errNotArrived is not counted as a failure: the pass is repeated until the former host has removed the instance.
 var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
+// errChanged is not counted as a failure: the next pass reads the order again.
+var errChanged = errors.New("the order has changed")
+
 // outcome returns the metrics' label for how an operation ended. Interrupted operations and those that wait
 // for another host are not failures and are counted separately.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "interrupted"
-	case errors.Is(err, errNotArrived):
+	case errors.Is(err, errNotArrived), errors.Is(err, errChanged):
 		return "waiting"
 	}
 	return meter.Result(err)

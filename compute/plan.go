@@ -62,9 +62,15 @@ func Plan(want *croft.Order, have Have) []Step {
 		return []Step{{OpReport, fmt.Sprintf("the order's generation %d is older than the domain's, %d",
 			want.Generation, have.Domain.Generation)}}
 	}
-	switch want.Want {
-	case croft.WantGone:
+	switch {
+	case want.Want == croft.WantGone:
 		return planGone(have)
+	case want.Want == croft.WantLeft:
+		return planLeft(have)
+	case want.HostDeath != 0:
+		return []Step{{OpReport, "this host was declared dead: nothing is started until `croft host fence --on`"}}
+	}
+	switch want.Want {
 	case croft.WantStopped:
 		return planStopped(want, have)
 	case croft.WantRunning:
@@ -80,6 +86,14 @@ func planGone(have Have) []Step {
 		steps = append(steps, Step{OpClean, "it is to be gone"})
 	}
 	return append(steps, Step{OpRelease, "it is gone"}, Step{OpForget, "it is gone and its claim is back"})
+}
+
+// planLeft keeps the disk for an operator to decide about. The guest may run elsewhere, so it must not run here.
+func planLeft(have Have) []Step {
+	if have.Domain == nil || have.Domain.Power == PowerOff {
+		return nil
+	}
+	return []Step{{OpStop, "it was lost with this host, and may run elsewhere"}}
 }
 
 func planStopped(want *croft.Order, have Have) []Step {
@@ -146,7 +160,7 @@ func leftOff(want *croft.Order, have Have) croft.End {
 		end = croft.EndGuest
 	}
 	switch policy(want) {
-	case croft.RestartAlways:
+	case croft.RestartAlways, croft.RestartElsewhere:
 		return ""
 	case croft.RestartNever:
 		return end

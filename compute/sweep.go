@@ -63,7 +63,8 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	}
 	e.Claims[a.Host.ID], e.Contents[a.Host.ID] = claims, contents
 	found := slices.DeleteFunc(audit.Compare(e), func(d audit.Difference) bool {
-		return d.Host != a.Host.ID || d.Kind == audit.HostProblem || d.Kind == audit.UndoneOrder
+		return d.Host != a.Host.ID || d.Kind == audit.HostProblem || d.Kind == audit.UndoneOrder ||
+			d.Kind == audit.LeftHere
 	})
 	believed := audit.Confirm(a.foundHere, found)
 	audit.CountKinds(a.metrics.differences, believed)

@@ -326,7 +326,7 @@ func planVolumes(attached []croft.Volume, has []croft.VolumeID, defined bool) (s
 // matchVolumes makes the volumes of the domain those that are attached to the instance. A volume that fails is recorded
 // with the reason, and tried again. The error says which volumes a guest that is off would be started without.
 func (p *pass) matchVolumes(ctx context.Context) (missing error) {
-	if p.want == nil || len(p.want.Volumes) == 0 || p.want.Want == croft.WantGone {
+	if p.want == nil || len(p.want.Volumes) == 0 || p.want.Want.Withdrawn() || p.want.HostDeath != 0 {
 		return nil
 	}
 	a := p.agent

@@ -43,8 +43,27 @@ var hostOperations = noun{Tag: "hosts",
 		do(Operation{ID: "forgetHost", At: "DELETE /v1/hosts/{id}", May: access.Operates,
 			Summary: "Forget a host that is gone for good",
 			Description: "Removes its record and its resource provider, and its server of etcd. One that is alive " +
-				"or has instances is kept, unless `force` is true: then the names and claims of its instances are " +
-				"free at once."}, forgetHost),
+				"or has instances is kept, unless `force` is true: then its instances are lost, and stay on record."},
+			forgetHost),
+		do(Operation{ID: "fenceHost", At: "POST /v1/hosts/{id}/fence", May: access.Operates, Long: true,
+			Summary: "Switch a host off and declare it dead",
+			Description: "Its instances are lost, and stay on record; those with the restart policy `elsewhere` are " +
+				"recreated on other hosts. `lost` of the answer lists them. Nothing is changed unless the fence agent " +
+				"reports that the host is off, or the caller confirms it. A request that was interrupted is finished by " +
+				"another one, or by the cloud itself."}, fenceHost),
+		do(Operation{ID: "takeHostBack", At: "DELETE /v1/hosts/{id}/fence", May: access.Operates,
+			Summary: "Take a host back that was declared dead",
+			Description: "It gets new instances again, unless it was drained before. What lost instances left on it " +
+				"stays there."},
+			func(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
+				return maintained(c)(c.Cloud.Fleet.TakeBack(ctx, in.ID))
+			}),
+		do(Operation{ID: "listLeftovers", At: "GET /v1/hosts/{id}/leftovers", May: access.Operates,
+			Summary:     "List what lost instances left on a host",
+			Description: "The guests are off, and their disks are kept until an operator removes them."}, listLeftovers),
+		do(Operation{ID: "removeLeftover", At: "DELETE /v1/hosts/{id}/leftovers/{instance}", May: access.Operates,
+			Summary:     "Remove what an instance left on a host",
+			Description: "The host removes the guest and its disks as soon as its agent is alive."}, removeLeftover),
 		do(Operation{ID: "drainHost", At: "POST /v1/hosts/{id}/drain", May: access.Operates,
 			Summary: "Keep new instances away from a host",
 			Description: "Until enableHost; its instances go on. Repeating it is no error, here and with the next " +
@@ -141,11 +160,52 @@ func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 
 func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, error) {
 	h, err := c.Cloud.Fleet.Forget(ctx, in.ID, in.Force)
+	c.lost(h)
+	return maintained(c)(h, err)
+}
+
+// fenceHost asks for the name of the host once more, because the host is switched off and its disks may be lost.
+func fenceHost(ctx context.Context, c *call, in api.HostFence) (api.Host, error) {
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
+	if err != nil {
+		return api.Host{}, err
+	}
+	if in.Confirm != h.Name {
+		return api.Host{}, croft.Errorf(croft.Invalid, "confirm is %q, which is not the name of host %s: repeat the name",
+			in.Confirm, h.Name)
+	}
+	fenced, err := c.Cloud.Fleet.Fence(ctx, string(h.ID), in.How == croft.ConfirmedOff)
+	c.lost(fenced)
+	return maintained(c)(fenced, err)
+}
+
+func listLeftovers(ctx context.Context, c *call, in api.HostNamed) (list api.LeftoverList, err error) {
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
+	if err == nil {
+		list.Leftovers, err = c.Cloud.Fleet.Leftovers(ctx, h.ID)
+	}
+	return list, err
+}
+
+func removeLeftover(ctx context.Context, c *call, in api.LeftoverNamed) (nothing, error) {
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
+	if err != nil {
+		return nothing{}, err
+	}
+	c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
+	id, err := croft.ParseInstanceID(in.Instance)
+	if err == nil {
+		err = c.Cloud.Fleet.RemoveLeftover(ctx, h.ID, id)
+	}
+	return nothing{}, err
+}
+
+// lost adds entries to the action logs of the projects whose instances were lost with a host.
+func (c *call) lost(h hosts.Host) {
 	for _, lost := range h.Lost {
 		c.action.also(c, actions.InstanceLost, lost.Project,
 			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
 	}
-	return maintained(c)(h, err)
 }
 
 // emptyHost orders the moves of a host's instances. It runs until all are ordered or the client disconnects. Each

@@ -98,6 +98,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{b.project}
 	case "query name":
 		return []string{b.project, b.name}
+	case "path instance":
+		return []string{b.id}
 	case "query host":
 		return []string{b.host}
 	case "query label":
@@ -275,6 +277,8 @@ func (b belongings) bodies(schema string) []any {
 	case "NewPeer":
 		return []any{fields{"card": fields{"card": 1, "partition": b.id, "endpoint": "https://east.example",
 			"keys": []string{}}}}
+	case "HostFence":
+		return []any{fields{"how": "confirmed", "confirm": b.host}}
 	case "NewInvitation":
 		return []any{fields{"host": b.host, "life": "1h"}}
 	case "NewToken":

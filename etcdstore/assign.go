@@ -197,12 +197,17 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 }
 
 // Bury implements schedule.Records: record and name are removed immediately, and the tombstone stays until the host
-// returns.
+// returns. For a lost instance it replaces the order to leave the instance off, unless an operator has removed that.
 func (s *Instances) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
 	k := s.conn.keys
 	ops := k.removeRecord(inst)
 	if o.Host != "" {
-		ops = append(ops, clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o)))
+		put := clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o))
+		if inst.State == croft.StateLost {
+			// Existence is enough: while the record exists, no other instance has this UUID.
+			put = clientv3.OpTxn([]clientv3.Cmp{exists(k.order(o.Host, inst.ID))}, []clientv3.Op{put}, nil)
+		}
+		ops = append(ops, put)
 	}
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
-//	    that they do not know; volumes are disks of their own
+//	    that they do not know; volumes are disks of their own; hosts are declared dead
 const (
 	schemaMajor   = 1
 	schemaMinor   = 8
@@ -43,6 +43,7 @@ const (
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
 	volumesMinor  = 8 // from this version on agents make volumes, and audits know their claims
 	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
+	deadMinor     = 8 // from this version on agents start nothing on hosts that were declared dead
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members
 	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away
 )
@@ -177,13 +178,13 @@ func knows(life []byte, minor int64) bool {
 	return err == nil && known >= minor
 }
 
-// encodeOrder omits fields that readers of the stored schema version may not know, and from a tombstone everything that
-// is not needed to remove an instance.
+// encodeOrder omits fields that readers of the stored schema version may not know, and from an order that
+// takes the instance away everything that is not needed for that.
 func (s *conn) encodeOrder(o croft.Order) string {
 	if s.minor.Load() < tracesMinor {
 		o.Trace = ""
 	}
-	if o.Want == croft.WantGone {
+	if o.Want.Withdrawn() {
 		o.Spec = croft.Spec{}
 	}
 	return encode(o)

@@ -58,6 +58,10 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
+	if inst.Spec.Restart == croft.RestartElsewhere && s.minor.Load() < deadMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for the restart policy %s: use another one, or "+
+			"upgrade the cloud", inst.Spec.Restart)
+	}
 	if inst.Cluster != "" {
 		if err := canCluster(s); err != nil {
 			return err

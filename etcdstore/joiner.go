@@ -23,6 +23,7 @@ type joiner struct {
 	alive     map[croft.HostID]bool
 	lives     map[croft.HostID][]byte // the values of the alive keys
 	drained   map[croft.HostID]bool
+	deaths    map[croft.HostID]croft.Death
 	seen      map[croft.HostID]time.Time
 	twins     map[croft.HostID][]croft.Agent
 	err       error // the first error
@@ -37,6 +38,7 @@ func (s *conn) newJoiner() *joiner {
 		alive:    map[croft.HostID]bool{},
 		lives:    map[croft.HostID][]byte{},
 		drained:  map[croft.HostID]bool{},
+		deaths:   map[croft.HostID]croft.Death{},
 		seen:     map[croft.HostID]time.Time{},
 		twins:    map[croft.HostID][]croft.Agent{},
 	}
@@ -75,6 +77,8 @@ func (s *conn) decodeAny(kv *mvccpb.KeyValue) (v any, err error) {
 		err = s.decode(kv.Key, kv.Value, &h)
 		h.Host.Token = h.Token
 		v = h.Host
+	case strings.HasPrefix(key, k.allDead()):
+		v, err = s.decodeDeath(kv)
 	case strings.HasPrefix(key, k.allSeen()):
 		v, err = time.Parse(time.RFC3339, string(kv.Value))
 	case strings.HasPrefix(key, k.allTwins()):
@@ -101,6 +105,8 @@ func (j *joiner) put(key string, v any) {
 		j.hosts[v.ID] = v
 	case croft.Agent:
 		j.twins[v.Host] = append(j.twins[v.Host], v)
+	case croft.Death:
+		j.deaths[host] = v
 	case time.Time:
 		j.seen[host] = v
 	case string:
@@ -119,6 +125,9 @@ func (j *joiner) join() ([]croft.Status, error) {
 		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
 		h.Traces, h.Vacates = knows(j.lives[id], tracesMinor), knows(j.lives[id], vacatesMinor)
 		h.Volumes = knows(j.lives[id], volumesMinor)
+		if death, is := j.deaths[id]; is {
+			h.Death = &death
+		}
 		for _, twin := range j.twins[id] {
 			h.Problems = append(h.Problems,
 				fmt.Sprintf(

@@ -34,6 +34,7 @@ import (
 //	/croft/<partition>/twins/<host>/<place>        another agent with its UUID, on standby
 //	/croft/<partition>/turn                        held by the caretaker
 //	/croft/<partition>/drained/<host>              present while an operator drains the host
+//	/croft/<partition>/dead/<host>                 that the host was declared dead, or that its fence began
 //	/croft/<partition>/aggregates/<name>           an aggregate of hosts
 //	/croft/<partition>/distances/<type>            stated distances between aggregates, locations and hosts
 //	/croft/<partition>/policies/<name>             a CRUSH policy
@@ -147,6 +148,8 @@ func (k keys) twins(h croft.HostID) string   { return k.allTwins() + string(h) +
 func (k keys) turn() string                  { return k.prefix + "turn" }
 func (k keys) allDrained() string            { return k.prefix + "drained/" }
 func (k keys) drained(h croft.HostID) string { return k.allDrained() + string(h) }
+func (k keys) allDead() string               { return k.prefix + "dead/" }
+func (k keys) dead(h croft.HostID) string    { return k.allDead() + string(h) }
 func (k keys) sessions() string              { return k.prefix + "sessions/" }
 func (k keys) session(s string) string       { return k.sessions() + s }
 func (k keys) instances() string             { return k.prefix + "instances/" }

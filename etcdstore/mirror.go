@@ -28,7 +28,7 @@ type Mirror struct {
 func (s *conn) NewMirror() *Mirror {
 	k := s.keys
 	return s.mirrorOf(k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
-		k.allSeen())
+		k.allDead(), k.allSeen())
 }
 
 func (s *conn) mirrorOf(prefixes ...string) *Mirror {

@@ -51,7 +51,8 @@ func (s *Orders) WatchOrders(ctx context.Context, host croft.HostID, wake func(c
 // Order implements compute.Orders.
 func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Order, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(s.conn.keys.order(host, id)),
-		clientv3.OpGet(s.conn.keys.userData(id)), s.conn.keys.volumes().ReadAttached(id)).Commit()
+		clientv3.OpGet(s.conn.keys.userData(id)), s.conn.keys.volumes().ReadAttached(id),
+		clientv3.OpGet(s.conn.keys.dead(host))).Commit()
 	if err != nil {
 		return croft.Order{}, s.conn.wrap(err, "read the order of instance %s", id)
 	}
@@ -60,7 +61,10 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 		return croft.Order{}, croft.Errorf(croft.NotFound, "no order for instance %s on host %s", id, host)
 	}
 	o, err := s.conn.decodeOrder(found[0])
-	if err == nil && o.Want != croft.WantGone {
+	if death := got.Responses[3].GetResponseRange().Kvs; len(death) > 0 {
+		o.HostDeath = death[0].CreateRevision
+	}
+	if err == nil && !o.Want.Withdrawn() {
 		fillUserData(&o.Spec, got.Responses[1].GetResponseRange().Kvs)
 		for _, kv := range got.Responses[2].GetResponseRange().Kvs {
 			o.Volumes = append(o.Volumes, croft.VolumeID(last(kv.Key)))
@@ -76,15 +80,22 @@ func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 	return o, err
 }
 
-// Remains implements compute.Orders. The tombstone of a forgotten host does not count as remaining; it stays until the
-// host returns.
+// Remains implements compute.Orders. The tombstone of a host that was forgotten, or declared dead, does not count as
+// remaining; it stays until the host returns.
 func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.conn.keys.order(host, id), clientv3.WithCountOnly()),
 		clientv3.OpGet(s.conn.keys.host(host), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.conn.keys.dead(host)),
 	).Commit()
 	if err != nil {
 		return false, s.conn.wrap(err, "find the remains of instance %s on host %s", id, host)
+	}
+	for _, kv := range got.Responses[2].GetResponseRange().Kvs {
+		death, err := s.conn.decodeDeath(kv)
+		if err != nil || !death.Declared.IsZero() {
+			return false, err
+		}
 	}
 	return got.Responses[0].GetResponseRange().Count > 0 && got.Responses[1].GetResponseRange().Count > 0, nil
 }
@@ -174,7 +185,8 @@ func nextObservations(waiting []*observing) (batch, rest []*observing) {
 }
 
 // observe writes observations in one transaction, each if its order still exists. A late observation must not be stored
-// for a later instance with the same UUID, so the identity of the order is compared.
+// for a later instance with the same UUID, so the identity of the order is compared; nor by an agent that does not know
+// that its host was declared dead, so the identity of that declaration is.
 func (s *Orders) observe(ctx context.Context, batch []*observing) {
 	var each []clientv3.Op
 	for _, o := range batch {
@@ -184,7 +196,7 @@ func (s *Orders) observe(ctx context.Context, batch []*observing) {
 			// Existence is enough: agents of schema 1.7 send no identity of the order.
 			same = exists(order)
 		}
-		each = append(each, clientv3.OpTxn([]clientv3.Cmp{same},
+		each = append(each, clientv3.OpTxn([]clientv3.Cmp{same, created(s.conn.keys.dead(o.Host), o.HostDeath)},
 			[]clientv3.Op{clientv3.OpPut(s.conn.keys.observed(o.Host, o.Instance), o.value)}, nil))
 	}
 	done, err := s.conn.etcd.Txn(ctx).Then(each...).Commit()
@@ -193,7 +205,8 @@ func (s *Orders) observe(ctx context.Context, batch []*observing) {
 		case err != nil:
 			o.done <- s.conn.wrap(err, "write the observation of instance %s", o.Instance)
 		case !done.Responses[i].GetResponseTxn().Succeeded:
-			o.done <- croft.Errorf(croft.Conflict, "instance %s has no order any more", o.Instance)
+			o.done <- croft.Errorf(croft.Conflict, "instance %s has no order any more, or its host was declared dead",
+				o.Instance)
 		default:
 			o.done <- nil
 		}

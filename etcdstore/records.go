@@ -30,7 +30,7 @@ func (s *Records) Instance(ctx context.Context, id croft.InstanceID) (croft.Inst
 func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	k := s.conn.keys
 	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
-		k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all(),
+		k.allDead(), k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all(),
 		k.groups().allSeats(), k.volumes().Records()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
@@ -45,34 +45,34 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 		return audit.Evidence{}, s.conn.wrap(err, "read the records")
 	}
 	j := s.conn.newJoiner()
-	for _, r := range got.Responses[:7] {
+	for _, r := range got.Responses[:8] {
 		j.addAll(r.GetResponseRange().Kvs)
 	}
 	b, err := j.evidence()
 	b.Sessions = map[string]bool{}
-	for _, kv := range got.Responses[7].GetResponseRange().Kvs {
+	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
 		b.Sessions[last(kv.Key)] = true
 	}
-	for _, kv := range got.Responses[8].GetResponseRange().Kvs {
+	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
 		b.Names = append(b.Names, k.nameOf(kv))
 	}
-	for _, kv := range got.Responses[9].GetResponseRange().Kvs {
+	for _, kv := range got.Responses[10].GetResponseRange().Kvs {
 		b.UserData = append(b.UserData, audit.UserData{Instance: croft.InstanceID(last(kv.Key)),
 			Revision: kv.ModRevision})
 	}
-	groups := got.Responses[10].GetResponseRange().Kvs
+	groups := got.Responses[11].GetResponseRange().Kvs
 	for i, m := range membersOf(groups) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(groups[i].Key), k.groups().all()), "/")
 		b.Members = append(b.Members, audit.GroupMember{GroupMember: m, Project: croft.Project(project),
 			Revision: groups[i].ModRevision})
 	}
-	seats := got.Responses[11].GetResponseRange().Kvs
+	seats := got.Responses[12].GetResponseRange().Kvs
 	for i, seat := range seatsOf(seats) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(seats[i].Key), k.groups().allSeats()), "/")
 		b.Seats = append(b.Seats, audit.TakenSeat{Seat: seat, Project: croft.Project(project),
 			Revision: seats[i].ModRevision})
 	}
-	return b, errors.Join(err, s.addVolumes(&b, got.Responses[12].GetResponseRange().Kvs))
+	return b, errors.Join(err, s.addVolumes(&b, got.Responses[13].GetResponseRange().Kvs))
 }
 
 // addVolumes adds the records of volumes, as stored.
@@ -130,7 +130,7 @@ func (s *Records) HostEvidence(ctx context.Context, host croft.HostID, more ...c
 			hosts = append(hosts, k.host(inst.Host))
 		}
 	}
-	if err := j.addEach(ctx, append(hosts, k.host(host))); err != nil {
+	if err := j.addEach(ctx, append(hosts, k.host(host), k.dead(host))); err != nil {
 		return audit.Evidence{}, err
 	}
 	b, err := j.evidence()

@@ -36,7 +36,7 @@ type storedHost struct {
 
 // PutHost implements compute.Registry.
 func (s *Registry) PutHost(ctx context.Context, h croft.Host) error {
-	h.Alive, h.Drained, h.Seen = false, false, time.Time{}
+	h.Alive, h.Drained, h.Seen, h.Death = false, false, time.Time{}, nil
 	if _, err := s.conn.etcd.Put(ctx, s.conn.keys.host(h.ID), encode(storedHost{h, h.Token})); err != nil {
 		return s.conn.wrap(err, "write the record of host %s", h.ID)
 	}
@@ -48,10 +48,12 @@ func (s *Registry) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.Ho
 	k := s.conn.keys
 	var ops []clientv3.Op
 	for _, id := range ids {
-		ops = append(ops, clientv3.OpGet(k.host(id)), clientv3.OpGet(k.alive(id)), clientv3.OpGet(k.drained(id)))
+		ops = append(ops, clientv3.OpGet(k.host(id)), clientv3.OpGet(k.alive(id)), clientv3.OpGet(k.drained(id)),
+			clientv3.OpGet(k.dead(id)))
 	}
 	if len(ids) == 0 {
-		for _, prefix := range []string{k.hosts(), k.allAlive(), k.allDrained(), k.allSeen(), k.allTwins()} {
+		for _, prefix := range []string{k.hosts(), k.allAlive(), k.allDrained(), k.allDead(), k.allSeen(),
+			k.allTwins()} {
 			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 		}
 	}
@@ -79,7 +81,12 @@ func (s *Registry) Drain(ctx context.Context, host croft.HostID) error {
 
 // Enable implements hosts.Store.
 func (s *Registry) Enable(ctx context.Context, host croft.HostID) error {
-	_, err := s.conn.etcd.Delete(ctx, s.conn.keys.drained(host))
+	k := s.conn.keys
+	done, err := s.conn.etcd.Txn(ctx).If(absent(k.dead(host))).Then(clientv3.OpDelete(k.drained(host))).Commit()
+	if err == nil && !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "it was declared dead, or its fence began: `croft host fence --on` takes it "+
+			"back")
+	}
 	return s.conn.wrapped(err, "enable the host")
 }
 
@@ -107,7 +114,7 @@ func (s *Registry) Accept(ctx context.Context, host croft.HostID) error {
 }
 
 // ForgetHost implements hosts.Store. It removes observations and all other data of the host, including its properties,
-// tags and places in aggregates; its record is removed last. Tombstones stay.
+// tags and places in aggregates; its record is removed last. Tombstones and orders to leave instances off stay.
 func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 	k := s.conn.keys
 	records := &Records{s.conn}
@@ -116,7 +123,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		return err
 	}
 	for _, o := range b.Orders {
-		if o.Want == croft.WantGone {
+		if o.Want.Withdrawn() {
 			continue
 		}
 		if inst, exists := b.Instances[o.Instance]; exists && inst.Host == host {
@@ -130,6 +137,7 @@ func (s *Registry) ForgetHost(ctx context.Context, host croft.HostID) error {
 		clientv3.OpDelete(k.observedOn(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(k.twins(host), clientv3.WithPrefix()),
 		clientv3.OpDelete(k.drained(host)),
+		clientv3.OpDelete(k.dead(host)),
 		clientv3.OpDelete(k.seen(host)),
 		clientv3.OpDelete(k.trust().join(host)),
 		clientv3.OpDelete(k.trust().formerJoin(host)),

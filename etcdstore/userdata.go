@@ -36,7 +36,7 @@ func (s userData) putUserData(inst croft.Instance) clientv3.Op {
 // order in the form to store, and further operations. The instance may have been read without its user-data.
 func (s userData) keepUserData(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, croft.Order,
 	[]clientv3.Op, error) {
-	if o.Want == croft.WantGone { // no longer needed; the key is removed with the record
+	if o.Want.Withdrawn() { // no longer needed; the key is removed with the record
 		inst.Spec.UserData = nil
 		return inst, o, nil, nil
 	}

@@ -75,6 +75,7 @@ func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Sta
 		clientv3.OpGet(k.alive(inst.Host)),
 		clientv3.OpGet(k.drained(inst.Host)),
 		clientv3.OpGet(k.seen(inst.Host)),
+		clientv3.OpGet(k.dead(inst.Host)),
 		clientv3.OpGet(k.userData(id)),
 	).Commit()
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *Instances) status(ctx context.Context, id croft.InstanceID) (*croft.Sta
 	st := &found[0]
 	data := all.Responses[len(all.Responses)-1].GetResponseRange().Kvs
 	fillUserData(&st.Instance.Spec, data)
-	if st.Order != nil && st.Order.Want != croft.WantGone {
+	if st.Order != nil && !st.Order.Want.Withdrawn() {
 		fillUserData(&st.Order.Spec, data)
 	}
 	return st, all.Header.Revision, nil
@@ -113,7 +114,7 @@ func (s *Instances) List(ctx context.Context, project croft.Project) ([]croft.St
 	k := s.conn.keys
 	var ops []clientv3.Op
 	for _, prefix := range []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(),
-		k.allAlive(), k.allDrained(), k.allSeen()} {
+		k.allAlive(), k.allDrained(), k.allDead(), k.allSeen()} {
 		ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
 	got, err := s.conn.etcd.Txn(ctx).Then(ops...).Commit()
@@ -167,7 +168,8 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 			rest = append(rest, k.order(inst.Host, inst.ID), k.observed(inst.Host, inst.ID))
 		}
 		if !hosts[inst.Host] {
-			rest = append(rest, k.host(inst.Host), k.alive(inst.Host), k.drained(inst.Host), k.seen(inst.Host))
+			rest = append(rest, k.host(inst.Host), k.alive(inst.Host), k.drained(inst.Host), k.dead(inst.Host),
+				k.seen(inst.Host))
 		}
 		hosts[inst.Host] = true
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/hosts"
@@ -107,6 +108,18 @@ func (w worldHosts) ForgetHost(_ context.Context, h croft.HostID) error {
 	return w.step("forget", string(h))
 }
 
+func (w worldHosts) BeginDeath(_ context.Context, h croft.HostID) (croft.Death, error) {
+	return croft.Death{}, w.step("begin death", string(h))
+}
+func (w worldHosts) DeclareDead(_ context.Context, h croft.HostID, d croft.Death, how croft.FenceResult) (croft.Death,
+	error) {
+	d.Declared, d.How = time.Unix(1, 0), how
+	return d, w.step("declare dead", string(h))
+}
+func (w worldHosts) EndDeath(_ context.Context, h croft.HostID, _ croft.Death) error {
+	return w.step("end death", string(h))
+}
+
 func (w worldMembers) EtcdMembers(context.Context) ([]croft.EtcdMember, error) {
 	return w.members, w.step("members")
 }
@@ -136,6 +149,14 @@ func (w worldInstances) Instance(_ context.Context, id croft.InstanceID) (croft.
 
 func (w worldInstances) Remains(_ context.Context, h croft.HostID, id croft.InstanceID) (bool, error) {
 	return w.remains, w.step("remains of", string(id), "on", string(h))
+}
+
+func (w worldInstances) Leftovers(_ context.Context, h croft.HostID) ([]croft.Status, error) {
+	return nil, w.step("leftovers of", string(h))
+}
+
+func (w worldInstances) RemoveLeftover(_ context.Context, o croft.Order) error {
+	return w.step("remove leftover of", string(o.Instance))
 }
 
 func (w worldInstances) Reorder(_ context.Context, i croft.Instance, o croft.Order) (croft.Instance, error) {
@@ -269,7 +290,7 @@ func TestWhatIsLostWithAHost(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	want := []string{"lose web gone on a", "release web", "order held gone on a", "release held on a", "bury held",
+	want := []string{"lose web left on a", "release web", "order held gone on a", "release held on a", "bury held",
 		"release old", "release job on a on b", "bury job"}
 	got := slices.DeleteFunc(slices.Clone(w.steps), func(s string) bool {
 		word, _, _ := strings.Cut(s, " ")
@@ -278,7 +299,8 @@ func TestWhatIsLostWithAHost(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("done: %q, want %q", got, want)
 	}
-	lost := []hosts.LostInstance{{ID: "web", Project: "shop", Name: "web"}, {ID: "old", Name: "old"}}
+	lost := []hosts.LostInstance{{ID: "web", Project: "shop", Name: "web", Lacks: "its disk"},
+		{ID: "old", Name: "old", Lacks: "its disk"}}
 	if !slices.Equal(h.Lost, lost) {
 		t.Errorf("lost are %+v, want %+v", h.Lost, lost)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
@@ -13,7 +14,7 @@ import (
 
 // Forget removes a host that is gone for good. Conflict: it is alive, or has instances and force is not set. With force
 // its instances are lost: their claims are released, their records keep the data to recreate them until a user
-// recreates or destroys them, and tombstones remain in case the host returns. Host.Lost lists them.
+// recreates or destroys them, and orders to leave them off remain in case the host returns. Host.Lost lists them.
 func (f *Fleet) Forget(ctx context.Context, idOrName string, force bool) (Host, error) {
 	h, err := f.find(ctx, idOrName)
 	if err == nil {
@@ -117,9 +118,13 @@ func counted(n int) string {
 
 // LostInstance names an instance that was lost with its host.
 type LostInstance struct {
-	ID      croft.InstanceID `json:"id" format:"uuid"` // its UUID
-	Project croft.Project    `json:"project"`          // the project that it belongs to
-	Name    string           `json:"name"`             // its name in the project
+	ID      croft.InstanceID `json:"id" format:"uuid"`  // its UUID
+	Project croft.Project    `json:"project"`           // the project that it belongs to
+	Name    string           `json:"name"`              // its name in the project
+	Lacks   string           `json:"lacks"`             // the data that stayed on the host
+	To      croft.HostID     `json:"to,omitempty"`      // the host that it was recreated on; empty: it stays lost
+	ToName  string           `json:"to_name,omitempty"` // name of that host
+	Stays   string           `json:"stays,omitempty"`   // why it was not recreated
 }
 
 // loseAll marks the instances of a host as lost, and releases their claims. Instances that are being destroyed, and
@@ -140,10 +145,11 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostIns
 		case !force:
 			return lost, croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
 		case inst.State == croft.StateScheduled || inst.State == croft.StateLost:
-			if err := f.lose(ctx, inst, h); err != nil {
+			lacks, err := f.lose(ctx, inst, h)
+			if err != nil {
 				return lost, err
 			}
-			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name})
+			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Lacks: lacks})
 		default:
 			if err := f.bury(ctx, inst); err != nil {
 				return lost, err
@@ -153,19 +159,23 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostIns
 	return lost, nil
 }
 
-// lose marks an instance of a host as lost. The record comes first: it leads a retry to the claim.
-func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err error) {
+// lose marks an instance of a host as lost, and says which data it lacks then. The record comes first: it leads a retry
+// to the claim.
+func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks string, err error) {
+	if lacks, err = f.lacks(ctx, inst); err != nil {
+		return "", err
+	}
 	if inst.State != croft.StateLost {
 		why := croft.Loss{At: time.Now().UTC().Truncate(time.Second), Host: h.ID, HostName: h.Name,
-			Reason: "an operator declared its host gone for good"}
-		inst, err = f.Instances.Lose(ctx, inst, why, f.order(inst, inst.Host, croft.WantGone))
+			Reason: "its host was declared dead, with " + lacks}
+		inst, err = f.Instances.Lose(ctx, inst, why, f.order(inst, inst.Host, croft.WantLeft))
 		if err != nil {
-			return fmt.Errorf("mark instance %s as lost: %w", inst.Name, err)
+			return "", fmt.Errorf("mark instance %s as lost: %w", inst.Name, err)
 		}
 		f.Log.Info("instance lost with its host", "instance", inst.ID, "project", inst.Project, "name", inst.Name,
 			"host", h.ID)
 	}
-	return f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+	return lacks, f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := f.Instances.Fence(ctx, inst)
 		if err == nil && !now.Same(inst) {
 			err = croft.Errorf(croft.Conflict, "instance %s was changed by another request; try again", inst.Name)
@@ -173,6 +183,24 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (err erro
 		inst = now
 		return nil, err
 	})
+}
+
+// lacks says which data of an instance is on its host only.
+func (f *Fleet) lacks(ctx context.Context, inst croft.Instance) (string, error) {
+	const disk = "its disk"
+	if f.Volumes == nil {
+		return disk, nil
+	}
+	attached, err := f.Volumes.AttachedTo(ctx, inst.ID)
+	if err != nil || len(attached) == 0 {
+		return disk, err
+	}
+	var names []string
+	for _, v := range attached {
+		names = append(names, v.Name)
+	}
+	slices.Sort(names)
+	return disk + " and " + wording.Count(len(names), "volume") + " (" + strings.Join(names, ", ") + ")", nil
 }
 
 // bury ends an instance of a forgotten host, like `schedule remove --force`.

@@ -32,13 +32,19 @@ type Host struct {
 	ClockDifference int64 `json:"clock_difference,omitempty"`
 	// Notes are facts that an operator should know and that are no problems, one sentence each.
 	Notes []string `json:"notes,omitempty"`
-	// Lost is the instances that were lost with the host; only in the result of Forget.
+	// Lost is the instances that were lost with the host; only in the results of Forget and Fence.
 	Lost []LostInstance `json:"lost,omitempty"`
 }
 
 // State describes the state of a host in one word.
 func (h Host) State() string {
 	switch {
+	case h.Death != nil && !h.IsDead():
+		return "fencing"
+	case h.IsDead() && h.Alive:
+		return "returned"
+	case h.IsDead():
+		return "dead"
 	case !h.Alive:
 		return "silent"
 	case h.Drained:
@@ -392,6 +398,9 @@ type Config struct {
 	Overdue func(context.Context) (map[croft.HostID]string, error)
 	Volumes Volumes // optional; without it, there are no volumes
 	Chooser Chooser // optional; without it, instances are moved as if no policy had chosen their hosts
+	Power   Power   // optional; without it, operators switch hosts off themselves
+	// optional; without it, no instance is recreated when its host is declared dead
+	Recreator Recreator
 
 	UndoTimeout time.Duration // timeout for undoing after a failure; 5 s by default
 	Log         *slog.Logger  // discards by default

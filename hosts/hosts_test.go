@@ -26,8 +26,11 @@ type office struct {
 }
 
 type (
-	hostOffice struct{ *office }
-	claims     struct{ *office }
+	hostOffice struct {
+		allHosts // nil
+		*office
+	}
+	claims struct{ *office }
 )
 
 func (o hostOffice) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
@@ -74,7 +77,7 @@ func (o claims) RemoveProvider(context.Context, croft.HostID) error            {
 
 func (o *office) fleet(t *testing.T) *hosts.Fleet {
 	t.Helper()
-	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: hostOffice{o}, Members: o, Instances: o, Orders: o,
+	f, err := hosts.New(hosts.Config{Partition: "p", Hosts: hostOffice{office: o}, Members: o, Instances: o, Orders: o,
 		Claims: claims{o}})
 	if err != nil {
 		t.Fatal(err)

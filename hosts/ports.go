@@ -16,6 +16,14 @@ type Store interface {
 	Enable(ctx context.Context, host croft.HostID) error
 	// Accept lets the host's next agent run in any place. NotFound. Conflict: its record changed meanwhile.
 	Accept(ctx context.Context, host croft.HostID) error
+	// BeginDeath begins the fence of a host: no order is written for it any more, and its agent starts nothing. If that
+	// was begun before, it returns the existing record. NotFound. Conflict: the host changed meanwhile.
+	BeginDeath(ctx context.Context, host croft.HostID) (croft.Death, error)
+	// DeclareDead declares a host dead, and revokes the lock of its agent. Conflict: its record of death has changed.
+	DeclareDead(ctx context.Context, host croft.HostID, d croft.Death, how croft.FenceResult) (croft.Death, error)
+	// EndDeath takes a host back: it may get orders again unless it was drained before. Conflict: its record of death
+	// has changed.
+	EndDeath(ctx context.Context, host croft.HostID, d croft.Death) error
 	// ForgetHost removes everything about a host except its tombstones, which remain in case the host returns.
 	// Conflict: an instance is on it.
 	ForgetHost(ctx context.Context, host croft.HostID) error
@@ -43,9 +51,9 @@ type Instances interface {
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Bury removes the record and leaves the tombstone o.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
-	// Lose marks an instance of the tombstone's host as lost: the record keeps everything that is needed to recreate
-	// the instance, and is on no host and in no group any more.
-	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, tombstone croft.Order) (croft.Instance, error)
+	// Lose marks an instance of the order's host as lost: the record keeps everything that is needed to recreate the
+	// instance, and is on no host and in no group any more. The order is for the case that the host returns.
+	Lose(ctx context.Context, inst croft.Instance, why croft.Loss, last croft.Order) (croft.Instance, error)
 	// Fence rewrites an unchanged record and returns it as stored. No later write that compares it with inst
 	// can succeed. NotFound: it is gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
@@ -68,6 +76,25 @@ type Volumes interface {
 type Orders interface {
 	// Remains reports whether a host that an instance was moved away from may still have a guest or disks of it.
 	Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error)
+	// Leftovers returns the orders of a host to leave lost instances off, each with the record of the instance, which
+	// may be elsewhere or gone, and with the host's last observation.
+	Leftovers(ctx context.Context, host croft.HostID) ([]croft.Status, error)
+	// RemoveLeftover replaces such an order by a tombstone. Conflict: the order has changed.
+	RemoveLeftover(ctx context.Context, o croft.Order) error
+}
+
+// Power switches hosts off, by the fence agents of the cloud.
+type Power interface {
+	// Off switches a host off. No error: it reports afterwards that it is off. Conflict: it reports that it is on.
+	// Unavailable: whether it is off is unknown. Invalid: the settings say nothing about this host, or have a fault.
+	Off(ctx context.Context, h croft.Host) error
+}
+
+// Recreator schedules lost instances again.
+type Recreator interface {
+	// Recreate schedules a lost instance again, on another host, from its image. NoCapacity: there is no host for it.
+	// Conflict: it is not lost, or it has expired.
+	Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error)
 }
 
 // Claims is the part of the Placement API that a Fleet needs.

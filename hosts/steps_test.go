@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
 	"croft/hosts"
@@ -76,13 +77,27 @@ func (d *diary) want(t *testing.T, steps ...string) {
 }
 
 func (d diaryHosts) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
-	return hostOffice{&office{known: d.hosts}}.Hosts(context.Background())
+	return hostOffice{office: &office{known: d.hosts}}.Hosts(context.Background())
 }
 
 func (d diaryHosts) Drain(_ context.Context, h croft.HostID) error { return d.step("drain", string(h)) }
 
 func (d diaryHosts) ForgetHost(_ context.Context, h croft.HostID) error {
 	return d.step("forget", string(h))
+}
+
+func (d diaryHosts) BeginDeath(_ context.Context, h croft.HostID) (croft.Death, error) {
+	return croft.Death{}, d.step("begin death", string(h))
+}
+
+func (d diaryHosts) DeclareDead(_ context.Context, h croft.HostID, death croft.Death,
+	how croft.FenceResult) (croft.Death, error) {
+	death.Declared, death.How = time.Unix(1, 0), how
+	return death, d.step("declare dead", string(h))
+}
+
+func (d diaryHosts) EndDeath(_ context.Context, h croft.HostID, _ croft.Death) error {
+	return d.step("end death", string(h))
 }
 
 func (d diaryInstances) List(context.Context, croft.Project) ([]croft.Status, error) {

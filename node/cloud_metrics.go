@@ -27,7 +27,8 @@ func (s *Self) OfCloud(ctx context.Context, p *Parts, store *etcdstore.Store) {
 
 func NewCloudMetrics(store *etcdstore.Store) *cloudMetrics {
 	m := &cloudMetrics{mirror: store.NewMirror()}
-	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, or silent.",
+	m.hosts = prometheus.NewDesc("croft_cloud_hosts", "Hosts of the whole cloud: ready, drained, silent, fencing, dead, "+
+		"or returned after they were declared dead.",
 		[]string{"state"}, nil)
 	m.instances = prometheus.NewDesc("croft_cloud_instances",
 		"Instances of the whole cloud, in the words of schedule list.", []string{"state"}, nil)
@@ -49,7 +50,7 @@ func (m *cloudMetrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	known, instances, _ := m.mirror.Look() // unreadable records are not included
-	states := map[string]int{"ready": 0, "drained": 0, "silent": 0}
+	states := map[string]int{"ready": 0, "drained": 0, "silent": 0, "fencing": 0, "dead": 0, "returned": 0}
 	for _, h := range known {
 		states[hosts.Host{Host: h}.State()]++
 	}

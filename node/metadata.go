@@ -206,7 +206,7 @@ func (g guests) Guest(ctx context.Context, addr netip.Addr) (mdserver.Guest, err
 	if err != nil {
 		return mdserver.Guest{}, err
 	}
-	if order.Want == croft.WantGone || order.Partition != g.host.store.Partition() {
+	if order.Want.Withdrawn() || order.Partition != g.host.store.Partition() {
 		return mdserver.Guest{}, croft.Errorf(croft.NotFound, "instance %s is not to run here", id)
 	}
 	guest := mdserver.FromOrder(order)

@@ -203,6 +203,9 @@ func (s *Scheduler) bury(ctx context.Context, inst croft.Instance) error {
 	if err != nil {
 		return err
 	}
-	tombstone := NewOrder(s.Partition, inst, inst.Host, croft.WantGone)
-	return s.Records.Bury(ctx, inst, tombstone)
+	host := inst.Host
+	if inst.State == croft.StateLost && inst.Lost != nil { // its owner gives up the disk that the host may still have
+		host = inst.Lost.Host
+	}
+	return s.Records.Bury(ctx, inst, NewOrder(s.Partition, inst, host, croft.WantGone))
 }

@@ -180,8 +180,8 @@ func removeCommand() *cobra.Command {
 instances is only removed with --force: then its instances are lost. Their claims are
 released at once; their names and the records to recreate them are kept until somebody
 runs "schedule recreate" or "schedule remove" on them. "schedule list --all --state lost"
-lists them, and the host removes its copies if it returns. Restart an agent that still
-runs to offer its host again.
+lists them. If the host returns, it starts none of them, and keeps their disks until
+"croft host leftover remove". Restart an agent that still runs to offer its host again.
 
 If the host serves etcd, its member is removed. A host is not removed, even with --force,
 if the other etcd members would have no quorum without it: first bring another one back,
@@ -200,14 +200,25 @@ or let one join with --etcd-member.`,
 	return cmd
 }
 
-// tellLost prints the instances that were lost with a host.
+// tellLost prints the instances that were lost with a host, and where each was recreated.
 func tellLost(w io.Writer, lost []hosts.LostInstance) {
-	if len(lost) == 0 {
-		return
-	}
+	stays := false
 	for _, l := range lost {
-		fmt.Fprintf(w, "instance %s of project %s is lost\n", plain.Line(l.Name), plain.Line(string(l.Project)))
+		what := fmt.Sprintf("instance %s of project %s", plain.Line(l.Name), plain.Line(string(l.Project)))
+		switch {
+		case l.To != "":
+			fmt.Fprintf(w, "%s is recreated on host %s without the data of %s\n", what, plain.Line(l.ToName),
+				plain.Line(l.Lacks))
+			continue
+		case l.Stays != "":
+			fmt.Fprintf(w, "%s is lost, with %s: %s\n", what, plain.Line(l.Lacks), plain.Line(l.Stays))
+		default:
+			fmt.Fprintf(w, "%s is lost, with %s\n", what, plain.Line(l.Lacks))
+		}
+		stays = true
 	}
-	fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule remove` gives it up; "+
-		"`schedule list --all --state lost` lists all")
+	if stays {
+		fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule remove` gives it up; "+
+			"`schedule list --all --state lost` lists all")
+	}
 }

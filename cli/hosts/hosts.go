@@ -29,14 +29,16 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Look at the hosts; drain, enable, accept or remove one",
+		Short: "Look at the hosts; drain, enable, accept, fence or remove one",
 		Example: `  croft host list
   croft host drain host3 --move
-  croft host remove host3`,
+  croft host remove host3
+  croft host fence host3 --off`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(listCommand(), showCommand(), inventoryCommand())
-	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), removeCommand())
+	cmd.AddCommand(drainCommand(), enableCommand(), acceptCommand(), removeCommand(), fenceCommand(),
+		leftoverCommand())
 	return cmd
 }
 
@@ -127,7 +129,7 @@ func hostState(h hosts.Host) out.Cell {
 	words := h.State()
 	if !h.Alive {
 		words += instances.Since(h.Seen)
-		if h.Drained {
+		if h.Drained && h.Death == nil {
 			words += ", drained"
 		}
 	}

@@ -170,8 +170,8 @@ func recreateCommand() *cobra.Command {
 	cmd := changeCommand("recreate", "Schedule lost instances again", nil,
 		(*client.Client).RecreateInstance, "will run on another host")
 	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
-	cmd.Long = `recreate schedules instances again that were lost: their host was declared gone for good
-(croft host remove --force). Each gets a host with room and a new disk from its image, and
+	cmd.Long = `recreate schedules instances again that were lost: their host was declared dead
+(croft host fence, croft host remove --force). Each gets a host with room and a new disk from its image, and
 keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.
 
 An instance that no host has room for stays lost. schedule list --state lost shows all,

@@ -31,7 +31,7 @@ type Entry struct {
 }
 
 // InstanceLost is the operation of an entry about an instance that was lost with its host, in the log of its project.
-// It is not an operation of the API; that is forgetHost, which concerns the host.
+// It is not an operation of the API; those are forgetHost and fenceHost, which concern the host.
 const InstanceLost = "loseInstance"
 
 // Done is the result of an action that was completed, or ordered.

@@ -21,6 +21,29 @@ type HostRemoval struct {
 	Force bool `query:"force" json:"-"` // forget it although it is alive or has instances
 }
 
+// HostFence is the input of fenceHost.
+type HostFence struct {
+	HostNamed
+
+	// How it is known that the host is off: the fence agent in the settings of the server switches it off, or an
+	// operator has switched it off and confirms that.
+	How croft.FenceResult `json:"how" enum:"fenced,confirmed"`
+	// The name of the host once more.
+	Confirm string `json:"confirm" maxLength:"256"`
+}
+
+// LeftoverList lists what lost instances left on a host.
+type LeftoverList struct {
+	Leftovers []hosts.Leftover `json:"leftovers"` // by project and name
+}
+
+// LeftoverNamed names what an instance left on a host.
+type LeftoverNamed struct {
+	HostNamed
+
+	Instance string `path:"instance" json:"-"` // UUID of the instance
+}
+
 // HostEmptying is the input of emptyHost.
 type HostEmptying struct {
 	HostNamed

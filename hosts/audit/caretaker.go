@@ -160,7 +160,7 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 				}
 				c.Log.Info("a request for a volume whose program died was undone", "volume", d.Instance, "host", c.Host)
 			}
-		case LostOrder, UndoneOrder, HostProblem: // for the host's own agent
+		case LostOrder, UndoneOrder, LeftHere, HostProblem: // for the host's own agent
 		default:
 			found = append(found, d)
 		}

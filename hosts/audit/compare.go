@@ -249,6 +249,13 @@ func (c *comparison) checkOrder(o croft.Order) {
 	host := c.Hosts[o.Host]
 	d := Difference{Host: o.Host, Instance: o.Instance, Project: o.Project, Name: o.Name, Revision: o.Revision}
 	switch {
+	case o.Want == croft.WantLeft:
+		if host.Alive {
+			d.Kind, d.Cause = LeftHere, "it was lost with this host, which has returned: its disk is kept, and its guest off"
+			d.Advice = fmt.Sprintf("save the data that is needed, and then `croft host leftover remove %s %s`", host.Name,
+				o.Instance)
+			c.add(d)
+		}
 	case o.Want == croft.WantGone && (!exists || inst.Host != o.Host || inst.State == croft.StateDestroying):
 		if host.Alive {
 			d.Kind, d.Cause = UndoneOrder, "its host was ordered to remove it and has not done so yet"
@@ -259,8 +266,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 				fmt.Sprintf("it was moved to host %s, which waits for this one to remove it, and this one is silent",
 					c.name(inst.Host))
 			d.Advice = fmt.Sprintf(
-				"bring the host back; if it is permanently lost with its guests, `croft host remove --force %s` "+
-					"ends the wait", c.name(o.Host))
+				"bring the host back; or `croft host fence %s`, which declares it dead, ends the wait", c.name(o.Host))
 			c.add(d)
 		}
 	case !exists:

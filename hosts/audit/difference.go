@@ -22,6 +22,7 @@ const (
 	LostOrder        Kind = "lost order"            // an order without an instance
 	StrayOrder       Kind = "stray order"           // an order to another host than the instance's
 	UndoneOrder      Kind = "undone tombstone"      // a live host does not carry out a tombstone
+	LeftHere         Kind = "leftover"              // a host has the disk of an instance that was lost with it
 	LostObservation  Kind = "lost observation"      // an observation without an order
 	MissingClaim     Kind = "missing claim"         // the instance has no claim on its host
 	WrongClaim       Kind = "wrong claim"           // it claims other amounts than it was created with
@@ -42,7 +43,7 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{
 	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
-	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder, LeftHere,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
 	AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
 }

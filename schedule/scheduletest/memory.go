@@ -287,7 +287,7 @@ func (m *Memory) Bury(ctx context.Context, inst croft.Instance, o croft.Order) e
 			return err
 		}
 		delete(m.instances, inst.ID)
-		if o.Host != "" {
+		if _, ordered := m.orders[o.ID()]; o.Host != "" && (ordered || inst.State != croft.StateLost) {
 			m.putOrder(o)
 		}
 		return nil

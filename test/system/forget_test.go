@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/schedule"
 )
 
 // TestAForgetThatDiesAnywhereCanBeRepeated kills the command at each of its writes, repeats it, and then brings the
@@ -39,7 +40,8 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 			if err != nil || lost.State != croft.StateLost || lost.Host != "" {
 				t.Fatalf("its instance is %+v, %v; want it lost", lost, err)
 			}
-			if err := w.store.Instances.Bury(t.Context(), lost, croft.Order{}); err != nil { // an operator gives it up
+			tombstone := schedule.NewOrder(w.store.Partition(), lost, lost.Lost.Host, croft.WantGone)
+			if err := w.store.Instances.Bury(t.Context(), lost, tombstone); err != nil { // an operator gives it up
 				t.Fatal(err)
 			}
 			w.facts[inst.ID].destroyed, w.doomed[inst.ID] = true, true

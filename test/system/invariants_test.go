@@ -92,7 +92,7 @@ func (w *world) rest(most time.Duration) {
 }
 
 // unmended waits until agents have repaired the problems that are theirs, and returns the rest. Only interrupted moves
-// may be left for an operator.
+// and disks of lost instances may be left for an operator.
 func (w *world) unmended() []string {
 	var found []string
 	for end := time.Now().Add(60 * time.Second); ; {
@@ -100,7 +100,7 @@ func (w *world) unmended() []string {
 		err := w.operate(0, func(o *operator) error {
 			report, err := o.Audit(w.t.Context())
 			for _, d := range report.Differences {
-				if d.Kind != audit.UnfinishedMove {
+				if d.Kind != audit.UnfinishedMove && d.Kind != audit.LeftHere {
 					found = append(found, fmt.Sprintf("%+v", d))
 				}
 			}

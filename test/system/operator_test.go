@@ -180,7 +180,7 @@ func (w *world) operate(last int, do func(*operator) error) error {
 	side := &operatorSide{w: w, gate: g, hostBook: store.Registry, instanceBook: store.Instances,
 		auditBook: store.Records, claimBook: w.worseClaims(w.claims)}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store.Cluster,
-		Instances: side, Orders: store.Orders, Claims: side})
+		Instances: side, Orders: store.Orders, Claims: side, Power: power{w, g}, Recreator: recreator{w, g}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -336,6 +336,9 @@ func (w *world) mend(ctx context.Context) error {
 			if err := o.Hosts.Enable(ctx, m.id); err != nil {
 				return err
 			}
+			if err := w.clear(ctx, o, m); err != nil {
+				return err
+			}
 		}
 		report, err := o.Audit(ctx)
 		if err != nil {
@@ -348,6 +351,17 @@ func (w *world) mend(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// clear orders a host to remove what lost instances left on it.
+func (w *world) clear(ctx context.Context, o *operator, m *machine) error {
+	left, err := o.Leftovers(ctx, m.id)
+	for _, l := range left {
+		if l.State != croft.StateLost { // of a lost one the disk goes with the record
+			err = errors.Join(err, o.RemoveLeftover(ctx, m.id, l.Instance))
+		}
+	}
+	return err
 }
 
 // replaceLost recreates every second lost instance on another host. It destroys the others, and those for which no host

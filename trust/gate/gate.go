@@ -59,6 +59,7 @@ type (
 		croft.Order
 		Revision int64 `json:"revision,omitempty"`
 		Created  int64 `json:"create_revision,omitempty"` // 0: from a program of schema 1.7
+		Death    int64 `json:"host_death,omitempty"`
 	}
 	instance struct {
 		croft.Instance
@@ -71,10 +72,12 @@ type (
 	}
 )
 
-func sendOrder(o croft.Order) orderMessage { return orderMessage{o, o.Revision, o.CreateRevision} }
+func sendOrder(o croft.Order) orderMessage {
+	return orderMessage{o, o.Revision, o.CreateRevision, o.HostDeath}
+}
 
 func (o orderMessage) noun() croft.Order {
-	o.Order.Revision, o.Order.CreateRevision = o.Revision, o.Created
+	o.Order.Revision, o.Order.CreateRevision, o.Order.HostDeath = o.Revision, o.Created, o.Death
 	return o.Order
 }
 

@@ -35,8 +35,9 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
 		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
 		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler,
-		Volumes: store.Volumes,
-		Overdue: func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
+		Recreator: scheduler,
+		Volumes:   store.Volumes,
+		Overdue:   func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
 	if err != nil {
 		return nil, err
 	}

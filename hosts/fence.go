@@ -1,0 +1,198 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"croft"
+)
+
+// Fence ensures that a host is off and declares it dead. Then its instances are lost, as by Forget, and those with the
+// restart policy elsewhere are recreated on other hosts. Host.Lost lists them. Confirmed: an operator switched the host
+// off; otherwise the fence agent of the settings does. A Fence that was interrupted is finished by another one, or by a
+// Watcher. Conflict: the host is alive although it is confirmed to be off, or its fence agent reports it as on.
+// Unavailable: it is unknown whether the host is off; nothing has changed.
+//
+// The record of death exists before the host is switched off, and forbids its agent to start anything. So a host that
+// is switched on between the answer of the fence agent and the declaration runs no guest a second time.
+func (f *Fleet) Fence(ctx context.Context, idOrName string, confirmed bool) (Host, error) {
+	h, err := f.find(ctx, idOrName)
+	if err == nil {
+		err = f.declareDead(ctx, &h, confirmed)
+	}
+	if err == nil {
+		h.Lost, err = f.rescue(ctx, h)
+	}
+	if err != nil {
+		return h, fmt.Errorf("fence host %s: %w", cmp.Or(h.Name, idOrName), err)
+	}
+	return h, nil
+}
+
+// declareDead declares a host dead once it is known to be off.
+func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error {
+	switch {
+	case h.IsDead() && !h.Alive: // by an interrupted Fence
+		return nil
+	case confirmed && h.Alive:
+		return croft.Errorf(croft.Conflict, "its agent is alive, so it is not off; an agent that dies counts as alive for "+
+			"ten seconds")
+	case !confirmed && f.Power == nil:
+		return croft.Errorf(croft.Invalid, "no fence agents are configured here (host.fence): switch it off yourself, and "+
+			"confirm that with --confirm-off")
+	}
+	death, err := f.Hosts.BeginDeath(ctx, h.ID)
+	if err != nil {
+		return err
+	}
+	how := croft.ConfirmedOff
+	if !confirmed {
+		how = croft.FencedOff
+		if err := f.Power.Off(ctx, h.Host); err != nil {
+			return errors.Join(err, f.endFence(ctx, h.ID, death))
+		}
+	}
+	if death, err = f.Hosts.DeclareDead(ctx, h.ID, death, how); err != nil {
+		return err
+	}
+	h.Death, h.Alive, h.Drained = &death, false, true
+	f.Log.Warn("host declared dead", "host", h.ID, "name", h.Name, "how", string(how))
+	return nil
+}
+
+// endFence undoes the beginning of a fence that failed; a host that was declared dead before stays dead.
+func (f *Fleet) endFence(ctx context.Context, host croft.HostID, death croft.Death) error {
+	if !death.Declared.IsZero() {
+		return nil
+	}
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
+	defer cancel()
+	return f.Hosts.EndDeath(after, host, death)
+}
+
+// TakeBack ends the death of a host: it gets orders again, unless it was drained before the fence. Instances that were
+// lost stay lost or elsewhere, and what is left of them on the host stays until RemoveLeftover. Conflict: it was not
+// declared dead.
+func (f *Fleet) TakeBack(ctx context.Context, idOrName string) (Host, error) {
+	h, err := f.find(ctx, idOrName)
+	switch {
+	case err != nil:
+	case h.Death == nil:
+		err = croft.Errorf(croft.Conflict, "it was not declared dead")
+	default:
+		if h.IsDead() { // an interrupted Fence may have left instances on it, whose guests would start
+			_, err = f.loseAll(ctx, h, true)
+		}
+		if err == nil {
+			err = f.Hosts.EndDeath(ctx, h.ID, *h.Death)
+		}
+	}
+	if err != nil {
+		return h, fmt.Errorf("take host %s back: %w", idOrName, err)
+	}
+	h.Drained, h.Death = h.Death.Drained, nil
+	f.Log.Info("host taken back", "host", h.ID, "name", h.Name)
+	return h, nil
+}
+
+// rescue marks the instances of a dead host as lost, and recreates those with the restart policy elsewhere. It can be
+// repeated.
+func (f *Fleet) rescue(ctx context.Context, h Host) ([]LostInstance, error) {
+	lost, err := f.loseAll(ctx, h, true)
+	if err != nil {
+		return lost, err
+	}
+	all, err := f.Instances.List(ctx, "")
+	if err != nil {
+		return lost, err
+	}
+	for _, st := range all {
+		i := slices.IndexFunc(lost, func(l LostInstance) bool { return l.ID == st.Instance.ID })
+		if i < 0 {
+			continue
+		}
+		if err := f.recreate(ctx, st.Instance, &lost[i]); err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+// recreate recreates a lost instance if its restart policy says so, and notes the result.
+func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstance) error {
+	if inst.State != croft.StateLost || inst.Spec.Restart != croft.RestartElsewhere || f.Recreator == nil {
+		l.Stays = "its restart policy is " + string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure))
+		return nil
+	}
+	again, err := f.Recreator.Recreate(ctx, inst.Project, string(inst.ID))
+	switch {
+	case errors.Is(err, croft.NoCapacity), errors.Is(err, croft.Conflict), errors.Is(err, croft.NotFound):
+		l.Stays = err.Error()
+		return nil
+	case err != nil:
+		return fmt.Errorf("recreate instance %s: %w", inst.Name, err)
+	}
+	l.To = again.Host
+	hosts, err := f.Hosts.Hosts(ctx, again.Host)
+	l.ToName = cmp.Or(hosts[again.Host].Name, string(again.Host))
+	return err
+}
+
+// Leftover is what a lost instance left on its host.
+type Leftover struct {
+	Instance croft.InstanceID `json:"instance" format:"uuid"` // UUID of the instance
+	Project  croft.Project    `json:"project"`                // the project that it belongs to, or belonged to
+	Name     string           `json:"name"`                   // its name in the project
+	// Where the instance is now: the UUID of its host; empty: it is lost, or was removed.
+	Now croft.HostID `json:"now,omitempty"`
+	// The state of the instance now; empty: it was removed.
+	State croft.State `json:"state,omitempty"`
+	// When it was lost.
+	Since time.Time `json:"since"`
+	// The guest here, as the host last saw it since it returned: stopped, or failed with the reason. Empty: not seen.
+	Seen croft.State `json:"seen,omitempty"`
+	// Why the guest is not off.
+	Error string `json:"error,omitempty"`
+}
+
+// Leftovers returns what lost instances left on a host, by project and name. Nothing of it is removed before an
+// operator says so.
+func (f *Fleet) Leftovers(ctx context.Context, host croft.HostID) ([]Leftover, error) {
+	orders, err := f.Orders.Leftovers(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("list the leftovers: %w", err)
+	}
+	all := []Leftover{}
+	for _, st := range orders {
+		l := Leftover{Instance: st.Order.Instance, Project: st.Order.Project, Name: st.Order.Name,
+			Now: st.Instance.Host, State: st.Instance.State, Since: st.Order.Issued}
+		if seen := st.Observation; seen != nil && seen.Generation == st.Order.Generation {
+			l.Seen, l.Error = seen.State, seen.Error
+		}
+		all = append(all, l)
+	}
+	slices.SortFunc(all, func(a, b Leftover) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Instance, b.Instance))
+	})
+	return all, nil
+}
+
+// RemoveLeftover orders a host to remove what an instance left on it. NotFound: it left nothing.
+func (f *Fleet) RemoveLeftover(ctx context.Context, host croft.HostID, id croft.InstanceID) error {
+	orders, err := f.Orders.Leftovers(ctx, host)
+	if err != nil {
+		return fmt.Errorf("remove the leftover of instance %s: %w", id, err)
+	}
+	for _, st := range orders {
+		if st.Order.Instance == id {
+			return f.Orders.RemoveLeftover(ctx, *st.Order)
+		}
+	}
+	return croft.Errorf(croft.NotFound, "instance %s left nothing on the host; `croft host leftover list` shows what is "+
+		"there", id)
+}
