@@ -60,47 +60,87 @@ func (s *Log) Append(ctx context.Context, b actions.Batch) error {
 // fetched is how many blocks are read together.
 const fetched = 64
 
+// found is an entry at its place in the log.
+type found struct {
+	place
+	actions.Entry
+}
+
+// compare orders entries by time. The order does not depend on the page on which they are.
+func (f found) compare(other found) int {
+	return cmp.Or(f.Time.Compare(other.Time), compareBlocks(f.block, other.block), cmp.Compare(f.entry, other.entry))
+}
+
 // List implements actions.Store. It selects blocks by their keys, and reads them, newest first, until the page is full,
-// all at one revision.
+// all at one revision. Servers write concurrently, so the times of neighbouring blocks overlap: an entry is on the page
+// once no unread block can have a newer one.
 func (s *Log) List(ctx context.Context, scope access.Scope, f actions.Filter) (actions.Page, error) {
 	page := actions.Page{Entries: []actions.Entry{}}
 	limit := min(cmp.Or(f.Limit, actions.DefaultLimit), actions.MostLimit)
-	behind, err := parsePlace(f.After)
-	if err != nil {
-		return page, err
-	}
 	blocks, revision, err := s.blocks(ctx, scope, f)
 	if err != nil {
 		return page, err
 	}
+	behind, err := s.behind(ctx, f.After, revision)
+	if err != nil {
+		return page, err
+	}
 	slices.SortFunc(blocks, func(a, b dated) int { return compareBlocks(b.block, a.block) })
+	var waiting []found // sorted, newest last
 	var last place
+	full := func(unread string) bool {
+		for n := len(waiting) - 1; n >= 0 && moment(waiting[n].Time) > unread; n-- {
+			if len(page.Entries) == limit {
+				page.Next = last.String()
+				return true
+			}
+			page.Entries, last = append(page.Entries, waiting[n].Entry), waiting[n].place
+			waiting = waiting[:n]
+		}
+		return false
+	}
 	for some := range slices.Chunk(blocks, fetched) {
 		contents, err := s.read(ctx, some, revision)
 		if err != nil {
 			return page, err
 		}
 		for i, b := range some {
-			for n := len(contents[i]) - 1; n >= 0; n-- {
-				e, here := contents[i][n], place{b.block, n}
-				if !f.Has(e) || !e.Time.After(b.hidden) || f.After != "" && !here.isBehind(behind) {
-					continue
-				}
-				if len(page.Entries) == limit {
-					page.Next = last.String()
-					return inOrder(page), nil
-				}
-				page.Entries, last = append(page.Entries, e), here
+			if full(b.written()) {
+				return page, nil
 			}
+			for n, e := range contents[i] {
+				here := found{place{b.block, n}, e}
+				if f.Has(e) && e.Time.After(b.hidden) && (f.After == "" || here.compare(behind) < 0) {
+					waiting = append(waiting, here)
+				}
+			}
+			slices.SortFunc(waiting, found.compare)
 		}
 	}
-	return inOrder(page), nil
+	full("")
+	return page, nil
 }
 
-// inOrder sorts a page by time, because servers write concurrently, so that neighbouring blocks overlap.
-func inOrder(p actions.Page) actions.Page {
-	slices.SortStableFunc(p.Entries, func(a, b actions.Entry) int { return b.Time.Compare(a.Time) })
-	return p
+// behind returns the entry at the end of the previous page. Of a block that was trimmed since, the time of writing
+// stands for those of its entries. Invalid.
+func (s *Log) behind(ctx context.Context, after string, revision int64) (at found, err error) {
+	if at.place, err = parsePlace(after); err != nil || after == "" {
+		return at, err
+	}
+	contents, err := s.read(ctx, []dated{{block: at.block}}, revision)
+	if err != nil {
+		return at, err
+	}
+	if at.entry >= 0 && at.entry < len(contents[0]) {
+		at.Entry = contents[0][at.entry]
+		return at, nil
+	}
+	nanoseconds, err := strconv.ParseInt(at.written(), 16, 64)
+	if err != nil {
+		return at, badPlace(after)
+	}
+	at.Time = time.Unix(0, nanoseconds)
+	return at, nil
 }
 
 // dated is a block, with the time up to which its entries are hidden from the caller.
@@ -193,11 +233,6 @@ func compareBlocks(a, b block) int {
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.project, b.project))
 }
 
-// isBehind reports whether p comes after another place in a list, whose first entry is the newest.
-func (p place) isBehind(other place) bool {
-	return cmp.Or(compareBlocks(p.block, other.block), cmp.Compare(p.entry, other.entry)) < 0
-}
-
 func (p place) String() string { return p.name + "/" + p.project + "/" + strconv.Itoa(p.entry) }
 
 // parsePlace parses a place. Invalid.
@@ -211,7 +246,10 @@ func parsePlace(text string) (place, error) {
 			return place{block{project: words[1], name: words[0]}, n}, nil
 		}
 	}
-	return place{}, croft.Errorf(croft.Invalid, "%.40q is no position in the action log: use the value next of "+
-		"another page",
-		text)
+	return place{}, badPlace(text)
+}
+
+func badPlace(text string) error {
+	return croft.Errorf(croft.Invalid, "%.40q is no position in the action log: use the value next of another "+
+		"page", text)
 }

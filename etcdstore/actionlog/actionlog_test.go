@@ -122,6 +122,23 @@ func TestPagesHaveEveryEntryOnce(t *testing.T) {
 	}
 }
 
+// TestPagesContinueInTheOrderOfTime although two servers write blocks whose times overlap.
+func TestPagesContinueInTheOrderOfTime(t *testing.T) {
+	s := etcdtest.Start(t)
+	write(t, s, entry("p", 1), entry("p", 4), entry("p", 6))
+	write(t, s, entry("q", 2), entry("q", 3), entry("q", 7))
+	write(t, s, entry("p", 5), entry("p", 8))
+	var got []string
+	f := actions.Filter{Limit: 3}
+	for more := true; more; more = f.After != "" {
+		page := list(t, s, access.Everything(), f)
+		got, f.After = append(got, names(page)), page.Next
+	}
+	if all := strings.Join(got, " | "); all != "p:vm8 q:vm7 p:vm6 | p:vm5 p:vm4 q:vm3 | q:vm2 p:vm1" {
+		t.Errorf("the pages are %s", all)
+	}
+}
+
 func TestABatchIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)

@@ -67,6 +67,12 @@ func blockName(b actions.Batch, n int, refused bool) string {
 // refusedMark precedes the number of entries of a block of refused requests.
 const refusedMark = "r"
 
+// written returns the time of writing, in the form of moment. No entry of the block is newer.
+func (b block) written() string {
+	at, _, _ := strings.Cut(b.name, "-")
+	return at
+}
+
 // number returns the part of a block's name that contains the number of its entries.
 func (b block) number() string { return b.name[strings.LastIndexByte(b.name, '-')+1:] }
 
