@@ -3,6 +3,7 @@
 package croft
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"net/netip"
@@ -222,6 +223,14 @@ type GuestSettings struct {
 	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
 	// When to boot a guest that went off without an order; on-failure if empty.
 	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere"`
+}
+
+// Explicit returns the settings with their defaults for empty fields, so that equal settings are equal values.
+func (g GuestSettings) Explicit() GuestSettings {
+	g.Metadata = cmp.Or(g.Metadata, MetadataAuto)
+	g.IMDS = cmp.Or(g.IMDS, IMDSOptional)
+	g.Restart = cmp.Or(g.Restart, RestartOnFailure)
+	return g
 }
 
 // InstanceSettings are the settings of an instance that only the request for it has.

@@ -48,6 +48,19 @@ func KindOf(err error) Kind {
 	return ""
 }
 
+// TakenError says that a name or an ID belongs to another cluster or instance. Its kind is Conflict.
+type TakenError struct {
+	What string // "name" or "id"
+	By   string // its UUID; empty: unknown
+	Text string
+}
+
+// Error implements error.
+func (e *TakenError) Error() string { return e.Text }
+
+// Unwrap returns its kind.
+func (e *TakenError) Unwrap() error { return Conflict }
+
 // HTTPStatus maps the kind of err to a status code; nil is 200, no kind is 500.
 func HTTPStatus(err error) int {
 	if err == nil {

@@ -71,19 +71,6 @@ type Holder struct {
 	Lease   int64
 }
 
-// TakenError says that a name or an ID belongs to another cluster. Its kind is Conflict.
-type TakenError struct {
-	What string          // "name" or "id"
-	By   croft.ClusterID // empty: unknown
-	Text string
-}
-
-// Error implements error.
-func (e *TakenError) Error() string { return e.Text }
-
-// Unwrap returns its kind.
-func (e *TakenError) Unwrap() error { return croft.Conflict }
-
 // ApplianceStore stores the records that clusters are built from. A write compares the generation of the record that it
 // replaces; 0 means that the record must not exist. Conflict: the generation differs, or a name is taken. NotFound.
 type ApplianceStore interface {

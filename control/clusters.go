@@ -222,7 +222,7 @@ func notPlaced(err error) error {
 		p.Why = append([]cluster.Dropped{}, why.Dropped...)
 		return p
 	}
-	if is, ok := errors.AsType[*cluster.TakenError](err); ok && is.What == "id" {
+	if is, ok := errors.AsType[*croft.TakenError](err); ok && is.What == "id" {
 		return api.NewProblem(api.UUIDReused, err.Error())
 	} else if ok {
 		return api.NewProblem(api.NameTaken, err.Error())

@@ -457,6 +457,10 @@ func (c *call) taken(ctx context.Context, r schedule.Request, refused error) (cr
 			)
 		}
 	}
+	if by, is := errors.AsType[*croft.TakenError](refused); is { // which has just gone
+		code := map[string]api.Code{"name": api.NameTaken, "id": api.UUIDReused}[by.What]
+		return croft.Instance{}, api.NewProblem(code, refused.Error())
+	}
 	return croft.Instance{}, refused
 }
 

@@ -36,6 +36,10 @@ func TestARequestKnowsItsInstance(t *testing.T) {
 	}{
 		{"the same", func(*schedule.Request) {}, true},
 		{"missing lists are empty lists", func(r *schedule.Request) { r.Tags, r.Keys = nil, nil }, true},
+		{"defaults that are spelled out", func(r *schedule.Request) {
+			r.Metadata, r.IMDS, r.Restart = croft.MetadataAuto, croft.IMDSOptional, croft.RestartOnFailure
+		}, true},
+		{"another restart policy", func(r *schedule.Request) { r.Restart = croft.RestartNever }, false},
 		{"another policy", func(r *schedule.Request) { r.Policy = schedule.Spread }, true},
 		{"another ID", func(r *schedule.Request) { r.ID = croft.NewInstanceID() }, false},
 		{"another name", func(r *schedule.Request) { r.Name = "db" }, false},

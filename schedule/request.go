@@ -108,6 +108,7 @@ func (r Request) Wants(inst croft.Instance) bool {
 		return false
 	}
 	want.Spec.HostKey, inst.Spec.HostKey, inst.Spec.ClusterKey, inst.Spec.Peers = "", "", "", nil
+	want.Spec.GuestSettings, inst.Spec.GuestSettings = want.Spec.Explicit(), inst.Spec.Explicit()
 	want.Spec.Near, inst.Spec.Near = named(r.Query.Near), named(inst.Spec.Near)
 	inst.Spec.Policy = nil
 	// older versions do not record these, and settings decide the first

@@ -93,8 +93,8 @@ func want(t testing.TB, err error, kind croft.Kind) {
 func wantTaken(t testing.TB, err error, what string, by croft.ClusterID) {
 	t.Helper()
 	want(t, err, croft.Conflict)
-	taken, is := errors.AsType[*cluster.TakenError](err)
-	if !is || taken.What != what || taken.By != by || taken.Text == "" {
+	taken, is := errors.AsType[*croft.TakenError](err)
+	if !is || taken.What != what || taken.By != string(by) || taken.Text == "" {
 		t.Errorf("got %#v, want that the %s is taken by %s", err, what, by)
 	}
 }
@@ -162,11 +162,11 @@ func testLatest(t *testing.T, s Stores) {
 	}
 	_, err = s.Create(ctx, NewCluster("two"), before)
 	want(t, err, croft.Conflict)
-	if taken, is := errors.AsType[*cluster.TakenError](err); is {
+	if taken, is := errors.AsType[*croft.TakenError](err); is {
 		t.Errorf("neither name nor ID are taken: %v", taken)
 	}
 	_, err = s.Create(ctx, NewCluster("one"), before) // the caller reads the first one, and joins it
-	if _, is := errors.AsType[*cluster.TakenError](err); is || croft.KindOf(err) != croft.Conflict {
+	if _, is := errors.AsType[*croft.TakenError](err); is || croft.KindOf(err) != croft.Conflict {
 		t.Errorf("the same request at the same time: %v", err)
 	}
 	for _, user := range []string{"bob", "ann/slurm", "ann\x00", "%61nn", "../ann", "ann.", ""} { // other users

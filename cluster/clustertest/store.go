@@ -239,7 +239,8 @@ func (s *memory) latest(project croft.Project, user, appliance string) (n int64)
 func (s *Store) Create(ctx context.Context, c cluster.Cluster, latest int64) (cluster.Cluster, error) {
 	err := s.do(ctx, "Create", func() error {
 		if _, is := s.records[c.ID]; is {
-			return &cluster.TakenError{What: "id", By: c.ID, Text: fmt.Sprintf("there is a cluster %s already", c.ID)}
+			return &croft.TakenError{What: "id", By: string(c.ID),
+				Text: fmt.Sprintf("there is a cluster %s already", c.ID)}
 		}
 		if s.latest(c.Project, c.User, c.Appliance) > latest {
 			return croft.Errorf(croft.Conflict, "another cluster of appliance %s was created", c.Appliance)

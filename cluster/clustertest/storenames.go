@@ -15,7 +15,7 @@ func (s *memory) mayName(c, before cluster.Cluster) error {
 
 func (s *memory) nameFree(c cluster.Cluster) error {
 	if other := s.named(c.Project, c.Name); other.ID != "" && other.ID != c.ID {
-		return &cluster.TakenError{What: "name", By: other.ID,
+		return &croft.TakenError{What: "name", By: string(other.ID),
 			Text: fmt.Sprintf("the name %s is taken by cluster %s", c.Name, other.ID)}
 	}
 	return nil

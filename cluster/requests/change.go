@@ -19,7 +19,7 @@ func (s *Service) update(ctx context.Context, c cluster.Cluster) (cluster.Cluste
 	c.Generation++
 	c.Updated = time.Now().UTC()
 	written, err := s.c.Records.Update(ctx, c, nil)
-	if _, taken := errors.AsType[*cluster.TakenError](err); !taken && errors.Is(err, croft.Conflict) {
+	if _, taken := errors.AsType[*croft.TakenError](err); !taken && errors.Is(err, croft.Conflict) {
 		return written, fmt.Errorf("%w: %w", errChanged, err)
 	}
 	return written, err

@@ -102,7 +102,7 @@ func (s *Service) put(ctx context.Context, r cluster.Request, found survey.Resul
 	for try := range lostTries {
 		var made cluster.Cluster
 		made, err = s.c.Records.Create(ctx, c, latest)
-		if taken, is := errors.AsType[*cluster.TakenError](err); is && taken.What == "id" {
+		if taken, is := errors.AsType[*croft.TakenError](err); is && taken.What == "id" {
 			return s.made(ctx, r)
 		}
 		if err == nil {
@@ -157,7 +157,7 @@ func (s *Service) made(ctx context.Context, r cluster.Request) (cluster.Created,
 		return cluster.Created{}, err
 	}
 	wanted := maps.Clone(r.Parameters)
-	taken := &cluster.TakenError{What: "id", By: r.ID,
+	taken := &croft.TakenError{What: "id", By: string(r.ID),
 		Text: fmt.Sprintf("the ID %s was used for another request", r.ID)}
 	if c.Project != r.Project || c.User != r.User || c.Digest != r.Digest() {
 		return cluster.Created{}, taken

@@ -424,7 +424,7 @@ func TestAnIDBelongsToTheUserWhoseRequestItWas(t *testing.T) {
 	b.fatal(err)
 	r.User = "another"
 	_, err = b.Create(t.Context(), r)
-	if taken, ok := errors.AsType[*cluster.TakenError](err); !ok || taken.What != "id" {
+	if taken, ok := errors.AsType[*croft.TakenError](err); !ok || taken.What != "id" {
 		t.Errorf("got %v", err)
 	}
 }

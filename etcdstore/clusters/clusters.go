@@ -198,7 +198,7 @@ func (s *Records) Create(ctx context.Context, c cluster.Cluster, latest int64) (
 	}
 	revision, err := s.projects.Write(ctx, s.chargedWrite(c, text, latest))
 	if err == nil && revision == 0 {
-		err = &cluster.TakenError{What: "id", By: c.ID, Text: "there is a cluster " + string(c.ID) +
+		err = &croft.TakenError{What: "id", By: string(c.ID), Text: "there is a cluster " + string(c.ID) +
 			" already: choose another ID, or none"}
 	}
 	c.Revised = revision
@@ -234,7 +234,7 @@ func nameTaken(c cluster.Cluster, answer *etcdserverpb.ResponseOp) error {
 	if holder == nil || string(holder.Value) == string(c.ID) {
 		return nil
 	}
-	return &cluster.TakenError{What: "name", By: croft.ClusterID(holder.Value), Text: "the name " + c.Name +
+	return &croft.TakenError{What: "name", By: string(holder.Value), Text: "the name " + c.Name +
 		" is taken by cluster " + string(holder.Value) + ": choose another, or delete that one"}
 }
 

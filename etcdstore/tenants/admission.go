@@ -3,6 +3,7 @@ package tenants
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"path"
@@ -416,11 +417,12 @@ func MACs(inst croft.Instance) []string {
 func TakenBy(inst croft.Instance, recorded bool, name *etcdserverpb.ResponseOp, macs []*etcdserverpb.ResponseOp) error {
 	holder := kv.First(name)
 	if holder != nil && string(holder.Value) != string(inst.ID) {
-		return croft.Errorf(croft.Conflict, "the name %s is taken by instance %s; choose another or destroy that one",
-			inst.Name, holder.Value)
+		return &croft.TakenError{What: "name", By: string(holder.Value), Text: fmt.Sprintf("the name %s is taken by "+
+			"instance %s; choose another or destroy that one", inst.Name, holder.Value)}
 	}
 	if recorded || holder != nil {
-		return croft.Errorf(croft.Conflict, "there is an instance %s already; choose another UUID or none", inst.ID)
+		return &croft.TakenError{What: "id", By: string(inst.ID), Text: fmt.Sprintf("there is an instance %s already; "+
+			"choose another UUID or none", inst.ID)}
 	}
 	for n, holders := range macs {
 		for _, holder := range holders.GetResponseRange().Kvs {

@@ -221,13 +221,19 @@ func testFind(t *testing.T, c *cloud) {
 
 func testTaken(t *testing.T, c *cloud) {
 	inst := c.create("web")
-	_, err := c.Create(t.Context(), record("web"))
-	c.want(err, croft.Conflict)
+	taken := func(what string, wanted croft.Instance) {
+		t.Helper()
+		_, err := c.Create(t.Context(), wanted)
+		c.want(err, croft.Conflict)
+		if is, ok := errors.AsType[*croft.TakenError](err); !ok || is.What != what || is.By != string(inst.ID) {
+			t.Errorf("%v does not say that the %s is taken by %s", err, what, inst.ID)
+		}
+	}
+	taken("name", record("web"))
 	again := record("other")
 	again.ID = inst.ID
-	_, err = c.Create(t.Context(), again)
-	c.want(err, croft.Conflict)
-	_, err = c.Find(t.Context(), croft.DefaultProject, "other")
+	taken("id", again)
+	_, err := c.Find(t.Context(), croft.DefaultProject, "other")
 	c.want(err, croft.NotFound)
 }
 

@@ -94,8 +94,11 @@ func (m *Memory) put(inst croft.Instance) croft.Instance {
 func (m *Memory) Create(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
 	err := m.write(ctx, func() error {
 		for _, other := range m.instances {
-			if other.ID == inst.ID || other.Project == inst.Project && other.Name == inst.Name {
-				return croft.Errorf(croft.Conflict, "instance %s has that ID or name", other.ID)
+			switch {
+			case other.Project == inst.Project && other.Name == inst.Name:
+				return &croft.TakenError{What: "name", By: string(other.ID), Text: "the name is taken"}
+			case other.ID == inst.ID:
+				return &croft.TakenError{What: "id", By: string(other.ID), Text: "the ID is taken"}
 			}
 		}
 		inst.State, inst.Session = croft.StateScheduling, "memory"
