@@ -7,6 +7,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -622,6 +623,30 @@ func TestNoRegistryIsNamed(t *testing.T) {
 				t.Errorf("%s:%d has %q in it", name, i+1, word)
 			}
 		}
+	}
+}
+
+// unboundedRead matches a read of all that a file has, which a user may have named.
+var unboundedRead = regexp.MustCompile(`\bos\.(ReadFile|Open)\(|\bio\.ReadAll\([^i]`)
+
+// TestCommandsReadBoundedFiles: the files that users name are read with internal/userfile, which neither waits at a
+// FIFO nor reads a device or a file without end.
+func TestCommandsReadBoundedFiles(t *testing.T) {
+	err := filepath.WalkDir("cli", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			path == "cli/serve/detach.go" { // reads the log that it has just made
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for i, line := range strings.Split(string(text), "\n") {
+			if found := unboundedRead.FindString(line); found != "" {
+				t.Errorf("%s:%d calls %s: use userfile.Read, userfile.Open or userfile.ReadFrom", path, i+1, found)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

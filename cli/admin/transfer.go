@@ -13,6 +13,7 @@ import (
 	"croft/cli/args"
 	"croft/control/cloud/direct"
 	"croft/internal/out"
+	"croft/internal/userfile"
 	"croft/node/settings"
 	"croft/placement/transfer"
 )
@@ -125,7 +126,7 @@ func readImport(cmd *cobra.Command, s settings.Settings, from string, args []str
 	case len(args) == 0 || args[0] == "-":
 		return decodeImport("standard input", cmd.InOrStdin())
 	}
-	file, err := os.Open(args[0])
+	file, err := userfile.Open(args[0])
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, croft.Errorf(croft.NotFound, "import: there is no file %s", args[0])
 	}

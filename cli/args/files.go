@@ -1,30 +1,33 @@
 package args
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 
 	"croft"
 	"croft/internal/durable"
+	"croft/internal/userfile"
 )
 
 // ReadFile reads a file, or stdin for -. It returns at most one byte more than longest, so that callers can refuse a
 // text that is too long. what is the content, such as "the user-data". Invalid.
 func ReadFile(stdin io.Reader, what, file string, longest int64) ([]byte, error) {
-	from := stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "read %s: %w", what, err)
-		}
-		defer f.Close()
-		from = f
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = userfile.ReadFrom(stdin, longest)
+	} else {
+		text, err = userfile.Read(file)
 	}
-	text, err := io.ReadAll(io.LimitReader(from, longest+1))
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil, err
+	case err != nil:
 		return nil, croft.Errorf(croft.Invalid, "read %s: %w", what, err)
 	}
-	return text, nil
+	return text[:min(int64(len(text)), longest+1)], nil
 }
 
 // WriteNew writes a complete file that only its owner may read, or no file. Conflict: the file exists.

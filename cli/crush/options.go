@@ -2,7 +2,7 @@ package crush
 
 import (
 	"errors"
-	"os"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,17 +14,15 @@ import (
 	"croft/crush/policy"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/userfile"
 )
 
 func readMap(path string) (*crush.Map, *crush.Program, error) {
-	f, err := os.Open(path)
+	f, err := userfile.Open(path)
 	if err != nil {
-		return nil, nil, croft.Errorf(croft.Invalid, "read a CRUSH map: %w", err)
+		return nil, nil, fmt.Errorf("read a CRUSH map: %w", err)
 	}
 	defer f.Close()
-	if at, err := f.Stat(); err == nil && !at.Mode().IsRegular() {
-		return nil, nil, croft.Errorf(croft.Invalid, "read a CRUSH map: %s is no file", path)
-	}
 	m, err := crush.ReadText(f)
 	if err != nil {
 		return nil, nil, croft.Errorf(croft.Invalid, "%s: %w", path, err)
@@ -103,7 +101,7 @@ func (o *options) placer(m *crush.Map, p *crush.Program) (func(x uint32, to []cr
 func (o *options) compilePolicy(m *crush.Map) (*policy.Compiled, error) {
 	text := o.policy
 	if path, isFile := strings.CutPrefix(text, "@"); isFile {
-		data, err := os.ReadFile(path)
+		data, err := userfile.Read(path)
 		if err != nil {
 			return nil, croft.Errorf(croft.Invalid, "read a policy: %w", err)
 		}

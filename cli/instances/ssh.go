@@ -20,6 +20,7 @@ import (
 	"croft/compute/image"
 	"croft/control/api"
 	"croft/internal/command"
+	"croft/internal/out"
 	"croft/internal/redact"
 	"croft/schedule/sshkeys"
 )
@@ -113,7 +114,7 @@ func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i ap
 // SSH runs the system's ssh to log in to the named machine, and returns its exit code.
 func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) error {
 	ssh := exec.CommandContext(ctx, "ssh", given...)
-	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), out.Inherited(cmd.OutOrStdout()), cmd.ErrOrStderr()
 	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
 	ssh.WaitDelay = 2 * time.Second
 	err := ssh.Run()

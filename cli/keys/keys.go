@@ -14,6 +14,7 @@ import (
 	"croft/cli/verb"
 	"croft/control/api"
 	"croft/internal/out"
+	"croft/internal/userfile"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 )
@@ -80,7 +81,7 @@ func checkKeyName(name string) error {
 // oneKey reads exactly one key: a name cannot stand for several.
 func oneKey(text string, stdin io.Reader) (string, error) {
 	if text == "-" {
-		data, err := io.ReadAll(io.LimitReader(stdin, 64<<10))
+		data, err := userfile.ReadFrom(stdin, 64<<10)
 		if err != nil {
 			return "", croft.Errorf(croft.Invalid, "read the key: %w", err)
 		}

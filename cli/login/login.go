@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"croft/client/login"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/userfile"
 	"croft/tenant/access"
 )
 
@@ -142,7 +142,7 @@ func readToken(cmd *cobra.Command) (string, error) {
 	if in, ok := cmd.InOrStdin().(*os.File); ok && out.IsTerminal(in) {
 		text, err = command.ReadSecret(cmd.Context(), in, cmd.ErrOrStderr(), "token")
 	} else {
-		text, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), longestToken))
+		text, err = userfile.ReadFrom(cmd.InOrStdin(), longestToken)
 	}
 	if errors.Is(err, context.Canceled) {
 		return "", err

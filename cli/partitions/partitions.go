@@ -6,17 +6,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
 	"croft/control/api"
 	"croft/control/federation"
 	"croft/internal/out"
+	"croft/internal/userfile"
 )
 
 // Command returns the command croft partition.
@@ -86,9 +85,9 @@ cloud: where the proposed one is taken, a number is added.`,
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		from := cmd.InOrStdin()
 		if given[0] != "-" {
-			f, err := os.Open(given[0])
+			f, err := userfile.Open(given[0])
 			if err != nil {
-				return croft.Errorf(croft.Invalid, "read the export: %w", err)
+				return fmt.Errorf("read the export: %w", err)
 			}
 			defer f.Close()
 			from = f

@@ -124,7 +124,7 @@ func lastLine(path string) string {
 	if size, err := f.Seek(0, io.SeekEnd); err == nil {
 		_, _ = f.Seek(max(0, size-4096), io.SeekStart)
 	}
-	tail, _ := io.ReadAll(f)
+	tail, _ := io.ReadAll(io.LimitReader(f, 4096))
 	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
 	return strings.TrimPrefix(lines[len(lines)-1], "croft: ")
 }

@@ -16,6 +16,7 @@ import (
 	"croft/cli/verb"
 	"croft/internal/durable"
 	"croft/internal/out"
+	"croft/internal/userfile"
 	"croft/pool/server"
 )
 
@@ -92,7 +93,7 @@ func (o *options) removeForPool(_ *cobra.Command, given []string) error {
 }
 
 func (o *options) readFile() (string, []server.Grant, error) {
-	text, err := os.ReadFile(o.tokens)
+	text, err := userfile.Read(o.tokens)
 	if err != nil {
 		return "", nil, croft.Errorf(croft.Invalid, "read the file of tokens: %w; name it with --tokens", err)
 	}

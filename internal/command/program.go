@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/internal/build"
 	"croft/internal/nearest"
+	"croft/internal/out"
 )
 
 // Names replaces names of commands in errors and messages, and the name before an error. The grid's packages write
@@ -39,9 +40,13 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	end func(error) string) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
+	stdout, lost := out.Check(stdout)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = lost()
+	}
 	report(stderr, err, end)
 	return ExitCode(err)
 }

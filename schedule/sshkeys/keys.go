@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"croft"
+	"croft/internal/userfile"
 	"croft/schedule"
 )
 
@@ -129,7 +130,7 @@ func Home(name string) string {
 }
 
 func ReadFile(name string) ([]string, error) {
-	text, err := os.ReadFile(name)
+	text, err := userfile.Read(name)
 	if err != nil {
 		return nil, croft.Errorf(croft.Invalid, "read the key: %w", err)
 	}
