@@ -23,10 +23,17 @@ const (
 	WantStopped Want = "stopped"
 	WantGone    Want = "gone"
 	WantLeft    Want = "left"
+	// WantLeaving stops the guest once the host of Order.Move asks for its disk, and gives it; nothing is removed.
+	WantLeaving Want = "leaving"
+	// WantArriving fetches the disk from the host of Order.Move and defines the domain; the guest does not start.
+	WantArriving Want = "arriving"
 )
 
 // Withdrawn reports whether an order with this goal takes the instance away from the host.
 func (w Want) Withdrawn() bool { return w == WantGone || w == WantLeft }
+
+// Carries reports whether a goal is part of a move with the disk. Such an order never makes or removes a disk.
+func (w Want) Carries() bool { return w == WantLeaving || w == WantArriving }
 
 // State is the state of an instance: on its record as the scheduler wrote it, on its observation as the agent
 // last saw it.
@@ -51,11 +58,14 @@ const (
 	StateStopped  State = "stopped"  // the domain exists and is shut off
 	StateFailed   State = "failed"   // the last pass ended in Error
 	StateRemoving State = "removing" // the tombstone is being carried out
+	// it is off while its disk is copied to another host; Progress counts its bytes
+	StateMoving State = "moving"
 )
 
 // ObservedStates are the states of an observation.
 var ObservedStates = []State{
 	StatePending, StateFetching, StateDefining, StateBooting, StateRunning, StateStopped, StateFailed, StateRemoving,
+	StateMoving,
 }
 
 // Host is a machine that runs the agent: a resource provider of the same UUID.
@@ -77,6 +87,8 @@ type Host struct {
 	// its agent releases the claim here of an instance that moved away, once nothing of the instance is left here;
 	// derived, never stored
 	Vacates bool `json:"-"`
+	// its agent takes part in moves with the disk; derived from its life key, never stored
+	Carries bool `json:"-"`
 
 	// when its agent last reported to be alive, to a minute; derived, never stored
 	Seen       time.Time `json:"seen,omitzero"`
@@ -319,7 +331,11 @@ type Instance struct {
 	Rebuilt    int64     `json:"rebuilt,omitempty"`
 	Session    string    `json:"session,omitempty"`
 	// the target of a move that is about to happen; its claim may be there already
-	Moving    HostID `json:"moving,omitempty"`
+	Moving HostID `json:"moving,omitempty"`
+	// the disk is being copied to Moving: Host has an order to leave, and Moving one to arrive
+	Copying bool `json:"copying,omitempty"`
+	// why the last move with the disk ended where it began, for operators; empty: it did not
+	Unmoved   string `json:"unmoved,omitempty"`
 	MovedFrom HostID `json:"moved_from,omitempty"` // the previous host; see Former
 	// hosts before MovedFrom that still had an order when the instance moved on
 	LeftBefore []HostID  `json:"left_before,omitempty"`
@@ -460,6 +476,7 @@ type Order struct {
 
 	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
 	LeftBefore []HostID `json:"left_before,omitempty"`
+	Move       *Move    `json:"move,omitempty"` // of WantLeaving and WantArriving; nil for others
 
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
@@ -472,6 +489,14 @@ type Order struct {
 	// revision at which the order was first stored: its identity, because an order for a later instance with the same
 	// UUID has another one
 	CreateRevision int64 `json:"-"`
+}
+
+// Move is what the two hosts of a move with the disk know about it.
+type Move struct {
+	Host HostID `json:"host"` // the other one
+	Then Want   `json:"then"` // the goal on the host where the instance is at the end
+	// Key is what the target shows the source in addition to its certificate. Each move has another one. Secret.
+	Key string `json:"key"`
 }
 
 // Progress counts the bytes of a transfer; Total is 0 if unknown.

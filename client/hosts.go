@@ -48,8 +48,8 @@ func (c *Client) HostNames(ctx context.Context) (map[croft.HostID]string, error)
 func (c *Client) AwaitMoved(ctx context.Context, from croft.HostID, all []api.Move) error {
 	var moved []hosts.Moved
 	for _, m := range all {
-		moved = append(moved, hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project},
-			To: croft.Host{ID: m.To}})
+		moved = append(moved, hosts.Moved{Instance: croft.Instance{ID: m.Instance, Project: m.Project, Name: m.Name},
+			To: croft.Host{ID: m.To}, WithDisk: m.WithDisk})
 	}
 	return hosts.AwaitMoved(ctx, &watched{Client: c}, from, moved)
 }

@@ -73,6 +73,16 @@ func (c *Client) RecreateInstance(ctx context.Context, in api.InstanceChange) (a
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/recreate", in)
 }
 
+// MoveInstance: Move an instance to another host with its disk.
+func (c *Client) MoveInstance(ctx context.Context, in api.InstanceMove) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/move", in)
+}
+
+// CancelMove: End the move of an instance whose disk is still being copied.
+func (c *Client) CancelMove(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "DELETE /v1/instances/{id}/move", in)
+}
+
 // KeepInstance: Change when an instance expires, and is destroyed.
 func (c *Client) KeepInstance(ctx context.Context, in api.Expiry) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "PUT /v1/instances/{id}/expiry", in)
@@ -714,7 +724,7 @@ func (c *Client) AcceptHost(ctx context.Context, in api.HostNamed) (api.Host, er
 	return call[api.Host](ctx, c, "POST /v1/hosts/{id}/accept", in)
 }
 
-// EmptyHost: Recreate the ephemeral instances of a drained host on other hosts.
+// EmptyHost: Move the instances of a drained host to other hosts.
 func (c *Client) EmptyHost(ctx context.Context, in api.HostEmptying) (api.MoveList, error) {
 	return call[api.MoveList](ctx, c, "POST /v1/hosts/{id}/moves", in)
 }

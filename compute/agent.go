@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +22,13 @@ import (
 	"croft"
 	"croft/hosts/audit"
 	"croft/internal/delay"
+	"croft/internal/endpoint"
 	"croft/internal/keyed"
 	"croft/internal/mailbox"
 	"croft/internal/turns"
 )
 
-// Config configures an Agent. All interfaces are required except Shared, Volumes and Seeds.
+// Config configures an Agent. All interfaces are required except Shared, Volumes, Seeds and Peers.
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
@@ -46,6 +48,9 @@ type Config struct {
 	Hypervisor     Hypervisor
 	Images         ImageStore
 	Seeds          Seeds // nil: guests read metadata only from the server
+	// returns a client for the agent of another host, which must show that host's certificate if its API uses TLS; nil:
+	// for agents without TLS
+	Peers func(croft.Host) (*http.Client, error)
 
 	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
@@ -69,6 +74,7 @@ type Agent struct {
 	awaitedVolumes sync.Map
 
 	builds  chan struct{} // one token per running build
+	copies  chan struct{} // one token per disk that is fetched from another host
 	metrics *metrics
 
 	locked atomic.Bool // this agent holds the agent lock of its host; otherwise it does nothing
@@ -106,12 +112,16 @@ func New(c Config) (*Agent, error) {
 	c.MaxBuilds = cmp.Or(c.MaxBuilds, 4)
 	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
+	if c.Peers == nil {
+		c.Peers = func(croft.Host) (*http.Client, error) { return endpoint.AgentClient(nil), nil }
+	}
 	if c.Traces == nil {
 		c.Traces = noop.NewTracerProvider()
 	}
 	a := &Agent{
 		Config:    c,
 		builds:    make(chan struct{}, c.MaxBuilds),
+		copies:    make(chan struct{}, mostCopies),
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,

@@ -32,9 +32,13 @@ import (
 //	GET /v1/holding                                the guests and disks of the host: audit.Contents as JSON
 //	GET /v1/usages                                 usage of its guests: a list of Usage as JSON
 //	DELETE /v1/instances/{id}/files                remove disks without an owner
+//	GET /v1/instances/{id}/leaving                 for the target of its move, with the move's key: departure as JSON
+//	GET /v1/instances/{id}/leaving/{disk|base}     likewise: the file from the chunk ?from= on, as diskcopy sends it
 type API struct {
 	Agent *Agent
 	Token string // required
+	// returns the host whose certificate a request shows; empty: none. nil: the API does not use TLS
+	Caller func(*http.Request) croft.HostID
 
 	attached sync.WaitGroup // live consoles
 }
@@ -50,6 +54,8 @@ func (api *API) Handler() http.Handler {
 	mux.Handle("GET /v1/holding", api.authorized(api.contents))
 	mux.Handle("GET /v1/usages", api.authorized(api.usages))
 	mux.Handle("DELETE /v1/instances/{id}/files", api.authorized(api.removeFiles))
+	mux.Handle("GET /v1/instances/{id}/leaving", api.leaving(api.departure))
+	mux.Handle("GET /v1/instances/{id}/leaving/{file}", api.leaving(api.copyFile))
 	return mux
 }
 

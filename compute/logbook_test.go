@@ -109,7 +109,7 @@ func (l *logbook) end() string {
 func (l *logbook) agent() *Agent {
 	a := &Agent{Config: Config{Host: croft.Host{ID: here, Name: "one"}, Partition: home, Dir: l.dir,
 		Orders: logOrders{logbook: l}, Records: logRecords{logbook: l}, Inventory: logInventory{logbook: l},
-		Hypervisor: logHypervisor{logbook: l}, Registry: logRegistry{logbook: l}, Images: logImages{l},
+		Hypervisor: logHypervisor{logbook: l}, Registry: logRegistry{logbook: l}, Images: logImages{logbook: l},
 		NICs: []NIC{{Network: "default"}},
 		Log:  slog.New(slog.DiscardHandler)},
 		builds:    make(chan struct{}, 1),
@@ -145,8 +145,11 @@ type (
 		allHypervisors
 		*logbook
 	}
-	logImages struct{ *logbook }
-	logSeeds  struct {
+	logImages struct {
+		ImageStore // nil
+		*logbook
+	}
+	logSeeds struct {
 		*logbook
 		source croft.Metadata
 	}
@@ -165,6 +168,9 @@ func (l logOrders) Order(_ context.Context, host croft.HostID, id croft.Instance
 func (l logOrders) Remains(_ context.Context, host croft.HostID, _ croft.InstanceID) (bool, error) {
 	return slices.Contains(l.remains, host), l.read("remains", host)
 }
+
+// HandOver finds no order to leave on the former hosts.
+func (l logOrders) HandOver(context.Context, croft.Order) error { return l.read("hand over") }
 
 func (l logOrders) Observed(context.Context, croft.HostID, croft.InstanceID) (croft.Observation, error) {
 	if err := l.read("observed"); err != nil {
@@ -368,6 +374,3 @@ func (l logSeeds) WriteSeed(_ context.Context, w io.Writer, _ croft.Order) error
 	}
 	return l.step("seed")
 }
-
-// Volume is not called: the instance has no volumes.
-func (l logImages) Volume(context.Context, string, int64) error { return errPlanned }

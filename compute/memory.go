@@ -38,6 +38,14 @@ type memory struct {
 	endedAt  int64
 	traced   *tracedOrder // the order in progress, if it belongs to a trace
 
+	// of the order to arrive of generation arrivedAt: when it was first seen, or bytes of the disk last arrived
+	arrived    time.Time
+	arrivedAt  int64
+	handedOver int64 // the CreateRevision of the order whose instance was handed over
+
+	asked     atomic.Int64              // the generation of the order to leave for which its target is ready to copy
+	departure atomic.Pointer[departure] // what the target of its move may copy; nil: nothing
+
 	state  atomic.Value // croft.State: last observed state, written or not
 	called atomic.Value // called: its project and name
 }

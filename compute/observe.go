@@ -28,12 +28,18 @@ func (p *pass) settle(ctx context.Context, failure error) {
 		p.agent.metrics.failures.WithLabelValues(meter.Result(failure)).Inc()
 		p.agent.Log.Warn("the order is not carried out", "instance", p.id, "host", p.agent.Host.ID, "op",
 			string(p.want.Want), "err", failure)
-		if isFinal(failure) && !p.want.Want.Withdrawn() {
+		if isFinal(failure) && !p.want.Want.Withdrawn() && !p.want.Want.Carries() {
 			p.memory.failed, p.memory.failedAt, p.memory.unbuilt = failure, p.want.Generation, false
 			p.giveUp(ctx)
 			return
 		}
 		p.observeFailure(ctx, failure)
+		return
+	}
+	if d := p.memory.departure.Load(); d != nil {
+		p.memory.arrive(nil)
+		p.endDeparture(ctx, d)
+		p.observe(ctx, croft.Observation{State: croft.StateMoving, Progress: d.progress()})
 		return
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)

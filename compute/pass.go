@@ -68,6 +68,13 @@ func (p *pass) run(ctx context.Context) (err error) {
 		p.giveUp(ctx) // only another order changes the state
 		return nil
 	}
+	if p.want == nil || p.want.Want != croft.WantLeaving {
+		m.departure.Store(nil) // ends copies, before the guest may start
+	}
+	if p.want != nil && p.want.Want == croft.WantArriving && m.arrivedAt != p.want.Generation {
+		m.arrived, m.arrivedAt = time.Now(), p.want.Generation
+	}
+	p.have.Asked = p.want != nil && m.asked.Load() == p.want.Generation
 	p.have.JustStarted = time.Since(m.started) < startGrace
 	p.have.Halted = p.want != nil && m.ended == croft.EndGuest && m.endedAt == p.want.Generation
 	steps := Plan(p.want, p.have)
@@ -90,8 +97,12 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if err == nil && p.want != nil && p.want.Want == croft.WantGone {
 		m.arrive(nil) // the order ended, which interrupts this pass
 	}
-	if ours {
+	switch {
+	case ours && p.want.Want == croft.WantArriving:
+		p.endArrival(ctx, err)
+	case ours:
 		p.settle(ctx, err)
+		p.handOver(ctx)
 	}
 	return err
 }
@@ -132,10 +143,19 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpStop:
 		p.memory.started = time.Time{} // the next start counts as a new one
 		return p.agent.Hypervisor.Stop(ctx, p.id)
+	case OpDepart:
+		return p.leave(ctx)
+	case OpArrive:
+		return p.arrive(ctx)
+	case OpAccept:
+		return p.agent.Orders.Arrived(ctx, *p.want, "")
 	case OpRemove:
 		p.observePassing(ctx, croft.Observation{State: croft.StateRemoving})
 		return p.agent.Hypervisor.Remove(ctx, p.id)
 	case OpClean:
+		if of, err := p.ofMove(); err != nil || !of {
+			return err
+		}
 		return p.agent.clean(p.id)
 	case OpRelease:
 		return p.release(ctx)

@@ -25,6 +25,9 @@ const (
 	OpReport  Op = "report"  // report to the operator, change nothing
 	OpRefuse  Op = "refuse"  // report to the user, change nothing
 	OpLeave   Op = "leave"   // leave it off, because its restart policy requires this
+	OpDepart  Op = "depart"  // let the target of its move copy the disk
+	OpArrive  Op = "arrive"  // copy the disk from its host, define the domain
+	OpAccept  Op = "accept"  // record that the instance is here now
 )
 
 // Step is one operation with its reason in English.
@@ -41,6 +44,8 @@ type Have struct {
 	// JustStarted says that the guest was started so recently that, if it is off, it cannot stay up; the next resync
 	// tries again.
 	JustStarted bool
+	// Asked says that the target of the instance's move is ready to copy the disk.
+	Asked bool
 	// Halted says that the guest was seen to power itself off since it was started for this order.
 	Halted bool
 }
@@ -75,6 +80,10 @@ func Plan(want *croft.Order, have Have) []Step {
 		return planStopped(want, have)
 	case croft.WantRunning:
 		return planRunning(want, have)
+	case croft.WantLeaving:
+		return planLeaving(have)
+	case croft.WantArriving:
+		return planArriving(want, have)
 	}
 	return []Step{{OpRefuse, fmt.Sprintf("the order wants %q, which this agent does not know; upgrade it", want.Want)}}
 }
@@ -94,6 +103,23 @@ func planLeft(have Have) []Step {
 		return nil
 	}
 	return []Step{{OpStop, "it was lost with this host, and may run elsewhere"}}
+}
+
+func planLeaving(have Have) (steps []Step) {
+	if have.Domain != nil && have.Domain.Power != PowerOff {
+		if !have.Asked {
+			return nil
+		}
+		steps = append(steps, Step{OpStop, "it moves to another host and is " + string(have.Domain.Power)})
+	}
+	return append(steps, Step{OpDepart, "it moves to another host"})
+}
+
+func planArriving(want *croft.Order, have Have) (steps []Step) {
+	if have.Domain == nil || have.Domain.Generation < want.Generation {
+		steps = append(steps, Step{OpArrive, "it comes from another host"})
+	}
+	return append(steps, Step{OpAccept, "its disk is here"})
 }
 
 func planStopped(want *croft.Order, have Have) []Step {

@@ -24,6 +24,17 @@ type Orders interface {
 	Observed(ctx context.Context, host croft.HostID, id croft.InstanceID) (croft.Observation, error)
 	// Observe stores an observation. Conflict: the order is gone, nothing is stored.
 	Observe(ctx context.Context, o croft.Observation) error
+	// Origin returns the host that has the disk of an instance which the order lets arrive: its ID, name, API and
+	// whether it is alive. NotFound: the order is none to arrive. Unavailable: that host is not on record.
+	Origin(ctx context.Context, o croft.Order) (croft.Host, error)
+	// Arrived ends the order to arrive: the instance is this host's from now on and gets the goal after the move, while
+	// its former host keeps its copy of the disk until HandOver. With a failure, which the former host may report by
+	// its order to leave, the instance stays where it was, and the target gets a tombstone. Conflict: order or record
+	// changed meanwhile, nothing is written.
+	Arrived(ctx context.Context, o croft.Order, failure string) error
+	// HandOver makes the former host of the order's instance remove its copy of the disk, if it still has an order to
+	// leave. Conflict: order or record changed meanwhile, nothing is written.
+	HandOver(ctx context.Context, o croft.Order) error
 	// Forget removes the order, observation, record and name of an instance whose tombstone has been carried
 	// out, in one transaction. Conflict: the order changed meanwhile, nothing is removed.
 	Forget(ctx context.Context, o croft.Order) error
@@ -142,6 +153,11 @@ type ImageStore interface {
 	// Disk makes an overlay of sizeGB GiB over the image in dir, or keeps the existing one. Invalid: the
 	// image's virtual size is greater.
 	Disk(ctx context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error)
+	// Base returns the image below the disk in dir, as a file in dir. NotFound: there is none. Invalid: it is no image.
+	Base(ctx context.Context, dir string) (CachedImage, error)
+	// Adopt makes the file staged, an overlay that was copied from another host, the disk in dir, above img. It can be
+	// repeated after a crash. Invalid: the file is no overlay of sizeGB GiB above an image of img's format.
+	Adopt(ctx context.Context, img CachedImage, dir, staged string, sizeGB int64) ([]Layer, error)
 	// Volume makes an empty disk of sizeGB GiB in a file, or makes the existing one larger; a disk of that size or
 	// larger is kept. No guest may use it meanwhile. Unavailable: there is no space.
 	Volume(ctx context.Context, file string, sizeGB int64) error

@@ -57,6 +57,7 @@ func withoutHosts(st croft.Status) croft.Status {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
+	i.Copying, i.Unmoved = false, ""
 	path := hostFile(i.Spec.Image)
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if i.Lost != nil {

@@ -82,9 +82,10 @@ var hostOperations = noun{Tag: "hosts",
 				return maintained(c)(c.Cloud.Fleet.Accept(ctx, in.ID))
 			}),
 		do(Operation{ID: "emptyHost", Also: accepted, At: "POST /v1/hosts/{id}/moves", May: access.Operates, Long: true,
-			Summary: "Recreate the ephemeral instances of a drained host on other hosts",
-			Description: "Answers 202 once the moves are on record, with what became of each instance; with " +
-				"`wait`, 200 once nothing of the moving ones is left on the host. A wait that runs out of time " +
+			Summary: "Move the instances of a drained host to other hosts",
+			Description: "Ephemeral ones are recreated from their images, the others move with their disks, as by moveInstance. " +
+				"Answers 202 once the moves are on record, with what became of each instance; with " +
+				"`wait`, 200 once nothing of the recreated ones is left on the host, and the others are at their new hosts. A wait that runs out of time " +
 				"answers 202. A move that was started and not ordered is finished by asking again, or by the " +
 				"cloud itself."}, emptyHost),
 		do(Operation{ID: "removeMember", At: "DELETE /v1/hosts/{id}/etcd", May: access.Operates,

@@ -76,6 +76,16 @@ var instanceOperations = noun{Tag: "instances",
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Recreate)
 			}),
+		do(Operation{ID: "moveInstance", At: "POST /v1/instances/{id}/move", Also: accepted, May: access.Operates,
+			Long:    true, // it searches for hosts and claims on them
+			Summary: "Move an instance to another host with its disk",
+			Description: "It is stopped when its new host is ready to copy the disk, and started there if it ran. Its old " +
+				"host removes its copy when it runs. Until the disk is complete on the new host, any failure starts it on " +
+				"its old one, and `unmoved` says why. Repeating it is no error while it moves. 409 conflict: it cannot be " +
+				"moved, or moves to another host. 409 no_capacity: no host has room."}, moveInstance),
+		do(Operation{ID: "cancelMove", At: "DELETE /v1/instances/{id}/move", Also: accepted, May: access.Operates,
+			Summary:     "End the move of an instance whose disk is still being copied",
+			Description: "It stays on its host, and runs there again if it did before."}, cancelMove),
 		do(Operation{ID: "keepInstance", At: "PUT /v1/instances/{id}/expiry", May: access.Changes,
 			Status:  http.StatusAccepted,
 			Summary: "Change when an instance expires, and is destroyed"},
@@ -476,6 +486,28 @@ func (c *call) change(ctx context.Context, in api.Waiting,
 		return api.Instance{}, err
 	}
 	return c.ordered(inst, in)
+}
+
+func moveInstance(ctx context.Context, c *call, in api.InstanceMove) (api.Instance, error) {
+	st, err := c.find(ctx)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	if _, err := c.Cloud.Fleet.Move(ctx, st, in.Host); err != nil {
+		return api.Instance{}, err
+	}
+	return c.ordered(st.Instance, in.Waiting)
+}
+
+func cancelMove(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+	st, err := c.find(ctx)
+	if err != nil {
+		return api.Instance{}, err
+	}
+	if err := c.Cloud.Fleet.EndCopy(ctx, st.Instance, "an operator ended the move"); err != nil {
+		return api.Instance{}, err
+	}
+	return c.ordered(st.Instance, in.Waiting)
 }
 
 func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.Instance, error) {

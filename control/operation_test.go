@@ -36,6 +36,7 @@ r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys li
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
 m recreateInstance
+o moveInstance cancelMove
 r listVolumes getVolume
 m createVolume growVolume attachVolume detachVolume removeVolume
 m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag

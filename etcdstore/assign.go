@@ -170,16 +170,25 @@ func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
 
 // Reorder implements schedule.Records.
 func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
+	if inst.Copying && o.Want != croft.WantGone {
+		return inst, croft.Errorf(croft.Conflict, "its disk is being copied to another host; wait until it has moved, or "+
+			"have an operator end the move: `schedule move --cancel`")
+	}
 	record := s.conn.keys.instance(inst.ID)
 	next := inst
 	next.Generation, next.Rebooted, next.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
 	if o.Want == croft.WantGone {
-		next.State = croft.StateDestroying
+		next.State, next.Copying = croft.StateDestroying, false
 	}
 	stored, o, more, err := userData{s.conn}.keepUserData(ctx, next, o)
 	if err != nil {
 		return inst, err
 	}
+	arrival, err := s.conn.endArrival(ctx, inst, o.Generation)
+	if err != nil {
+		return inst, err
+	}
+	more = append(more, arrival...)
 	done, err := s.conn.etcd.Txn(ctx).
 		If(unchanged(record, inst.Revision)).
 		Then(append(more,

@@ -29,7 +29,8 @@ import (
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
-//	    that they do not know; volumes are disks of their own; hosts are declared dead
+//	    that they do not know; volumes are disks of their own; hosts are declared dead;
+//	    instances move with their disks
 const (
 	schemaMajor   = 1
 	schemaMinor   = 8
@@ -42,6 +43,7 @@ const (
 	boundsMinor   = 5 // from this version on specs name aggregates and locations to be in
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
 	volumesMinor  = 8 // from this version on agents make volumes, and audits know their claims
+	movesMinor    = 8 // from this version on agents carry disks to other hosts, and audits know the orders for it
 	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
 	deadMinor     = 8 // from this version on agents start nothing on hosts that were declared dead
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members

@@ -124,7 +124,7 @@ func (j *joiner) join() ([]croft.Status, error) {
 		h := j.hosts[id]
 		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
 		h.Traces, h.Vacates = knows(j.lives[id], tracesMinor), knows(j.lives[id], vacatesMinor)
-		h.Volumes = knows(j.lives[id], volumesMinor)
+		h.Volumes, h.Carries = knows(j.lives[id], volumesMinor), knows(j.lives[id], movesMinor)
 		if death, is := j.deaths[id]; is {
 			h.Death = &death
 		}

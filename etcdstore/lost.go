@@ -17,10 +17,15 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	k := s.conn.keys
 	next := inst
 	next.State, next.Lost, next.Generation = croft.StateLost, &why, tombstone.Generation
-	next.Host, next.Moving, next.Session, next.Seats, next.Refused = "", "", "", nil, nil
+	next.Host, next.Moving, next.Copying, next.Session, next.Seats, next.Refused = "", "", false, "", nil, nil
 	ops := append(k.groups().leave(inst),
 		clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next))),
 		clientv3.OpPut(k.order(tombstone.Host, inst.ID), s.conn.encodeOrder(tombstone)))
+	arrival, err := s.conn.endArrival(ctx, inst, tombstone.Generation)
+	if err != nil {
+		return inst, err
+	}
+	ops = append(ops, arrival...)
 	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 stored it in the record
 		ops = append(ops, userData{s.conn}.putUserData(inst))
 	}

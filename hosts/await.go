@@ -17,7 +17,9 @@ type Watched interface {
 }
 
 // AwaitMoved returns once a host has nothing left of the instances that move away from it, or the instances are gone.
-// It learns that from their new hosts, which report pending until then. Unavailable: the deadline of ctx passed.
+// It learns that from their new hosts, which report pending until then. For an instance with its disk, it returns once
+// the new host has carried out the order. Conflict: the move of such an instance has ended on its former host.
+// Unavailable: the deadline of ctx passed.
 func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(m Moved) bool { return m.To.ID == "" })
 	if len(all) == 0 {
@@ -38,10 +40,12 @@ func AwaitMoved(ctx context.Context, in Watched, from croft.HostID, all []Moved)
 		<-watched
 		return err
 	}
+	var stayed []error
 	for {
-		left, err := remaining(ctx, in, from, all)
+		left, stay, err := remaining(ctx, in, from, all)
+		stayed = append(stayed, stay...)
 		if all = left; err == nil && len(all) == 0 {
-			return stop(nil)
+			return stop(errors.Join(stayed...))
 		}
 		if ctx.Err() == nil && err != nil {
 			return stop(err)
@@ -68,19 +72,28 @@ func late(ctx context.Context, left []Moved) error {
 	return croft.Errorf(croft.Unavailable, "%d instances are still on the host; the moves continue", len(left))
 }
 
-// remaining returns the instances that have, or may have, a guest or disks left on the host.
-func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) (left []Moved, err error) {
+// remaining returns the instances that have, or may have, a guest or disks left on the host, and an error for each one
+// whose move has ended there.
+func remaining(ctx context.Context, in Watched, from croft.HostID, all []Moved) (left []Moved, stayed []error,
+	err error) {
 	for i, m := range all {
 		st, err := in.Find(ctx, m.Instance.Project, string(m.Instance.ID))
 		switch {
 		case errors.Is(err, croft.NotFound):
 		case err != nil:
-			return append(left, all[i:]...), err
+			return append(left, all[i:]...), stayed, err
+		case m.WithDisk && st.Instance.Host == from && !st.Instance.Copying:
+			stayed = append(stayed, croft.Errorf(croft.Conflict, "instance %s stays on its host: %s", m.Instance.Name,
+				st.Instance.Unmoved))
+		case m.WithDisk && st.Instance.Host != from:
+			if o := st.Observation; o == nil || o.Host != st.Instance.Host || o.Generation < st.Instance.Generation {
+				left = append(left, m)
+			}
 		case st.Instance.Host == from || !begun(st):
 			left = append(left, m)
 		}
 	}
-	return left, nil
+	return left, stayed, nil
 }
 
 // begun reports whether the current host of an instance has started to carry out its order.

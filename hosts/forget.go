@@ -140,6 +140,11 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostIns
 		if inst.State == croft.StateLost { // by an earlier call, which may have ended before it released the claim
 			here = force && inst.Lost != nil && inst.Lost.Host == h.ID
 		}
+		if inst.Copying && inst.Moving == h.ID {
+			if err := f.EndCopy(ctx, inst, "the host that it was moving to was forgotten"); err != nil {
+				return lost, err
+			}
+		}
 		switch {
 		case !here:
 		case !force:

@@ -186,7 +186,7 @@ func TestHostsWhoseClockDiffersSaySo(t *testing.T) {
 	})
 }
 
-func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
+func TestWhatCannotMoveStays(t *testing.T) {
 	o := &office{known: []croft.Host{croft.Host{ID: "h", Name: "one", Alive: true}}}
 	h := hosts.Host{Host: croft.Host{ID: "h", Name: "one", Alive: true}, Instances: []croft.Status{
 		{Instance: croft.Instance{ID: "disk"}},
@@ -202,7 +202,7 @@ func TestAnInstanceThatIsNotEphemeralStays(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Fatalf("got %+v, %v; want three, since the last is on its way out", all, err)
 	}
-	for i, why := range []string{"it is not ephemeral: its disk is here",
+	for i, why := range []string{"no other host has room for it",
 		"it is in group g, whose rule a move might break", "no other host has room for it"} {
 		if all[i].Stays != why {
 			t.Errorf("got %q, want %q", all[i].Stays, why)

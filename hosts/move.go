@@ -3,6 +3,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,10 +27,12 @@ type Moved struct {
 	Instance croft.Instance
 	To       croft.Host // where it is started; without an ID it stays
 	Stays    string     // why it stays
+	WithDisk bool       // its disk is copied; else it is recreated from its image
 }
 
-// MoveAll moves the ephemeral instances away from a drained host: each is removed there and recreated elsewhere from
-// its image, with the same name, UUID and spec. It returns as soon as the orders are written. Other instances stay.
+// MoveAll moves the instances away from a drained host. An ephemeral one is removed there and recreated elsewhere from
+// its image, with the same name, UUID and spec; the others are stopped and started elsewhere with their disks. It
+// returns as soon as the orders are written. Instances that cannot be moved stay.
 //
 // A crash at any point is recoverable: the record names the target before anything is claimed; one request adds a claim
 // there; one transaction then writes both orders; the new host starts the instance, and the claim on the old one ends,
@@ -46,19 +49,19 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 		if st.Instance.State == croft.StateDestroying {
 			continue
 		}
-		m := Moved{Instance: st.Instance, Stays: fixed(st.Instance)}
-		if m.Stays == "" && f.Volumes != nil {
-			attached, err := f.Volumes.AttachedTo(ctx, st.Instance.ID)
+		m := Moved{Instance: st.Instance, WithDisk: !st.Instance.Spec.Ephemeral || st.Instance.Copying}
+		var err error
+		if m.Stays, err = f.fixed(ctx, st.Instance); err != nil {
+			return all, err
+		}
+		if st.Instance.Copying {
+			known, err := f.Hosts.Hosts(ctx, st.Instance.Moving)
 			if err != nil {
 				return all, err
 			}
-			if len(attached) > 0 {
-				m.Stays = "volume " + attached[0].Name + " is attached to it, and is here"
-			}
-		}
-		if m.Stays == "" {
-			var err error
-			m.To, err = f.move(ctx, st)
+			m.To = known[st.Instance.Moving]
+		} else if m.Stays == "" {
+			m.To, err = f.move(ctx, st, m.WithDisk, "")
 			switch {
 			case errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.Conflict):
 				m.Stays = err.Error()
@@ -71,31 +74,103 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	return all, nil
 }
 
+// Move moves an instance with its disk: to the host with this UUID or name or, if it is empty, to a host of the cloud's
+// choice. It returns as soon as the orders are written; the agents of both hosts do the rest. If the instance moves
+// there already, it returns that. Conflict: it cannot be moved, or moves to another host. NoCapacity: no host has room.
+func (f *Fleet) Move(ctx context.Context, st croft.Status, idOrName string) (Moved, error) {
+	m := Moved{Instance: st.Instance, WithDisk: true}
+	var only croft.Host
+	if idOrName != "" {
+		var err error
+		if only, err = f.Record(ctx, idOrName); err != nil {
+			return m, err
+		}
+	}
+	err := f.movable(ctx, st, only)
+	if err == nil && st.Instance.Copying {
+		known, err := f.Hosts.Hosts(ctx, st.Instance.Moving)
+		m.To = known[st.Instance.Moving]
+		return m, err
+	}
+	if err == nil {
+		m.To, err = f.move(ctx, st, true, only.ID)
+	}
+	if err != nil {
+		return m, fmt.Errorf("move instance %s: %w", st.Instance.Name, err)
+	}
+	return m, nil
+}
+
+// movable returns why an instance cannot be moved with its disk to a host; without an ID: to any.
+func (f *Fleet) movable(ctx context.Context, st croft.Status, only croft.Host) error {
+	inst := st.Instance
+	switch {
+	case inst.Copying && only.ID != "" && only.ID != inst.Moving:
+		return croft.Errorf(croft.Conflict, "it is being moved to another host already; wait, or end that with --cancel")
+	case inst.Copying:
+		return nil
+	case inst.State != croft.StateScheduled:
+		return croft.Errorf(croft.Conflict, "it is %s", inst.State)
+	case inst.Host == only.ID:
+		return croft.Errorf(croft.Conflict, "it is on host %s already", only.Name)
+	case st.Host == nil || !st.Host.Alive:
+		return croft.Errorf(croft.Unavailable, "its host is silent, and has its disk")
+	case !st.Host.Carries:
+		return croft.Errorf(croft.Unavailable, "the agent of its host is of an older version; upgrade it")
+	}
+	why, err := f.fixed(ctx, inst)
+	if err == nil && why != "" {
+		err = croft.Errorf(croft.Conflict, "%s", why)
+	}
+	return err
+}
+
+// EndCopy ends a move with the disk that has not arrived: the instance stays on its host. Conflict: it is not being
+// moved, or has just arrived.
+func (f *Fleet) EndCopy(ctx context.Context, inst croft.Instance, why string) error {
+	if !inst.Copying {
+		return croft.Errorf(croft.Conflict, "instance %s is not being moved", inst.Name)
+	}
+	err := f.Instances.Uncarry(ctx, inst, why)
+	if err == nil {
+		f.Log.Info("move ended", "instance", inst.ID, "host", inst.Host, "to", inst.Moving, "reason", why)
+	}
+	return err
+}
+
 // fixed returns why an instance cannot be moved; empty: it can.
-func fixed(inst croft.Instance) string {
+func (f *Fleet) fixed(ctx context.Context, inst croft.Instance) (string, error) {
 	switch inst.State {
 	case croft.StateHeld:
-		return "its claim is held until " + inst.Expires.Format(time.RFC3339)
+		return "its claim is held until " + inst.Expires.Format(time.RFC3339), nil
 	case croft.StateScheduling: // the process that undoes the request expects no order
-		return "its hold is being ended"
-	}
-	if !inst.Spec.Ephemeral {
-		return "it is not ephemeral: its disk is here"
+		return "its hold is being ended", nil
 	}
 	for _, a := range inst.Spec.Affinities {
 		if !a.Rule.Soft() {
-			return "it is in group " + a.Group + ", whose rule a move might break"
+			return "it is in group " + a.Group + ", whose rule a move might break", nil
 		}
 	}
-	return ""
+	if f.Volumes == nil {
+		return "", nil
+	}
+	attached, err := f.Volumes.AttachedTo(ctx, inst.ID)
+	if err != nil || len(attached) == 0 {
+		return "", err
+	}
+	return "volume " + attached[0].Name + " is attached to it, and is here", nil
 }
 
-// move chooses a host for an instance and orders it there.
-func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
+// move chooses a host for an instance and orders it there, with its disk or from its image; only is the only host that
+// may be chosen; empty: any.
+func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only croft.HostID) (croft.Host, error) {
 	hosts, err := f.Hosts.Hosts(ctx)
 	if err != nil {
 		return croft.Host{}, err
 	}
+	maps.DeleteFunc(hosts, func(id croft.HostID, h croft.Host) bool {
+		return only != "" && id != only || withDisk && !h.Carries
+	})
 	all := maps.Clone(hosts)
 	inst, by, err := f.bound(ctx, st.Instance, all, hosts)
 	if err != nil {
@@ -118,7 +193,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		}
 		inst.PropertiesGeneration = by.filtered.Generation(inst.Spec, to.ID)
 		inst.Refused = line.before(to.ID, inst, all, candidates)
-		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID)
+		next, err := f.moveTo(ctx, st, inst, rest[0], to.ID, withDisk)
 		switch {
 		case err == nil:
 			f.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
@@ -140,6 +215,10 @@ func (f *Fleet) move(ctx context.Context, st croft.Status) (croft.Host, error) {
 		if err := f.stay(after, inst); err != nil {
 			return croft.Host{}, err
 		}
+	}
+	if none == nil && only != "" {
+		none = croft.Errorf(croft.NoCapacity, "that host has no room for it, is drained or silent, or is none that the "+
+			"request for it admits")
 	}
 	if none == nil {
 		none = croft.Errorf(croft.NoCapacity, "no other host has room for it")
@@ -225,7 +304,7 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 // moveTo performs the steps of a move. NoCapacity or Unavailable: this candidate is unusable; the returned record is
 // the current one.
 func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
-	to croft.HostID) (croft.Instance, error) {
+	to croft.HostID, withDisk bool) (croft.Instance, error) {
 	inst, err := f.take(ctx, inst, to, c)
 	if err != nil {
 		return inst, err
@@ -234,9 +313,14 @@ func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance
 	if st.Order != nil {
 		want = st.Order.Want
 	}
-	tombstone, order := f.order(inst, inst.Host, croft.WantGone), f.order(inst, to, want)
-	order.Generation = tombstone.Generation + 1
-	moved, err := f.Instances.Relocate(ctx, inst, tombstone, order)
+	var moved croft.Instance
+	if withDisk {
+		moved, err = f.carry(ctx, inst, to, want)
+	} else {
+		tombstone, order := f.order(inst, inst.Host, croft.WantGone), f.order(inst, to, want)
+		order.Generation = tombstone.Generation + 1
+		moved, err = f.Instances.Relocate(ctx, inst, tombstone, order)
+	}
 	switch {
 	case errors.Is(err, croft.Conflict):
 		return inst, errors.Join(err, f.unclaim(ctx, inst))
@@ -246,8 +330,20 @@ func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance
 	return moved, nil
 }
 
-// unmoved settles a Relocate that failed for cause: its transaction may have succeeded although the answer was lost, or
-// may still succeed.
+// carry orders an instance to move with its disk.
+func (f *Fleet) carry(ctx context.Context, inst croft.Instance, to croft.HostID, want croft.Want) (croft.Instance,
+	error) {
+	leaving, arriving := f.order(inst, inst.Host, croft.WantLeaving), f.order(inst, to, croft.WantArriving)
+	arriving.Generation = leaving.Generation + 1
+	key := rand.Text()
+	leaving.Move = &croft.Move{Host: to, Then: want, Key: key}
+	arriving.Move = &croft.Move{Host: inst.Host, Then: want, Key: key}
+	arriving.MovedFrom, arriving.LeftBefore = "", nil
+	return f.Instances.Carry(ctx, inst, leaving, arriving)
+}
+
+// unmoved settles a Relocate or Carry that failed for cause: its transaction may have succeeded although the answer was
+// lost, or may still succeed.
 func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostID, cause error) (croft.Instance,
 	error) {
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
@@ -256,7 +352,7 @@ func (f *Fleet) unmoved(ctx context.Context, inst croft.Instance, to croft.HostI
 	switch {
 	case err != nil:
 		return inst, errors.Join(cause, err)
-	case now.Host == to && now.Moving == "":
+	case now.Host == to && now.Moving == "", now.Copying && now.Moving == to:
 		return now, nil
 	case !now.Same(inst): // in particular, an instance that is to be destroyed must not be moved
 		changed := croft.Errorf(croft.Conflict, "instance %s was changed by another request while it was being moved",
@@ -358,6 +454,9 @@ func (f *Fleet) Reclaim(ctx context.Context, inst croft.Instance) error {
 
 // reclaim is Reclaim, and returns the current record.
 func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instance, error) {
+	if inst.Copying { // it has to keep its claim on the target
+		return inst, croft.Errorf(croft.Conflict, "instance %s is being moved; wait, or end that first", inst.Name)
+	}
 	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
 	inst, err := f.take(ctx, inst, inst.Moving, own)
 	switch {
@@ -372,13 +471,21 @@ func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instanc
 
 // EndMove ends an interrupted move: on another host if the instance's host is drained and another one has capacity,
 // else where the guest is.
+//
+// A move with the disk is ended only if its target is silent or forgotten: it stays, and is not tried elsewhere.
 func (f *Fleet) EndMove(ctx context.Context, st croft.Status) error {
-	hosts, err := f.Hosts.Hosts(ctx, st.Instance.Host)
+	hosts, err := f.Hosts.Hosts(ctx, st.Instance.Host, st.Instance.Moving)
 	if err != nil {
 		return err
 	}
+	if st.Instance.Copying {
+		if hosts[st.Instance.Moving].Alive {
+			return croft.Errorf(croft.Conflict, "its target is alive again")
+		}
+		return f.EndCopy(ctx, st.Instance, "the host that it was moving to went silent")
+	}
 	if hosts[st.Instance.Host].Alive && hosts[st.Instance.Host].Drained {
-		_, err := f.move(ctx, st)
+		_, err := f.move(ctx, st, !st.Instance.Spec.Ephemeral, "")
 		if !errors.Is(err, croft.NoCapacity) {
 			return err
 		}

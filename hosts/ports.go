@@ -62,6 +62,11 @@ type Instances interface {
 	// Relocate assigns the instance to the order's host and writes a tombstone for its former host. Record and order
 	// name all hosts that may still have guests or disks of it. Unavailable: the new host is silent or drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
+	// Carry orders an instance to leave its host with its disk, and to arrive on another one. The record stays with its
+	// host. Unavailable: the new host is silent or drained.
+	Carry(ctx context.Context, inst croft.Instance, leaving, arriving croft.Order) (croft.Instance, error)
+	// Uncarry ends a move with the disk that has not arrived: the instance stays, and its host gets the former goal.
+	Uncarry(ctx context.Context, inst croft.Instance, why string) error
 }
 
 // Volumes is read access to volumes.

@@ -35,6 +35,7 @@ import (
 	"croft/node/settings"
 	"croft/schedule/volumes"
 	"croft/trust"
+	"croft/trust/pki"
 )
 
 // hypervisor is the part of libvirt or its simulation that a host needs.
@@ -177,6 +178,9 @@ func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	p.Self.Checks.Add("agent", agent.Ready)
 	p.Self.Checks.Add("hypervisor", agent.HypervisorReady)
 	api := &compute.API{Agent: agent, Token: me.Token}
+	if scheme == "https" {
+		api.Caller = hostOfCaller
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler())
 	p.Self.Serves(mux, h.servers.API)
@@ -240,9 +244,35 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		}
 	}
 	c.Announce = expiryHook(s.Expiry.Hook)
+	c.Peers = h.peers
 	c.Log, c.Traces = h.log, traces
 	agent, err := compute.New(c)
 	return agent, me, err
+}
+
+// peers returns a client for the agent of another host, which has to show that host's certificate. Over plain HTTP no
+// certificate is shown on either side, as in clouds on one machine and those with --insecure.
+func (h *host) peers(other croft.Host) (*http.Client, error) {
+	switch {
+	case !endpoint.IsTLS(other.API):
+		if h.trust.Has(pki.Hosts) && !endpoint.IsLoopback(other.API) {
+			return nil, croft.Errorf(croft.Invalid, "host %s serves its API without TLS: disks are copied only over TLS",
+				other.Name)
+		}
+		return endpoint.AgentClient(nil), nil
+	case !h.trust.Has(pki.Hosts):
+		return nil, croft.Errorf(croft.Invalid, "this host has no certificate to show to host %s", other.Name)
+	}
+	return endpoint.AgentClient(h.trust.Files(pki.Hosts).Client(h.trust.Partition, pki.HostOnly(other.ID))), nil
+}
+
+// hostOfCaller returns the host whose certificate a request shows; empty: none.
+func hostOfCaller(r *http.Request) croft.HostID {
+	id, shown := pki.Caller(r)
+	if !shown || id.Kind != pki.Host && id.Kind != pki.Member {
+		return ""
+	}
+	return croft.HostID(id.ID)
 }
 
 // openInventory returns the service in which the host's capacity is claimed: the gate, or Placement itself.

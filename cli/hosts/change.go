@@ -29,11 +29,12 @@ func drainCommand() *cobra.Command {
 instances keep running.
 
 With --move, instances that were asked for with --ephemeral are removed there and
-made anew from their images on other hosts, with the same name and UUID; what their
-disks held is lost. The others stay, and are listed with the reason. If the host
-serves etcd, its member is removed, unless the others would have no quorum without it.
-With --wait the command waits until every instance that moves has left the host. If it
-is interrupted, ordered moves continue; the same command again orders the rest.`,
+recreated from their images on other hosts, with the same name and UUID; what their
+disks held is lost. The others move with their disks, as schedule move does it. Those
+that cannot move stay, and are listed with the reason. If the host serves etcd, its
+member is removed, unless the others would have no quorum without it. With --wait the
+command waits until every instance that moves has left the host. If it is interrupted,
+ordered moves continue; the same command again orders the rest.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if cmd.Flags().Changed("wait") && !move {
@@ -56,7 +57,7 @@ is interrupted, ordered moves continue; the same command again orders the rest.`
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&move, "move", false, "recreate ephemeral instances on other hosts")
+	cmd.Flags().BoolVar(&move, "move", false, "move the instances to other hosts")
 	args.AddWaitFlags(cmd.Flags(), "nothing of what moves is left on the host")
 	return cmd
 }

@@ -94,7 +94,7 @@ func (a *asking) addRequestFlags(cmd *cobra.Command) {
 func verbs() []*cobra.Command {
 	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
 		consoleCommand(), logsCommand(), sshCommand(), forwardCommand(), waitCommand(), rebootCommand(),
-		rebuildCommand(), recreateCommand(), keepCommand(), resizeCommand()}
+		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), resizeCommand()}
 }
 
 // NounCommand returns the command croft instance.

@@ -129,7 +129,7 @@ func (b *statusBars) update(n int, i api.Instance) {
 	l := b.Line(n)
 	l.Say(stage(i))
 	b.last[n] = i.State
-	if described(i) == string(croft.StateFetching) {
+	if word := croft.State(described(i)); word == croft.StateFetching || word == croft.StateMoving {
 		l.Count(i.Progress)
 	} else {
 		l.Count(nil)
@@ -208,7 +208,7 @@ func reported(c *croft.CloudInit) string {
 // described returns the state of an instance for somebody who waits for its newest order: an observation of the agent
 // before it has seen that order is about an earlier one.
 func described(i api.Instance) string {
-	if i.Pending && i.State != schedule.Unknown {
+	if i.Pending && i.State != schedule.Unknown && i.State != string(croft.StateMoving) {
 		return schedule.Ordered
 	}
 	return i.State
@@ -230,6 +230,8 @@ func stage(i api.Instance) string {
 		if i.Address != "" {
 			return "running at " + i.Address + reported(i.CloudInit)
 		}
+	case croft.StateMoving:
+		return "copying the disk to its new host"
 	case croft.StateDestroying:
 		return "being removed"
 	}

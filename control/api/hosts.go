@@ -73,11 +73,13 @@ type Move struct {
 	To       croft.HostID     `json:"to,omitempty"`      // empty: it stays
 	ToName   string           `json:"to_name,omitempty"` // name of the host that it moves to
 	Stays    string           `json:"stays,omitempty"`   // the reason why it stays
+	// It moves with its disk; otherwise it is recreated from its image.
+	WithDisk bool `json:"with_disk,omitempty"`
 }
 
 // MoveOf returns a move as the API shows it.
 func MoveOf(m hosts.Moved) Move {
-	return Move{m.Instance.ID, m.Instance.Project, m.Instance.Name, m.To.ID, m.To.Name, m.Stays}
+	return Move{m.Instance.ID, m.Instance.Project, m.Instance.Name, m.To.ID, m.To.Name, m.Stays, m.WithDisk}
 }
 
 // GuestUsageList lists the resource usage of the guests of a host.

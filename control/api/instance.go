@@ -21,8 +21,8 @@ import (
 type Instance struct {
 	// Name, unique in the project.
 	Name string `json:"name"`
-	// State in one word: scheduling, held, ordered, pending, fetching, defining, booting, running, stopped, failed,
-	// unknown, destroying, removing, lost or gone.
+	// State in one word: scheduling, held, ordered, pending, fetching, defining, booting, running, stopped, moving,
+	// failed, unknown, destroying, removing, lost or gone.
 	State string `json:"state"`
 	// Address at which people reach it; empty unless it runs.
 	Address string `json:"address"`
@@ -58,7 +58,7 @@ type Instance struct {
 	// All addresses of the guest.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	MAC       string       `json:"mac,omitempty"` // of its network card
-	// Bytes of the image that its host has fetched.
+	// Bytes of the image that its host has fetched; in the state moving, of its disk that its new host has.
 	Progress *croft.Progress `json:"progress,omitempty"`
 	// Steps of the newest boot.
 	Events []croft.Event `json:"events,omitempty"`
@@ -106,6 +106,10 @@ type Instance struct {
 	Location   string          `json:"location,omitempty"`
 	Hypervisor string          `json:"hypervisor,omitempty"` // kvm, qemu or sim
 	Refused    []croft.Refusal `json:"refused,omitempty"`    // hosts that the policy chose before, and why not
+	// UUID of the host to which its disk is being copied.
+	MovingTo croft.HostID `json:"moving_to,omitempty"`
+	// Why it is still on its host after its last move.
+	Unmoved string `json:"unmoved,omitempty"`
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
 
@@ -136,7 +140,11 @@ func InstanceOf(st croft.Status) Instance {
 		ImageURL: redact.Image(spec.Image), GuestSettings: spec.GuestSettings,
 		InstanceSettings: spec.InstanceSettings, Tags: spec.Tags, In: spec.In, Where: spec.Where,
 		WhereNot: spec.WhereNot, Near: spec.Near, HostKey: publicKey(spec.HostKey),
-		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused, Revision: inst.Revision}
+		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused, Unmoved: inst.Unmoved,
+		Revision: inst.Revision}
+	if inst.Copying {
+		i.MovingTo = inst.Moving
+	}
 	i.Image = cmp.Or(redact.Image(spec.ImageName), i.ImageURL)
 	if i.Tags == nil {
 		i.Tags = map[string]string{}

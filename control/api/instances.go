@@ -29,6 +29,14 @@ type InstanceChange struct {
 	Waiting
 }
 
+// InstanceMove is the input of moveInstance.
+type InstanceMove struct {
+	InstanceChange
+
+	// Host is the UUID or name of the host to move to; the cloud's choice by default.
+	Host string `query:"host" json:"-" maxLength:"256"`
+}
+
 // InstanceRemoval is the input of destroyInstance.
 type InstanceRemoval struct {
 	InstanceChange

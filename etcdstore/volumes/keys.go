@@ -28,6 +28,11 @@ func (k Keys) ReadAttached(i croft.InstanceID) clientv3.Op {
 	return clientv3.OpGet(k.to(i), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 }
 
+// NoneAttached compares that no volume is attached to an instance.
+func (k Keys) NoneAttached(i croft.InstanceID) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(k.to(i)), "=", 0).WithPrefix()
+}
+
 // DetachAll returns the operation that detaches all volumes of an instance, for the transaction that removes its
 // record.
 func (k Keys) DetachAll(i croft.InstanceID) clientv3.Op {

@@ -120,6 +120,9 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 	if inst.State == croft.StateLost { // an operator or user has to decide
 		return
 	}
+	if inst.Copying && (c.Hosts == nil || c.Hosts[inst.Moving].Alive) {
+		return // the agents of both hosts do the rest
+	}
 	if inst.Moving != "" && inst.State != croft.StateDestroying { // else its host releases the claim, on any host
 		c.report(inst, Difference{Kind: UnfinishedMove, Mendable: true,
 			Cause: fmt.Sprintf("the program that was moving it to host %s died or was "+
@@ -278,6 +281,8 @@ func (c *comparison) checkOrder(o croft.Order) {
 				"it is not needed"
 		}
 		c.add(d)
+	case inst.Copying && inst.Moving == o.Host && o.Want == croft.WantArriving:
+	case o.Want == croft.WantLeaving && inst.MovedFrom == o.Host: // until the guest runs on its new host
 	case inst.Host != o.Host && inst.State != croft.StateScheduling:
 		d.Kind, d.Cause = StrayOrder, fmt.Sprintf("host %s has an order about it, while it belongs to %s",
 			c.name(o.Host), c.home(inst))
@@ -300,6 +305,7 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		switch {
 		case c.isVolume(id):
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
+		case ordered && order.Want == croft.WantLeaving: // its disk is still here
 		case ordered && order.Want == croft.WantGone: // the claim is released with the tombstone
 		case exists && c.lacksClaim(inst): // checkClaim reports where the claim is
 		case exists:

@@ -41,6 +41,13 @@ type Cloud struct {
 	// It is set before hosts are added.
 	Fault func(op string, id croft.InstanceID) error
 
+	// Guest, if not nil, is called at the start of every operation of a host's hypervisor, and may fail it.
+	Guest func(ctx context.Context, host, op string, id croft.InstanceID) error
+	// Orders, if not nil, wraps the orders of a host's agent, and Peers makes its client for the agents of other hosts.
+	// They are set before hosts are added.
+	Orders func(host string, o compute.Orders) compute.Orders
+	Peers  func(host string) *http.Client
+
 	// Tell, if not nil, adds handlers to the agent's, as the process of a host does.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
 }
@@ -114,6 +121,11 @@ func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
 		return err
 	}
 	hv, err := sim.New(sim.Config{Fault: func(ctx context.Context, op string, id croft.InstanceID) error {
+		if c.Guest != nil {
+			if err := c.Guest(ctx, name, op, id); err != nil {
+				return err
+			}
+		}
 		return c.guestFault(ctx, dir, op, id)
 	}})
 	if err != nil {
@@ -133,12 +145,20 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	api := httptest.NewUnstartedServer(nil)
 	me := croft.Host{ID: h.ID, Name: name, VirtType: "sim", API: "http://" + api.Listener.Addr().String(),
 		Token: "secret"}
+	var orders compute.Orders = c.Store.Orders
+	if c.Orders != nil {
+		orders = c.Orders(name, orders)
+	}
+	var peers func(croft.Host) (*http.Client, error)
+	if c.Peers != nil {
+		peers = func(croft.Host) (*http.Client, error) { return c.Peers(name), nil }
+	}
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
 		}},
-		Orders: c.Store.Orders, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
+		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
 		Shared:     c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,

@@ -182,8 +182,28 @@ func (c *Client) Observe(ctx context.Context, o croft.Observation) error {
 
 // Forget implements compute.Orders.
 func (c *Client) Forget(ctx context.Context, o croft.Order) error {
-	o.Spec = croft.Spec{} // the server uses the stored order
-	return do(ctx, c, "Forget", sendOrder(o))
+	return do(ctx, c, "Forget", sendOrder(named(o)))
+}
+
+// Origin implements compute.Orders.
+func (c *Client) Origin(ctx context.Context, o croft.Order) (croft.Host, error) {
+	return ask[croft.Host](ctx, c, "Origin", sendOrder(named(o)))
+}
+
+// Arrived implements compute.Orders.
+func (c *Client) Arrived(ctx context.Context, o croft.Order, failure string) error {
+	return do(ctx, c, "Arrived", arrival{sendOrder(named(o)), failure})
+}
+
+// HandOver implements compute.Orders.
+func (c *Client) HandOver(ctx context.Context, o croft.Order) error {
+	return do(ctx, c, "HandOver", sendOrder(named(o)))
+}
+
+// named returns the part of an order by which the server finds the stored one, which it uses.
+func named(o croft.Order) croft.Order {
+	return croft.Order{Partition: o.Partition, Host: o.Host, Instance: o.Instance, Revision: o.Revision,
+		CreateRevision: o.CreateRevision}
 }
 
 // PutHost implements compute.Registry.

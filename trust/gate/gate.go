@@ -61,6 +61,11 @@ type (
 		Created  int64 `json:"create_revision,omitempty"` // 0: from a program of schema 1.7
 		Death    int64 `json:"host_death,omitempty"`
 	}
+	// arrival ends an order to arrive.
+	arrival struct {
+		orderMessage
+		Failure string `json:"failure,omitempty"`
+	}
 	instance struct {
 		croft.Instance
 		Revision int64 `json:"revision,omitempty"`

@@ -209,6 +209,14 @@ func (h *hostile) anyRevision(host croft.HostID, id croft.InstanceID) int64 {
 	return pick(h, o.Revision, o.Revision, inst.Revision, 0, int64(h.rng.IntN(1000)))
 }
 
+// anyOrder returns an order as if the host had read it.
+func (h *hostile) anyOrder() any {
+	host, id := h.anyHost(), h.anyInstance()
+	return map[string]any{"host": host, "instance": id, "want": pick(h, croft.WantGone, croft.WantArriving),
+		"revision": h.anyRevision(host, id), "moved_from": h.anyHost(),
+		"move": croft.Move{Host: h.anyHost(), Then: croft.WantRunning}}
+}
+
 // attacks makes a question for every method. A method without an attack fails the test.
 var attacks = map[string]func(*hostile) any{
 	"WatchOrders": func(h *hostile) any {
@@ -221,11 +229,14 @@ var attacks = map[string]func(*hostile) any{
 		return croft.Observation{Host: h.anyHost(), Instance: h.anyInstance(), Generation: int64(h.rng.IntN(9)),
 			State: pick(h, croft.StateRunning, croft.StateFailed, "made up"), Error: "x"}
 	},
-	"Forget": func(h *hostile) any {
-		host, id := h.anyHost(), h.anyInstance()
-		return map[string]any{"host": host, "instance": id, "want": croft.WantGone, "revision": h.anyRevision(host, id),
-			"moved_from": h.anyHost()}
+	"Forget": (*hostile).anyOrder,
+	"Origin": (*hostile).anyOrder,
+	"Arrived": func(h *hostile) any {
+		said := h.anyOrder().(map[string]any)
+		said["failure"] = pick(h, "", "x")
+		return said
 	},
+	"HandOver": (*hostile).anyOrder,
 	"PutHost": func(h *hostile) any {
 		return map[string]any{"id": h.anyHost(), "name": pick(h, "host-"+string(h.alice[:8]), "x"),
 			"api": pick(h, "", "file:///etc/passwd", "http://u:p@x", "http://192.0.2.1:1"), "drained": true,

@@ -29,6 +29,11 @@ var policy = map[string]method{
 	"Observe":  call("the host's own, where it has an order", (*Server).observe),
 	"Forget": call("the host's own order where that is a tombstone, with the record where that is the host's",
 		(*Server).forget),
+	"Origin": call("of an instance that comes to the host with its disk, by the host's own order: name and address of the "+
+		"host that has the disk", (*Server).origin),
+	"Arrived": call("of such an instance, that it is here; and of one that comes or leaves, why that fails", (*Server).arrived),
+	"HandOver": call("of an instance on the host that came with its disk, that its former host may remove it",
+		(*Server).handOver),
 	"PutHost": call("the host's own record, cleaned of what is no text", (*Server).putHost),
 	"Hosts":   call("the host's own record", (*Server).hosts),
 	"Serve":   stream("the host's own agent lock and life, for as long as the stream lasts", (*Server).serve),
@@ -132,20 +137,56 @@ func (s *Server) observe(ctx context.Context, caller croft.HostID, o croft.Obser
 
 // forget uses the stored order and ignores what the host sent.
 func (s *Server) forget(ctx context.Context, caller croft.HostID, said orderMessage) (none, error) {
-	if err := about(caller, said.ID()); err != nil {
-		return none{}, err
-	}
-	stored, err := s.Orders.Order(ctx, caller, said.Instance)
+	stored, err := s.storedOrder(ctx, caller, said)
 	switch {
-	case errors.Is(err, croft.NotFound) || err == nil && stored.Revision != said.Revision:
-		return none{}, croft.Errorf(croft.Conflict, "the order of instance %s changed while it was being forgotten",
-			said.Instance)
 	case err != nil:
 		return none{}, err
 	case stored.Want != croft.WantGone:
 		return none{}, refuse("the order of instance %s is not a tombstone", said.Instance)
 	}
 	return none{}, s.Orders.Forget(ctx, stored)
+}
+
+// storedOrder returns the caller's own order as stored. Conflict: it has changed since the caller read it.
+func (s *Server) storedOrder(ctx context.Context, caller croft.HostID, said orderMessage) (croft.Order, error) {
+	if err := about(caller, said.ID()); err != nil {
+		return croft.Order{}, err
+	}
+	stored, err := s.Orders.Order(ctx, caller, said.Instance)
+	if errors.Is(err, croft.NotFound) || err == nil && stored.Revision != said.Revision {
+		err = croft.Errorf(croft.Conflict, "the order of instance %s has changed meanwhile", said.Instance)
+	}
+	return stored, err
+}
+
+func (s *Server) origin(ctx context.Context, caller croft.HostID, said orderMessage) (croft.Host, error) {
+	stored, err := s.storedOrder(ctx, caller, said)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	if stored.Want != croft.WantArriving {
+		return croft.Host{}, refuse("instance %s does not come to this host", said.Instance)
+	}
+	return s.Orders.Origin(ctx, stored)
+}
+
+func (s *Server) arrived(ctx context.Context, caller croft.HostID, said arrival) (none, error) {
+	stored, err := s.storedOrder(ctx, caller, said.orderMessage)
+	if err != nil {
+		return none{}, err
+	}
+	if stored.Want != croft.WantArriving && (stored.Want != croft.WantLeaving || said.Failure == "") {
+		return none{}, refuse("instance %s does not come to this host", said.Instance)
+	}
+	return none{}, s.Orders.Arrived(ctx, stored, said.Failure)
+}
+
+func (s *Server) handOver(ctx context.Context, caller croft.HostID, said orderMessage) (none, error) {
+	stored, err := s.storedOrder(ctx, caller, said)
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, s.Orders.HandOver(ctx, stored)
 }
 
 func (s *Server) putHost(ctx context.Context, caller croft.HostID, h host) (none, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,10 +112,30 @@ func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft
 // Disk creates an empty file in dir, so that tests see which files of an instance remain.
 func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)
 	}
-	return []compute.Layer{{Path: path, Format: "qcow2"}, {Path: img.Path, Format: img.Format}}, nil
+	return layers(img, path), f.Close()
+}
+
+func layers(img compute.CachedImage, path string) []compute.Layer {
+	return []compute.Layer{{Path: path, Format: "qcow2"}, {Path: img.Path, Format: img.Format}}
+}
+
+// Base returns the image that every Fetch returns: directories of simulated guests have none.
+func (Images) Base(context.Context, string) (compute.CachedImage, error) {
+	return compute.CachedImage{Path: "/simulated", Format: "raw"}, nil
+}
+
+// Adopt gives a disk that was copied its name.
+func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged string, _ int64) ([]compute.Layer, error) {
+	path := filepath.Join(dir, "disk.qcow2")
+	if err := os.Rename(staged, path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("adopt a simulated disk: %w", err)
+	}
+	_, err := os.Stat(path)
+	return layers(img, path), err
 }
 
 // Volume creates a file without contents, so that tests see which volumes exist.

@@ -95,6 +95,37 @@ func (o Overlay) header() ([]byte, error) {
 	return append(b, o.Backing...), nil
 }
 
+// Rebase makes an overlay name another file of the same contents as its backing file. No program may have it open. It
+// can be repeated after a crash. Invalid: it is no overlay, or refers to further files.
+func Rebase(f interface {
+	io.ReaderAt
+	io.WriterAt
+}, size int64, backing string) error {
+	h, err := ReadQcow2(f, size)
+	if err != nil {
+		return err
+	}
+	head := make([]byte, qcowV2Header)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return err
+	}
+	at := int64(binary.BigEndian.Uint64(head[8:]))
+	switch {
+	case h.dataFile || h.cryptoHeader || h.crypt != 0 || h.incompat&(incompatDataFile|incompatCorrupt) != 0:
+		return croft.Errorf(croft.Invalid, "it refers to another file, is encrypted or is damaged")
+	case h.Backing == "" || at < qcowV2Header:
+		return croft.Errorf(croft.Invalid, "it has no backing file")
+	case len(backing) > maxBackingLen ||
+		at+int64(len(backing)) > min(h.cluster(), int64(h.l1Offset), int64(h.refOffset)):
+		return croft.Errorf(croft.Invalid, "its header has no room for the path %s", backing)
+	}
+	if _, err := f.WriteAt([]byte(backing), at); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(binary.BigEndian.AppendUint32(nil, uint32(len(backing))), 16)
+	return err
+}
+
 // sizeAt is the offset of the disk's size in the header.
 const sizeAt = 24
 

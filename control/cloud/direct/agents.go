@@ -3,15 +3,12 @@ package direct
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"croft"
 	"croft/compute"
@@ -30,30 +27,14 @@ type agents struct{ store *etcdstore.Store }
 // client returns a client for the agent of a host. Over TLS the agent must present this host's certificate.
 func (a agents) client(ctx context.Context, h croft.Host) (*http.Client, error) {
 	if !endpoint.IsTLS(h.API) {
-		return agentClient(nil), nil
+		return endpoint.AgentClient(nil), nil
 	}
 	trusted, err := a.store.Trust.Authority(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("verify host %s: %w", h.Name, err)
 	}
-	return agentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
+	return endpoint.AgentClient(pki.Client(trusted, a.store.Partition(), pki.HostOnly(h.ID))), nil
 }
-
-// agentClient limits the time until a response starts. The body may take any time, because some callers follow a
-// console.
-func agentClient(config *tls.Config) *http.Client {
-	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    5 * time.Second,
-		ResponseHeaderTimeout:  10 * time.Second,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		DisableKeepAlives:      true,
-	}}
-}
-
-// stay follows no redirect: a host must not send its callers elsewhere. The redirect itself is the response.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // said sanitizes another machine's response and shortens it to one line for a terminal.
 func said(body []byte) string { return strings.TrimSpace(plain.Cut(string(body), plain.Longest)) }
@@ -79,9 +60,6 @@ func (a agents) RemoveFiles(ctx context.Context, h croft.Host, id croft.Instance
 	_, err := a.call(ctx, http.MethodDelete, h, "/v1/instances/"+string(id)+"/files")
 	return err
 }
-
-// maxHeaderBytes bounds the headers of a response.
-const maxHeaderBytes = 16 << 10
 
 // maxContents bounds a host's response.
 const maxContents = 16 << 20

@@ -1,0 +1,209 @@
+package compute
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/compute/diskcopy"
+	"croft/internal/connlimit"
+	"croft/internal/httpapi"
+)
+
+// Names of the files in an instance's directory that a move copies. The base has its format as its extension.
+const (
+	diskFile = "disk.qcow2"
+	baseFile = "base"
+)
+
+// departing is what the target of a move with the disk learns before it copies.
+type departing struct {
+	BaseFormat string      `json:"base_format"` // of the image below the disk
+	BaseSHA256 string      `json:"base_sha256"` // of that file
+	Report     guestReport `json:"report"`
+}
+
+// departure is the disk of an instance that leaves. Nothing writes to it.
+type departure struct {
+	departing
+	generation int64        // of the order to leave
+	asked      atomic.Int64 // when the target last asked for anything or got bytes, in seconds since 1970
+	why        error        // why the disk cannot be copied; nil: it can
+	copied     atomic.Int64 // bytes of the disk up to which it was sent
+	size       atomic.Int64
+}
+
+// leave prepares the disk for the target of the move: the guest is off, and nothing writes to its files until another
+// order arrives.
+func (p *pass) leave(ctx context.Context) error {
+	if d := p.memory.departure.Load(); d != nil && d.generation == p.want.Generation {
+		return nil
+	}
+	d := &departure{generation: p.want.Generation}
+	var err error
+	if d.departing, err = p.departing(ctx); isFinal(err) || errors.Is(err, croft.Conflict) {
+		d.why = err
+	} else if err != nil {
+		return err
+	}
+	d.asked.Store(time.Now().Unix())
+	p.memory.departure.Store(d)
+	return nil
+}
+
+// departurePatience is how long a guest that leaves stays off without a sign of life of its target.
+const departurePatience = 10 * time.Minute
+
+// endDeparture ends a move whose target has gone: the guest starts here again.
+func (p *pass) endDeparture(ctx context.Context, d *departure) {
+	if time.Since(time.Unix(d.asked.Load(), 0)) < departurePatience {
+		return
+	}
+	err := p.agent.Orders.Arrived(ctx, *p.want, "the host that it was moving to did not copy its disk")
+	if err != nil {
+		p.agent.logUnless(ctx, err, "end the move")
+	}
+}
+
+// departing describes the disk. Conflict: a move would lose something.
+func (p *pass) departing(ctx context.Context) (d departing, err error) {
+	dir := p.agent.dir(p.id)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return d, err
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".qcow2" && e.Name() != diskFile && !strings.HasPrefix(e.Name(), baseFile+".") {
+			return d, croft.Errorf(croft.Conflict, "a move does not carry its other disks, such as %s", e.Name())
+		}
+	}
+	base, err := p.agent.Images.Base(ctx, dir)
+	return departing{BaseFormat: base.Format, BaseSHA256: base.Digest, Report: p.agent.Reports().read(p.id)}, err
+}
+
+// progress returns how much of the disk was sent; nil: nothing yet.
+func (d *departure) progress() *croft.Progress {
+	if d.size.Load() == 0 {
+		return nil
+	}
+	return &croft.Progress{Done: d.copied.Load(), Total: d.size.Load()}
+}
+
+// leaving serves next to the target of the move of the instance in the path: it shows the certificate of that host, in
+// clouds whose agents use TLS, and the key of this move. Anyone else gets the same answer as for an unknown instance.
+func (api *API) leaving(next func(http.ResponseWriter, *http.Request, croft.InstanceID, *departure)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id, err := croft.ParseInstanceID(r.PathValue("id"))
+		if err != nil {
+			httpapi.Error(w, err)
+			return
+		}
+		order, err := api.Agent.Orders.Order(r.Context(), api.Agent.Host.ID, id)
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			httpapi.Error(w, err)
+			return
+		}
+		key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if err != nil || order.Want != croft.WantLeaving || order.Move == nil || order.Move.Key == "" ||
+			subtle.ConstantTimeCompare([]byte(key), []byte(order.Move.Key)) != 1 ||
+			api.Caller != nil && api.Caller(r) != order.Move.Host {
+			httpapi.Error(w, croft.Errorf(croft.NotFound, "instance %s does not leave this host for the caller's", id))
+			return
+		}
+		connlimit.Prove(r.Context())
+		m := api.Agent.instances.remember(id)
+		m.asked.Store(order.Generation)
+		d := m.departure.Load()
+		if d != nil {
+			d.asked.Store(time.Now().Unix())
+		}
+		switch {
+		case d == nil || d.generation != order.Generation:
+			api.Agent.reporters.Put(id)
+			httpapi.Error(w, croft.Errorf(croft.Unavailable, "instance %s is not off yet", id))
+		case d.why != nil:
+			httpapi.Error(w, d.why)
+		default:
+			next(w, r, id, d)
+		}
+	}
+}
+
+func (api *API) departure(w http.ResponseWriter, _ *http.Request, _ croft.InstanceID, d *departure) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(d.departing) // ignore clients that went away
+}
+
+// headHeader is the header that has the diskcopy.Head of an answer, in JSON.
+const headHeader = "Croft-Disk"
+
+// errLeft ends a copy whose order was replaced.
+var errLeft = errors.New("the instance does not leave any more")
+
+// copyFile sends the disk of an instance that leaves, or the image below it.
+func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.InstanceID, d *departure) {
+	name := diskFile
+	if r.PathValue("file") == baseFile {
+		name = baseFile + "." + d.BaseFormat
+	}
+	f, err := os.Open(filepath.Join(api.Agent.dir(id), name))
+	if errors.Is(err, os.ErrNotExist) {
+		err = croft.Errorf(croft.NotFound, "instance %s has no %s on this host", id, name)
+	}
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	head := diskcopy.Head{Identity: diskcopy.Identity(info), Size: info.Size()}
+	if from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64); err == nil && from > 0 &&
+		r.URL.Query().Get("identity") == head.Identity {
+		head.From = from
+	}
+	text, err := json.Marshal(head)
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	w.Header().Set(headHeader, string(text))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	told := time.Now()
+	err = diskcopy.Send(ctx, w, f, head.Size, head.From, func(offset int64) {
+		if api.Agent.instances.remember(id).departure.Load() != d {
+			cancel(errLeft)
+		}
+		if name != diskFile {
+			d.asked.Store(time.Now().Unix())
+			return
+		}
+		d.copied.Store(offset)
+		d.size.Store(head.Size)
+		d.asked.Store(time.Now().Unix())
+		if time.Since(told) > time.Second {
+			told = time.Now()
+			api.Agent.reporters.Put(id)
+		}
+	})
+	if err != nil {
+		if r.Context().Err() == nil {
+			api.Agent.Log.Warn("the copy of a disk broke off", "instance", id, "host", api.Agent.Host.ID, "err", err)
+		}
+		panic(http.ErrAbortHandler) // the client must not take the end of the answer for the end of the disk
+	}
+}

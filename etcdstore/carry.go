@@ -1,0 +1,230 @@
+package etcdstore
+
+import (
+	"context"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"croft"
+)
+
+// A move with the disk has three transactions. Carry orders the source to leave and the target to arrive; the record
+// stays with the source. Arrived makes the instance the target's once the disk is there; the source keeps its order,
+// its claim and its copy. HandOver turns the order of the source into a tombstone once the guest runs on the target.
+// Until Arrived, Uncarry leads back to the source.
+
+// Carry implements hosts.Instances.
+func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arriving croft.Order) (croft.Instance,
+	error) {
+	if s.conn.minor.Load() < movesMinor {
+		return inst, croft.Errorf(croft.Invalid,
+			"this cloud's croft is too old for moves with the disk: upgrade the cloud")
+	}
+	k := s.conn.keys
+	next := inst
+	next.Copying, next.Unmoved, next.Generation = true, "", arriving.Generation
+	leaving.Spec.UserData, arriving.Spec.UserData = nil, nil // agents that carry read it by its key
+	done, err := s.conn.etcd.Txn(ctx).
+		If(append(asChosen(k, next),
+			unchanged(k.instance(inst.ID), inst.Revision),
+			// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
+			exists(k.alive(leaving.Host)),
+			// Existence is enough, see above.
+			exists(k.alive(arriving.Host)),
+			absent(k.drained(arriving.Host)),
+			absent(k.order(arriving.Host, inst.ID)),
+			k.volumes().NoneAttached(inst.ID),
+		)...).
+		Then(clientv3.OpPut(k.instance(inst.ID), encode(next)),
+			clientv3.OpPut(k.order(leaving.Host, inst.ID), s.conn.encodeOrder(leaving)),
+			clientv3.OpPut(k.order(arriving.Host, inst.ID), s.conn.encodeOrder(arriving))).
+		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))}, readChosen(k, next)...)...).Commit()
+	if err != nil {
+		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
+	}
+	if !done.Succeeded {
+		if record := done.Responses[0].GetResponseRange().Kvs; len(record) == 0 ||
+			record[0].ModRevision != inst.Revision {
+			return inst, changedMeanwhile(inst.ID)
+		}
+		if err := stale(next, done.Responses[1:]); err != nil {
+			return inst, err
+		}
+		return inst, croft.Errorf(croft.Unavailable,
+			"host %s or its own is silent, the former is drained or still removes an older instance of this UUID, or a "+
+				"volume was attached", arriving.Host)
+	}
+	next.Revision = done.Header.Revision
+	return next, nil
+}
+
+func changedMeanwhile(id croft.InstanceID) error {
+	return croft.Errorf(croft.Conflict, "instance %s was changed by another request while it was being moved", id)
+}
+
+// carried is what a transaction of a move with the disk builds on.
+type carried struct {
+	inst             croft.Instance
+	leaving, arrived croft.Order
+}
+
+// unchanged compares everything that was read.
+func (c carried) unchanged(k keys) []clientv3.Cmp {
+	return []clientv3.Cmp{
+		unchanged(k.instance(c.inst.ID), c.inst.Revision),
+		unchanged(k.order(c.leaving.Host, c.inst.ID), c.leaving.Revision),
+		unchanged(k.order(c.arrived.Host, c.inst.ID), c.arrived.Revision),
+	}
+}
+
+// readCarried reads a record and the instance's orders on two hosts. Conflict: one of the three is missing.
+func (s *conn) readCarried(ctx context.Context, id croft.InstanceID, from, to croft.HostID) (c carried, err error) {
+	k := s.keys
+	got, err := s.etcd.Txn(ctx).Then(clientv3.OpGet(k.instance(id)), clientv3.OpGet(k.order(from, id)),
+		clientv3.OpGet(k.order(to, id))).Commit()
+	if err != nil {
+		return c, s.wrap(err, "read the move of instance %s", id)
+	}
+	for _, r := range got.Responses {
+		if len(r.GetResponseRange().Kvs) == 0 {
+			return c, changedMeanwhile(id)
+		}
+	}
+	if c.inst, err = s.decodeInstance(got.Responses[0].GetResponseRange().Kvs[0]); err != nil {
+		return c, err
+	}
+	if c.leaving, err = s.decodeOrder(got.Responses[1].GetResponseRange().Kvs[0]); err != nil {
+		return c, err
+	}
+	c.arrived, err = s.decodeOrder(got.Responses[2].GetResponseRange().Kvs[0])
+	return c, err
+}
+
+// Uncarry implements hosts.Instances.
+func (s *Instances) Uncarry(ctx context.Context, inst croft.Instance, why string) error {
+	c, err := s.conn.readCarried(ctx, inst.ID, inst.Host, inst.Moving)
+	if err != nil {
+		return err
+	}
+	if !inst.Copying || c.inst.Revision != inst.Revision {
+		return changedMeanwhile(inst.ID)
+	}
+	return s.conn.uncarry(ctx, c, why)
+}
+
+// uncarry gives the source its former goal again, and the target a tombstone for what it has copied.
+func (s *conn) uncarry(ctx context.Context, c carried, why string) error {
+	if c.leaving.Want != croft.WantLeaving || c.leaving.Move == nil {
+		return changedMeanwhile(c.inst.ID)
+	}
+	k, next, back, tombstone := s.keys, c.inst, c.leaving, c.arrived
+	next.Copying, next.Moving, next.Unmoved = false, "", why
+	next.Generation++
+	back.Want, back.Move, back.Generation = c.leaving.Move.Then, nil, next.Generation
+	tombstone.Want, tombstone.Generation = croft.WantGone, next.Generation // Move says which files are the move's
+	return s.carry(ctx, c, clientv3.OpPut(k.instance(next.ID), encode(next)),
+		clientv3.OpPut(k.order(back.Host, next.ID), s.encodeOrder(back)),
+		clientv3.OpPut(k.order(tombstone.Host, next.ID), s.encodeOrder(tombstone)))
+}
+
+// endArrival returns the tombstone for what the target of a move with the disk has copied, because the instance ends;
+// none if inst is not being moved so. The transaction compares the record, without which the order to arrive does not
+// change.
+func (s *conn) endArrival(ctx context.Context, inst croft.Instance, generation int64) ([]clientv3.Op, error) {
+	if !inst.Copying {
+		return nil, nil
+	}
+	key := s.keys.order(inst.Moving, inst.ID)
+	got, err := s.etcd.Get(ctx, key)
+	if err != nil || len(got.Kvs) == 0 {
+		return nil, s.wrapped(err, "read the move of the instance")
+	}
+	tombstone, err := s.decodeOrder(got.Kvs[0])
+	tombstone.Want, tombstone.Generation = croft.WantGone, generation
+	return []clientv3.Op{clientv3.OpPut(key, s.encodeOrder(tombstone))}, err
+}
+
+// carry writes if nothing has changed since c was read. Conflict.
+func (s *conn) carry(ctx context.Context, c carried, ops ...clientv3.Op) error {
+	done, err := s.etcd.Txn(ctx).If(c.unchanged(s.keys)...).Then(ops...).Commit()
+	if err != nil {
+		return s.wrap(err, "write the orders that move instance %s", c.inst.ID)
+	}
+	if !done.Succeeded {
+		return changedMeanwhile(c.inst.ID)
+	}
+	return nil
+}
+
+// Origin implements compute.Orders.
+func (s *Orders) Origin(ctx context.Context, o croft.Order) (croft.Host, error) {
+	if o.Move == nil {
+		return croft.Host{}, croft.Errorf(croft.NotFound, "instance %s comes from no host", o.Instance)
+	}
+	known, err := (&Registry{conn: s.conn}).Hosts(ctx, o.Move.Host)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	h, ok := known[o.Move.Host]
+	if !ok {
+		return h, croft.Errorf(croft.Unavailable, "host %s, where its disk is, is not on record", o.Move.Host)
+	}
+	return croft.Host{ID: h.ID, Name: h.Name, API: h.API, Alive: h.Alive}, nil
+}
+
+// Arrived implements compute.Orders.
+func (s *Orders) Arrived(ctx context.Context, o croft.Order, failure string) error {
+	if o.Move == nil {
+		return changedMeanwhile(o.Instance)
+	}
+	from, to := o.Move.Host, o.Host
+	if o.Want == croft.WantLeaving && failure != "" {
+		from, to = to, from
+	}
+	c, err := s.conn.readCarried(ctx, o.Instance, from, to)
+	if err != nil {
+		return err
+	}
+	current := c.arrived.Revision == o.Revision || failure != "" && c.leaving.Revision == o.Revision
+	if !c.inst.Copying || c.inst.Host != from || c.inst.Moving != to || c.leaving.Want != croft.WantLeaving ||
+		!current || c.arrived.Want != croft.WantArriving || c.arrived.Move == nil {
+		return changedMeanwhile(o.Instance)
+	}
+	if failure != "" {
+		return s.conn.uncarry(ctx, c, failure)
+	}
+	k, next, order := s.conn.keys, c.inst, c.arrived
+	next.Host, next.Moving, next.Copying, next.MovedFrom, next.LeftBefore = o.Host, "", false, c.inst.Host, nil
+	next.Generation++
+	order.Want, order.Move, order.Generation = c.arrived.Move.Then, nil, next.Generation
+	order.MovedFrom, order.LeftBefore = next.MovedFrom, nil
+	return s.conn.carry(ctx, c, slices.Concat(k.groups().leave(c.inst), k.groups().join(next), []clientv3.Op{
+		clientv3.OpPut(k.instance(next.ID), encode(next)),
+		clientv3.OpPut(k.order(order.Host, next.ID), s.conn.encodeOrder(order))})...)
+}
+
+// HandOver implements compute.Orders.
+func (s *Orders) HandOver(ctx context.Context, o croft.Order) error {
+	if o.MovedFrom == "" {
+		return nil
+	}
+	remains, err := s.Remains(ctx, o.MovedFrom, o.Instance)
+	if err != nil || !remains {
+		return err
+	}
+	c, err := s.conn.readCarried(ctx, o.Instance, o.MovedFrom, o.Host)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.inst.Host != o.Host || c.inst.MovedFrom != o.MovedFrom || c.arrived.Revision != o.Revision:
+		return changedMeanwhile(o.Instance)
+	case c.leaving.Want != croft.WantLeaving: // handed over already
+		return nil
+	}
+	tombstone := c.leaving
+	tombstone.Want, tombstone.Move, tombstone.Generation = croft.WantGone, nil, c.leaving.Generation+1
+	return s.conn.carry(ctx, c, clientv3.OpPut(s.conn.keys.order(tombstone.Host, o.Instance),
+		s.conn.encodeOrder(tombstone)))
+}
