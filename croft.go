@@ -379,6 +379,9 @@ type Loss struct {
 	Host     HostID    `json:"host,omitempty"`      // UUID of the host
 	HostName string    `json:"host_name,omitempty"` // name of the host
 	Reason   string    `json:"reason"`              // names no host
+	// the CreateRevision of the Death of the host, which must not have ended when the instance is marked as lost; 0:
+	// the host is being forgotten. Never stored.
+	Death int64 `json:"-"`
 }
 
 // ExpirySoon is the time before its expiry from which an instance is reported to expire soon.

@@ -29,12 +29,17 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 stored it in the record
 		ops = append(ops, userData{s.conn}.putUserData(inst))
 	}
-	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision)).Then(ops...).Commit()
+	compares := []clientv3.Cmp{unchanged(k.instance(inst.ID), inst.Revision)}
+	if why.Death != 0 { // otherwise instances that came after the host was taken back would be lost
+		compares = append(compares, created(k.dead(tombstone.Host), why.Death))
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(compares...).Then(ops...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "mark instance %s as lost", inst.ID)
 	}
 	if !done.Succeeded {
-		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
+		return inst, croft.Errorf(croft.Conflict, "instance %s was changed by another request, or its host was taken back",
+			inst.ID)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,13 +26,20 @@ func (f *Fleet) Fence(ctx context.Context, idOrName string, confirmed bool) (Hos
 		err = f.declareDead(ctx, &h, confirmed)
 	}
 	if err == nil {
-		h.Lost, err = f.rescue(ctx, h)
+		for range rescueTries {
+			if h.Lost, err = f.rescue(ctx, h); !errors.Is(err, croft.Conflict) {
+				break
+			}
+		}
 	}
 	if err != nil {
 		return h, fmt.Errorf("fence host %s: %w", cmp.Or(h.Name, idOrName), err)
 	}
 	return h, nil
 }
+
+// rescueTries bounds how often a rescue is repeated because others changed an instance meanwhile, such as a Watcher.
+const rescueTries = 4
 
 // declareDead declares a host dead once it is known to be off.
 func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error {
@@ -52,7 +60,7 @@ func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error 
 	how := croft.ConfirmedOff
 	if !confirmed {
 		how = croft.FencedOff
-		if err := f.Power.Off(ctx, h.Host); err != nil {
+		if err := f.switchOff(ctx, h.Host); err != nil {
 			return errors.Join(err, f.endFence(ctx, h.ID, death))
 		}
 	}
@@ -62,6 +70,18 @@ func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error 
 	h.Death, h.Alive, h.Drained = &death, false, true
 	f.Log.Warn("host declared dead", "host", h.ID, "name", h.Name, "how", string(how))
 	return nil
+}
+
+// switchOff switches a host off. If another host has its name, only its UUID says which machine is meant.
+func (f *Fleet) switchOff(ctx context.Context, h croft.Host) error {
+	all, err := f.Hosts.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := croft.HostCalled(maps.Values(all), h.Name); errors.Is(err, croft.Conflict) {
+		h.Name = ""
+	}
+	return f.Power.Off(ctx, h)
 }
 
 // endFence undoes the beginning of a fence that failed; a host that was declared dead before stays dead.
@@ -85,7 +105,7 @@ func (f *Fleet) TakeBack(ctx context.Context, idOrName string) (Host, error) {
 		err = croft.Errorf(croft.Conflict, "it was not declared dead")
 	default:
 		if h.IsDead() { // an interrupted Fence may have left instances on it, whose guests would start
-			_, err = f.loseAll(ctx, h, true)
+			_, err = f.loseAll(ctx, h, true, false)
 		}
 		if err == nil {
 			err = f.Hosts.EndDeath(ctx, h.ID, *h.Death)
@@ -102,7 +122,7 @@ func (f *Fleet) TakeBack(ctx context.Context, idOrName string) (Host, error) {
 // rescue marks the instances of a dead host as lost, and recreates those with the restart policy elsewhere. It can be
 // repeated.
 func (f *Fleet) rescue(ctx context.Context, h Host) ([]LostInstance, error) {
-	lost, err := f.loseAll(ctx, h, true)
+	lost, err := f.loseAll(ctx, h, true, true)
 	if err != nil {
 		return lost, err
 	}
@@ -124,21 +144,33 @@ func (f *Fleet) rescue(ctx context.Context, h Host) ([]LostInstance, error) {
 
 // recreate recreates a lost instance if its restart policy says so, and notes the result.
 func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstance) error {
+	if inst.State == croft.StateScheduled { // a Watcher was faster
+		return f.noteHost(ctx, inst.Host, l)
+	}
 	if inst.State != croft.StateLost || inst.Spec.Restart != croft.RestartElsewhere || f.Recreator == nil {
 		l.Stays = "its restart policy is " + string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure))
 		return nil
 	}
 	again, err := f.Recreator.Recreate(ctx, inst.Project, string(inst.ID))
 	switch {
-	case errors.Is(err, croft.NoCapacity), errors.Is(err, croft.Conflict), errors.Is(err, croft.NotFound):
+	case errors.Is(err, croft.Conflict):
+		if now, read := f.Instances.Instance(ctx, inst.ID); read == nil && now.State == croft.StateScheduled {
+			return f.noteHost(ctx, now.Host, l)
+		}
+		fallthrough
+	case errors.Is(err, croft.NoCapacity), errors.Is(err, croft.NotFound):
 		l.Stays = err.Error()
 		return nil
 	case err != nil:
 		return fmt.Errorf("recreate instance %s: %w", inst.Name, err)
 	}
-	l.To = again.Host
-	hosts, err := f.Hosts.Hosts(ctx, again.Host)
-	l.ToName = cmp.Or(hosts[again.Host].Name, string(again.Host))
+	return f.noteHost(ctx, again.Host, l)
+}
+
+// noteHost notes the host that an instance was recreated on.
+func (f *Fleet) noteHost(ctx context.Context, host croft.HostID, l *LostInstance) error {
+	hosts, err := f.Hosts.Hosts(ctx, host)
+	l.To, l.ToName = host, cmp.Or(hosts[host].Name, string(host))
 	return err
 }
 

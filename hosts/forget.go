@@ -53,7 +53,7 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 	if err := f.keepsVolumes(ctx, h.ID, force); err != nil { // created meanwhile
 		return nil, err
 	}
-	if lost, err = f.loseAll(ctx, h, force); err != nil {
+	if lost, err = f.loseAll(ctx, h, force, true); err != nil {
 		return lost, err
 	}
 	if err := f.freeClaims(ctx, h.ID); err != nil {
@@ -127,9 +127,9 @@ type LostInstance struct {
 	Stays   string           `json:"stays,omitempty"`   // why it was not recreated
 }
 
-// loseAll marks the instances of a host as lost, and releases their claims. Instances that are being destroyed, and
-// held claims, end. It can be repeated.
-func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostInstance, err error) {
+// loseAll marks the instances of a host as lost, and releases their claims. With bury, instances that are being
+// destroyed, and held claims, end. It can be repeated.
+func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []LostInstance, err error) {
 	all, err := f.Instances.List(ctx, "")
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force bool) (lost []LostIns
 				return lost, err
 			}
 			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Lacks: lacks})
-		default:
+		case bury:
 			if err := f.bury(ctx, inst); err != nil {
 				return lost, err
 			}
@@ -173,6 +173,9 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks st
 	if inst.State != croft.StateLost {
 		why := croft.Loss{At: time.Now().UTC().Truncate(time.Second), Host: h.ID, HostName: h.Name,
 			Reason: "its host was declared dead, with " + lacks}
+		if h.Death != nil {
+			why.Death = h.Death.CreateRevision
+		}
 		inst, err = f.Instances.Lose(ctx, inst, why, f.order(inst, inst.Host, croft.WantLeft))
 		if err != nil {
 			return "", fmt.Errorf("mark instance %s as lost: %w", inst.Name, err)

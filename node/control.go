@@ -21,6 +21,7 @@ import (
 	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/tenants"
+	"croft/hosts"
 	"croft/internal/build"
 	"croft/internal/delay"
 	"croft/internal/httpapi"
@@ -120,7 +121,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if c.admitted != nil {
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
-	hosts, own := store.NewHostsView(), &direct.Own{}
+	view, own := store.NewHostsView(), &direct.Own{}
 	recorder := actions.NewRecorder(store.Actions, log)
 	sender, err := actions.NewSender(s.CloudAPI.ActionsTo, log)
 	if err != nil {
@@ -137,7 +138,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	server, err := newControl(s, c, claims, direct.Scheduling{Hosts: hosts, Own: own, Clusters: builder.Clusters},
+	server, fleet, err := newControl(s, c, claims, direct.Scheduling{Hosts: view, Own: own, Clusters: builder.Clusters},
 		control.Config{Pools: manager, Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)),
 			Actions: recorder, Log: log})
 	if err != nil {
@@ -163,7 +164,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
 	p.Start(ctx, "the tree of projects", tree.Run)
 	p.Start(ctx, "the changes that the API tells", server.Run)
-	p.Start(ctx, "the copy of the hosts", hosts.Run)
+	p.Start(ctx, "the copy of the hosts", view.Run)
+	p.Start(ctx, "the watch of the hosts", (&hosts.Watcher{Fleet: fleet, Log: log}).Run)
 	if c.placement != nil {
 		own.Use(store, c.placement)
 	} else {
@@ -299,20 +301,21 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 	return err == nil, ops, err
 }
 
-// newControl creates the server. It completes config with the values that depend on the cloud.
+// newControl creates the server, and returns the fleet that it serves. It completes config with the values that depend
+// on the cloud.
 func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
-	config control.Config) (*control.Server, error) {
+	config control.Config) (*control.Server, *hosts.Fleet, error) {
 	store := c.store
 	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := image.MachineFiles()
 	catalog := direct.Catalog{Files: files, Sources: sources, Resolve: image.Resolver(files)}
 	how.Clusters.Images = catalog
 	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var login *api.Login
 	if issuer := s.CloudAPI.OIDC; issuer.Issuer != "" {
@@ -321,9 +324,10 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 	config.Cloud, config.Login, config.Objects, config.Version = under, login, objects.New(store.Objects), build.Version
 	config.Images = catalog
 	if config.Reserved, err = settings.GrantedProjects(s.CloudAPI.OIDC, s.CloudAPI.Keystone); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return control.New(config)
+	server, err := control.New(config)
+	return server, under.Fleet, err
 }
 
 // listenControl opens the address of the API. For other machines it uses TLS, with the configured certificate or else

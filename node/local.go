@@ -21,7 +21,7 @@ func accessWith(r settings.Reach, files func(pki.Authority) pki.Files) direct.Lo
 	for _, member := range r.Etcd.Endpoints {
 		a.Etcd.Endpoints = append(a.Etcd.Endpoints, endpoint.Outward(member))
 	}
-	a.Clusters.CredentialKeyFile = r.Etcd.SealKeys
+	a.Clusters.CredentialKeyFile, a.Fence = r.Etcd.SealKeys, r.Etcd.FenceFile
 	of := files(pki.Etcd)
 	a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key = of.CA(), of.Pair(), of.Pair()
 	if r.Placement.Cloud != "" {

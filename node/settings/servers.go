@@ -253,7 +253,8 @@ func (s *Settings) FindReach() (Reach, error) {
 		err = direct.AddLocal(s.StateDir, &r.Etcd, &r.Placement)
 	}
 	r.Etcd.SetDefault()
-	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile // which may have changed since the file was written
+	// The settings may have changed since the note was written.
+	r.Etcd.SealKeys, r.Etcd.FenceFile = s.Clusters.CredentialKeyFile, s.Host.Fence
 	return r, err
 }
 
@@ -278,7 +279,7 @@ func (s *Settings) reachAsSetHere(j *trust.Membership) Reach {
 // empty.
 func (s *Settings) ReachAsSet(j *trust.Membership) Reach {
 	r := Reach{Joined: j, Etcd: s.Etcd.EtcdSettings, Placement: s.Placement.PlacementSettings}
-	r.Etcd.SealKeys = s.Clusters.CredentialKeyFile
+	r.Etcd.SealKeys, r.Etcd.FenceFile = s.Clusters.CredentialKeyFile, s.Host.Fence
 	if j == nil {
 		return r
 	}

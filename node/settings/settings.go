@@ -35,6 +35,7 @@ type Settings struct {
 	Host struct {
 		Name     string `yaml:"name"`
 		Location string `yaml:"location"`
+		Fence    string `yaml:"fence"`
 	} `yaml:"host"`
 
 	Etcd struct {
@@ -267,6 +268,8 @@ func (s *Settings) Validate() error {
 			s.Pool.Quota.Rate)
 	case s.Pool.History < 1:
 		return invalid("pool.history is %d: use 1 or more", s.Pool.History)
+	case s.Host.Fence != "" && !filepath.IsAbs(s.Host.Fence):
+		return invalid("host.fence is %q, which is not an absolute path of a file", s.Host.Fence)
 	case len(s.Expiry.Hook) > 0 && !filepath.IsAbs(s.Expiry.Hook[0]):
 		return invalid("expiry.hook has %q, which is not the absolute path of a program", s.Expiry.Hook[0])
 	case s.MaxBuilds < 1:

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -227,4 +228,37 @@ func (w *world) awaitOff(m *machine, id croft.InstanceID) {
 	case <-ctx.Done():
 		w.t.Error("the guest still runs")
 	}
+}
+
+// TestTwoOperatorsWhoFenceAHostAtOnceRecreateItsInstanceOnce also repeats the fence, which then changes nothing.
+func TestTwoOperatorsWhoFenceAHostAtOnceRecreateItsInstanceOnce(t *testing.T) {
+	w := newWorld(t, 1, 3, 0)
+	inst := w.restarting(croft.RestartElsewhere)
+	dead := w.machine(inst.Host)
+	fence := func(o *operator) error {
+		_, err := o.Fence(t.Context(), string(dead.id), false)
+		return err
+	}
+	results := make(chan error)
+	for range 2 {
+		go func() { results <- w.operate(0, fence) }()
+	}
+	for range 2 {
+		if err := <-results; err != nil && !errors.Is(err, croft.Conflict) {
+			t.Error(err)
+		}
+	}
+	if err := w.operate(0, fence); err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.store.Instances.Instance(t.Context(), inst.ID)
+	if err != nil || again.Host == dead.id || again.State != croft.StateScheduled {
+		t.Fatalf("its instance is %+v, %v; want it on another host", again, err)
+	}
+	err = w.operate(0, fence)
+	if now, read := w.store.Instances.Instance(t.Context(), inst.ID); err != nil || read != nil ||
+		now.Revision != again.Revision {
+		t.Errorf("a fence more: %v, %v; the record changed from %+v to %+v", err, read, again, now)
+	}
+	w.comesBack(dead, inst)
 }

@@ -1,12 +1,14 @@
 package direct
 
 import (
+	"cmp"
 	"context"
-	"croft"
 	"io"
 	"log/slog"
 
+	"croft"
 	"croft/control/cloud"
+	"croft/control/cloud/fencing"
 	"croft/control/federation"
 	"croft/etcdstore"
 	"croft/hosts"
@@ -35,9 +37,9 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: store.Registry, Members: store.Cluster,
 		Instances: store.Instances, Orders: store.Orders, Claims: claims, Aggregates: store.Aggregates,
 		Distances: store.Distances, Properties: objects.OfHosts{Store: store.Objects}, Chooser: scheduler,
-		Recreator: scheduler,
-		Volumes:   store.Volumes,
-		Overdue:   func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
+		Recreator: scheduler, Power: power(cmp.Or(s.Fence, s.Etcd.FenceFile)),
+		Volumes: store.Volumes,
+		Overdue: func(ctx context.Context) (map[croft.HostID]string, error) { return overdue(ctx, store) }})
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +64,14 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		building = &Clusters{}
 	}
 	return over, building.over(over, store, scheduler)
+}
+
+// power returns the fence agents in a file; nil: no file is configured.
+func power(file string) hosts.Power {
+	if file == "" {
+		return nil
+	}
+	return &fencing.Agents{File: file}
 }
 
 // overdue describes the hosts whose certificates are overdue for renewal.

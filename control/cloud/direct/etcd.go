@@ -30,6 +30,8 @@ type EtcdSettings struct {
 	// SealKeys are files of keys that seal secrets of clusters in this etcd. They are known only if the etcd was found
 	// through this machine's note, so one cloud's secrets are never sealed with another cloud's key.
 	SealKeys []string `yaml:"-"`
+	// FenceFile is the file of the fence agents of the hosts of this etcd. It is known in the same cases.
+	FenceFile string `yaml:"-"`
 }
 
 // EndpointsFromEnv returns the endpoints in ETCDCTL_ENDPOINTS, none if it is not set. etcdctl permits endpoints without

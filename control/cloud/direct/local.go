@@ -39,6 +39,8 @@ type Local struct {
 		// The key files that the settings of croft up name. Empty: the file in the state directory.
 		CredentialKeyFile []string `yaml:"credential_key_file,omitempty"`
 	} `yaml:"clusters,omitempty"`
+	// The file of fence agents that the settings of croft up name.
+	Fence string `yaml:"fence,omitempty"`
 }
 
 // ClusterKey is the file with the key that seals secrets of clusters, if the settings name no key.
@@ -87,7 +89,7 @@ func AddNote(stateDir string, etcd *EtcdSettings, placement *PlacementSettings) 
 		return err
 	}
 	etcd.Endpoints, etcd.CA, etcd.Cert, etcd.Key = a.Etcd.Endpoints, a.Etcd.CA, a.Etcd.Cert, a.Etcd.Key
-	etcd.SealKeys = a.Clusters.CredentialKeyFile
+	etcd.SealKeys, etcd.FenceFile = a.Clusters.CredentialKeyFile, a.Fence
 	if own := ClusterKey(stateDir); len(etcd.SealKeys) == 0 && exists(own) {
 		etcd.SealKeys = []string{own}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ type Settings struct {
 	Policy    string            `yaml:"policy"`
 	Traces    traces.Settings   `yaml:"traces"`
 	Pool      PoolSettings      `yaml:"pool"`
+	Fence     string            `yaml:"fence"`
 }
 
 func Defaults() Settings {
@@ -94,6 +96,9 @@ func (s *Settings) Validate() error {
 	}
 	if _, err := schedule.PolicyNamed(s.Policy); err != nil {
 		return err
+	}
+	if s.Fence != "" && !filepath.IsAbs(s.Fence) {
+		return fmt.Errorf("fence is %q, which is not an absolute path of a file", s.Fence)
 	}
 	if s.Timeout <= 0 {
 		return fmt.Errorf("timeout %s is not longer than nothing", wording.Duration(s.Timeout))
