@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/adrg/xdg"
@@ -46,9 +47,13 @@ type Local struct {
 // ClusterKey is the file with the key that seals secrets of clusters, if the settings name no key.
 func ClusterKey(stateDir string) string { return filepath.Join(stateDir, "cluster.key") }
 
-// OnlyHere reports whether only this machine can reach etcd or Placement at the addresses of the note.
+// OnlyHere reports whether only this machine can reach etcd or Placement at the addresses of the note. Other machines
+// need to reach one member of etcd.
 func (a Local) OnlyHere() bool {
-	return endpoint.AnyLoopback(append([]string{a.Placement.Endpoint}, a.Etcd.Endpoints...))
+	reachable := slices.ContainsFunc(a.Etcd.Endpoints, func(one string) bool {
+		return !endpoint.AnyLoopback([]string{one})
+	})
+	return !reachable || endpoint.AnyLoopback([]string{a.Placement.Endpoint})
 }
 
 func LocalFile(stateDir string) string { return filepath.Join(stateDir, "local.yaml") }

@@ -83,3 +83,23 @@ func TestSettingsForAnotherMachineNameNoKeyOfClusters(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestOneMemberOfEtcdThatOthersReachIsEnough for another machine.
+func TestOneMemberOfEtcdThatOthersReachIsEnough(t *testing.T) {
+	for _, c := range []struct {
+		etcd      []string
+		placement string
+		want      bool
+	}{
+		{[]string{"https://127.0.0.1:2379"}, "https://10.0.0.1:8778", true},
+		{[]string{"https://127.0.0.1:2379", "https://10.0.0.2:2379"}, "https://10.0.0.1:8778", false},
+		{[]string{"https://10.0.0.2:2379"}, "https://127.0.0.1:8778", true},
+		{[]string{"https://10.0.0.2:2379"}, "https://10.0.0.1:8778", false},
+	} {
+		var a Local
+		a.Etcd.Endpoints, a.Placement.Endpoint = c.etcd, c.placement
+		if got := a.OnlyHere(); got != c.want {
+			t.Errorf("etcd at %s and Placement at %s are only here: %v", c.etcd, c.placement, got)
+		}
+	}
+}
