@@ -151,7 +151,11 @@ func withoutEntry(text []byte, name string) ([]byte, error) {
 			if entries.Content[i].Value == name {
 				entries.Content = slices.Delete(entries.Content, i, i+2)
 				entries.Style = 0 // turns {} into block style
-				return marshal(&doc)
+				rest, err := marshal(&doc)
+				if len(entries.Content) == 0 { // the comments stay, without the {} of an empty mapping
+					rest = bytes.Replace(rest, []byte("{}\n"), nil, 1)
+				}
+				return rest, err
 			}
 			names = append(names, entries.Content[i].Value)
 		}
