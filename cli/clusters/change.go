@@ -201,7 +201,7 @@ func remove(ctx context.Context, cmd *cobra.Command, c *args.Client, name string
 	}
 	switch {
 	case have.Abandoned && have.Remote.Asked:
-		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is forgotten; at site %s stays %s\n", have.Name, have.Site,
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is removed; at site %s stays %s\n", have.Name, have.Site,
 			have.Remote.Name)
 	case have.State == cluster.Deleted || err != nil:
 		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is gone\n", name)
@@ -285,7 +285,7 @@ which the appliance's agent makes at the first time. Only you get it.`,
 			if err := c.RemoveAccount(ctx, named(c, c.Args[0])); err != nil {
 				return nearCluster(ctx, c, c.Args[0], err)
 			}
-			c.Say("the account on cluster %s is forgotten", c.Args[0])
+			c.Say("the account on cluster %s is removed", c.Args[0])
 			return nil
 		}
 		account, err := c.MakeAccount(ctx, named(c, c.Args[0]))

@@ -26,7 +26,7 @@ func ClaimCommand() *cobra.Command {
 project's quota and the seats in its groups, that wait until a time for an instance.
 Each has a name, which the instance will have; schedule list shows them as held.
 
-Use boots the instance on that host. A claim that is not used in time is released.
+Use boots the instance on that host. A claim that is not used in time is removed.
 schedule keep NAME --expires 2h holds it for two hours from now on.`,
 		Example: `  schedule VCPU:4,MEMORY_MB:8192,DISK_GB:40 --name nightly --hold 2h
   croft claim list
@@ -126,8 +126,8 @@ func claimRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove UUID|NAME...",
 		Aliases: []string{"release"},
-		Short:   "Release held claims",
-		Long: `remove releases held claims. If a claim has been used in the meantime, it reports this
+		Short:   "Remove held claims",
+		Long: `remove gives held claims back. If a claim has been used in the meantime, it reports this
 and leaves the instance alone; remove that with schedule remove.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -137,7 +137,7 @@ and leaves the instance alone; remove that with schedule remove.`,
 					i, words, err := c.changeOne(ctx, arg, func(ctx context.Context,
 						in api.InstanceChange) (api.Instance, string, error) {
 						i, err := c.ReleaseClaim(ctx, in.InstanceNamed)
-						return i, "is released", err
+						return i, "is removed", err
 					})
 					if errs = append(errs, err); err == nil {
 						fmt.Fprintf(cmd.ErrOrStderr(), "claim %s %s\n", i.Name, words)

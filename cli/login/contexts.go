@@ -187,7 +187,7 @@ func showCommand() *cobra.Command {
 func removeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove NAME",
-		Short:             "Forget a context, as croft logout does",
+		Short:             "Remove a context, as croft logout does",
 		ValidArgsFunction: completeContexts,
 		RunE:              func(cmd *cobra.Command, given []string) error { return forget(cmd, given[0]) },
 	}

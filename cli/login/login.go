@@ -173,9 +173,9 @@ func whoami(ctx context.Context, s client.Settings) (caller access.Caller, err e
 func EndCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
-		Short: "Forget a login",
+		Short: "Remove a login from this machine",
 		Long: `logout removes what croft login kept on this machine: the current context, or the one
-that is named. Others stay. A token of croft counts until it expires or is revoked
+that is named. Others stay. A token of croft counts until it expires or is removed
 (croft token remove --for api).`,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -225,7 +225,7 @@ func forget(cmd *cobra.Command, name string) error {
 	if name != login.Default {
 		which = " " + name
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s%s is forgotten\n", which, c.URL, until)
+	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s%s is removed\n", which, c.URL, until)
 	return nil
 }
 
