@@ -585,10 +585,43 @@ type Volume struct {
 	Error     string     `json:"error,omitempty"`     // why its agent cannot do what the record orders, in one sentence
 	Session   string     `json:"session,omitempty"`   // of the request that SizeGB is for, while it is not claimed
 	Created   time.Time  `json:"created"`
+	// the record is that of a snapshot of an instance, which is kept like a volume's; nil: it is a volume's
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
 
 	Revision       int64 `json:"-"` // version of the stored record, compared by each change
 	CreateRevision int64 `json:"-"` // identifies the record
 }
+
+// Snapshot is the part of a record that only snapshots have. Copies of the record share it: replace it to change it.
+type Snapshot struct {
+	Instance InstanceID `json:"instance"`          // whose disks it has; the record's Instance is empty once that has ended
+	Volumes  []VolumeID `json:"volumes,omitempty"` // whose disks it has besides the instance's own
+	Taken    time.Time  `json:"taken,omitzero"`    // zero: not taken yet
+	Method   Method     `json:"method,omitempty"`  // how it was taken
+	// why the guest was not quiesced, in one sentence; empty: it was, or was off
+	Note       string    `json:"note,omitempty"`
+	Rollback   Rollback  `json:"rollback,omitempty"`   // the order to roll back to it; empty: none
+	RolledBack time.Time `json:"rolled_back,omitzero"` // the last time; zero: never
+}
+
+// Method is how a snapshot was taken.
+type Method string
+
+// The methods of snapshots.
+const (
+	MethodQuiesced Method = "quiesced" // the guest's agent froze its file systems meanwhile
+	MethodDisks    Method = "disks"    // of a guest that went on: the disks are as after a power failure
+	MethodOff      Method = "off"      // the guest was off
+)
+
+// Rollback is an order to replace the disks of an instance by those of a snapshot.
+type Rollback string
+
+// The orders to roll back.
+const (
+	RollbackOff  Rollback = "off"  // only while the guest is off
+	RollbackStop Rollback = "stop" // stop the guest first, and let it run again afterwards if its order wants that
+)
 
 // VolumeState is the state of a volume in one word.
 type VolumeState string
@@ -600,21 +633,36 @@ const (
 	VolumeInUse     VolumeState = "in_use"
 	VolumeFailed    VolumeState = "failed" // its agent cannot do what was ordered
 	VolumeRemoving  VolumeState = "removing"
+
+	SnapshotReady       VolumeState = "ready"
+	SnapshotRollingBack VolumeState = "rolling_back"
 )
 
-// State returns the state of the volume.
+// State returns the state of the volume, or of the snapshot.
 func (v Volume) State() VolumeState {
 	switch {
 	case v.Removing:
 		return VolumeRemoving
+	case v.Snapshot != nil && v.Snapshot.Rollback != "":
+		return SnapshotRollingBack
+	case v.Snapshot != nil && v.MadeGB > 0: // an error is then about an attempt to roll back, which changed nothing
+		return SnapshotReady
 	case v.Error != "":
 		return VolumeFailed
-	case v.Instance != "":
+	case v.Instance != "" && v.Snapshot == nil:
 		return VolumeInUse
 	case v.MadeGB == 0:
 		return VolumeCreating
 	}
 	return VolumeAvailable
+}
+
+// Noun is the word for the record in messages.
+func (v Volume) Noun() string {
+	if v.Snapshot != nil {
+		return "snapshot"
+	}
+	return "volume"
 }
 
 // maxSerial is the maximum length of the serial number of a virtio disk.
@@ -634,6 +682,8 @@ const (
 	MaxVolumeGB = 16 << 10
 	// MaxAttached is the maximum number of volumes that are attached to one instance.
 	MaxAttached = 16
+	// MaxSnapshots is the maximum number of snapshots of one instance: each makes every read of old data longer.
+	MaxSnapshots = 8
 )
 
 // CheckVolumeSize returns Invalid if no volume can have this size.

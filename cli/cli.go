@@ -28,6 +28,7 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
+	"croft/cli/snapshots"
 	"croft/cli/tokens"
 	"croft/cli/top"
 	"croft/cli/volumes"
@@ -118,8 +119,8 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	}
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
-			instances.ClaimCommand(), images.Command(), volumes.Command(), keys.Command(),
-			top.Command()}},
+			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(),
+			keys.Command(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},
 		{"Tenants", []*cobra.Command{projects.Command(), projects.QuotaCommand(), projects.UsageCommand(),

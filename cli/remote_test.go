@@ -31,6 +31,7 @@ policy list show set check remove explain
 crush export
 image list pull remove prune
 volume create list show grow attach detach remove
+snapshot create list show rollback remove
 key add list remove
 project create list show remove
 project member add set remove

@@ -199,6 +199,31 @@ func (c *Client) RemoveVolume(ctx context.Context, in api.VolumeNamed) error {
 	return c.do(ctx, "DELETE /v1/volumes/{name}", in)
 }
 
+// ListSnapshots: List the snapshots of all instances.
+func (c *Client) ListSnapshots(ctx context.Context, in api.InProject, which ...api.Listing) (api.SnapshotList, error) {
+	return call[api.SnapshotList](ctx, c, "GET /v1/snapshots", listed{in, which})
+}
+
+// CreateSnapshot: Take a snapshot of an instance.
+func (c *Client) CreateSnapshot(ctx context.Context, in api.NewSnapshot) (api.Snapshot, error) {
+	return call[api.Snapshot](ctx, c, "POST /v1/instances/{id}/snapshots", in)
+}
+
+// GetSnapshot: Get a snapshot.
+func (c *Client) GetSnapshot(ctx context.Context, in api.SnapshotNamed) (api.Snapshot, error) {
+	return call[api.Snapshot](ctx, c, "GET /v1/instances/{id}/snapshots/{snapshot}", in)
+}
+
+// RollBackSnapshot: Roll an instance back to its newest snapshot.
+func (c *Client) RollBackSnapshot(ctx context.Context, in api.SnapshotRollback) (api.Snapshot, error) {
+	return call[api.Snapshot](ctx, c, "POST /v1/instances/{id}/snapshots/{snapshot}/rollback", in)
+}
+
+// RemoveSnapshot: Remove a snapshot; the disks keep their data.
+func (c *Client) RemoveSnapshot(ctx context.Context, in api.SnapshotNamed) error {
+	return c.do(ctx, "DELETE /v1/instances/{id}/snapshots/{snapshot}", in)
+}
+
 // ListKeys: List the keys of a project.
 func (c *Client) ListKeys(ctx context.Context, in api.InProject, which ...api.Listing) (api.KeyList, error) {
 	return call[api.KeyList](ctx, c, "GET /v1/keys", listed{in, which})

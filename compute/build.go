@@ -47,7 +47,10 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	}
 	var layers []Layer
 	err = p.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
-		layers, err = p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB])
+		if _, err = p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB]); err != nil {
+			return err
+		}
+		layers, err = p.agent.topmost(dir) // there may be snapshots of an instance whose definition was lost
 		return err
 	})
 	if err != nil {
@@ -167,6 +170,6 @@ func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
 	return Machine{
 		ID: p.id, Partition: p.want.Partition, Ordered: OrderedBy(*p.want), Name: p.want.Name,
 		VCPUs: p.want.Spec.Resources[croft.VCPU], MemoryMiB: p.want.Spec.Resources[croft.MemoryMB],
-		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics,
+		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics, Agent: true,
 	}
 }

@@ -374,3 +374,6 @@ func (l logSeeds) WriteSeed(_ context.Context, w io.Writer, _ croft.Order) error
 	}
 	return l.step("seed")
 }
+
+// Below is called of the disk of an instance without snapshots.
+func (l logImages) Below(string) (string, error) { return "", nil }

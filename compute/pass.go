@@ -26,6 +26,8 @@ type pass struct {
 	memory *memory
 	want   *croft.Order // nil: no order
 	have   Have
+
+	snapshots []croft.Volume // of the instance
 }
 
 // pass makes a pass. The workers run at most one per instance at a time.
@@ -48,9 +50,9 @@ func (p *pass) run(ctx context.Context) (err error) {
 	if err == nil && ours && !failed {
 		err = p.recall(ctx)
 	}
-	var unattached error // volumes that the guest would be started without
+	var blocked error // why the guest must not start: it would be without a volume, or on disks that are being replaced
 	if err == nil && ours {
-		unattached = p.matchVolumes(ctx)
+		blocked = errors.Join(p.matchSnapshots(ctx), p.matchVolumes(ctx))
 	}
 	a.instances.await(p.id, err != nil)
 	switch {
@@ -86,7 +88,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	}
 	for _, step := range steps {
 		if step.Op == OpStart {
-			if err = cmp.Or(unattached, p.unchanged(ctx)); err != nil {
+			if err = cmp.Or(blocked, p.unchanged(ctx)); err != nil {
 				break
 			}
 		}
@@ -135,6 +137,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 	case OpBuild:
 		return p.build(ctx, func() error { return nil })
 	case OpRebuild:
+		if len(p.snapshots) > 0 {
+			return croft.Errorf(croft.Conflict, "it has snapshots, such as %s: remove them first", p.snapshots[0].Name)
+		}
 		return p.build(ctx, func() error { return p.tearDown(ctx) })
 	case OpMark:
 		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
@@ -151,7 +156,10 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		return p.agent.Orders.Arrived(ctx, *p.want, "")
 	case OpRemove:
 		p.observePassing(ctx, croft.Observation{State: croft.StateRemoving})
-		return p.agent.Hypervisor.Remove(ctx, p.id)
+		if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
+			return err
+		}
+		return p.dissolveAll(ctx)
 	case OpClean:
 		if of, err := p.ofMove(); err != nil || !of {
 			return err
@@ -164,6 +172,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 			return err
 		}
 		p.agent.instances.forget(p.id)
+		for _, s := range p.snapshots { // nothing else reports that they are to be removed now
+			p.agent.awaitedVolumes.Store(s.ID, true)
+		}
 		return nil
 	}
 	return fmt.Errorf("no way to do %q", step.Op)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"slices"
+	"time"
 
 	"croft"
 	"croft/compute/machine"
@@ -79,6 +81,11 @@ type Volumes interface {
 	DetachedVolume(ctx context.Context, host croft.HostID, id croft.VolumeID, from croft.InstanceID) error
 	// ForgetVolume removes the record of a volume that is to be removed. Conflict: it is not to be removed.
 	ForgetVolume(ctx context.Context, host croft.HostID, id croft.VolumeID) error
+	// TookSnapshot records that a snapshot is taken: how.Taken, how.Method and how.Note. NotFound.
+	TookSnapshot(ctx context.Context, host croft.HostID, id croft.VolumeID, how croft.Snapshot) error
+	// RolledBack ends the order to roll back to a snapshot: it was carried out at that time or, if why is not empty,
+	// changed nothing. NotFound.
+	RolledBack(ctx context.Context, host croft.HostID, id croft.VolumeID, at time.Time, why string) error
 }
 
 // Inventory is the part of the Placement API that the agent needs.
@@ -122,9 +129,41 @@ type Hypervisor interface {
 	// Grow makes a volume of a guest that runs larger. False: the guest is off or has no such volume, and nothing is
 	// changed. NotFound: it is not defined.
 	Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error)
+	// Tops returns the topmost files of a domain's disks: of the guest if it is not off, else of the definition.
+	// NotFound.
+	Tops(ctx context.Context, id croft.InstanceID) (map[croft.VolumeID]string, error)
+	// PutOver makes existing files the tops of disks of a guest that is not off, all at one moment: each is an empty
+	// overlay of the present top. The guest's agent freezes the file systems meanwhile if quiesce is true, and thaws
+	// them afterwards, whatever happens to this process. ErrNoAgent: the guest has no agent, and nothing has changed.
+	// Unavailable, with quiesce: its agent does not answer. Conflict: the guest is off. NotFound.
+	PutOver(ctx context.Context, id croft.InstanceID, tops map[croft.VolumeID]string, quiesce bool) error
+	// Thaw asks the agent of a guest to thaw its file systems. It is no error that they are not frozen, or that the
+	// guest is off. ErrNoAgent. NotFound.
+	Thaw(ctx context.Context, id croft.InstanceID) error
+	// Merge makes a running guest write the data of a layer into the layer below, and use that instead. False: it goes
+	// on in the background; call it again until it returns true. Unavailable: it failed, as because the host's disk is
+	// full; the guest uses the layer as before. Conflict: the guest is off. NotFound.
+	Merge(ctx context.Context, id croft.InstanceID, disk croft.VolumeID, layer, below string) (bool, error)
+	// Redefine sets the files of disks in the definition of a domain, all at one moment. The files of other disks, and
+	// those of the guest while it runs, do not change. NotFound.
+	Redefine(ctx context.Context, id croft.InstanceID, disks Disks) error
 	// Watch calls wake when a domain's state or addresses changed, or may have changed. It reconnects, and returns only
 	// when ctx ends.
 	Watch(ctx context.Context, wake func(croft.InstanceID)) error
+}
+
+// ErrNoAgent says that no agent in the guest can freeze and thaw its file systems.
+var ErrNoAgent = croft.Errorf(croft.Unavailable, "no guest agent is connected: install qemu-guest-agent in the guest")
+
+// Disks are the layers of the disks of a domain by volume, the topmost layer first. The root disk is that of RootDisk.
+type Disks map[croft.VolumeID][]Layer
+
+// RootDisk is the key of the root disk in Disks.
+const RootDisk croft.VolumeID = ""
+
+// LayerAt returns the position of a file among layers; -1: it is not there.
+func LayerAt(layers []Layer, path string) int {
+	return slices.IndexFunc(layers, func(l Layer) bool { return l.Path == path })
 }
 
 // Bridged is a hypervisor whose guests may lose their networks while they run.
@@ -161,6 +200,19 @@ type ImageStore interface {
 	// Volume makes an empty disk of sizeGB GiB in a file, or makes the existing one larger; a disk of that size or
 	// larger is kept. No guest may use it meanwhile. Unavailable: there is no space.
 	Volume(ctx context.Context, file string, sizeGB int64) error
+	// Overlay makes, or replaces, an empty overlay of a disk in a file. No guest may use it. Unavailable: there is no
+	// space.
+	Overlay(ctx context.Context, file string, below Layer) error
+	// Below returns the backing file that is named in the header of a disk; empty: it has none.
+	Below(file string) (string, error)
+	// Fits returns Unavailable if the file system has no space for a copy of the data in a file.
+	Fits(file string) error
+	// Merge writes the data of the first layer of a disk into the second, and leaves the first as it is. It can be
+	// repeated after it was interrupted. No guest may use the layers. Unavailable: there is no space, or no program
+	// for it.
+	Merge(ctx context.Context, layers []Layer) error
+	// Rebase names another backing file in the header of a disk, which has the same data. No guest may use it.
+	Rebase(ctx context.Context, file string, below Layer) error
 }
 
 // Seeds makes metadata disks for guests that read their metadata from a disk. nil: the metadata server is the only

@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,6 @@ import (
 // instances: only a record that orders the removal of the volume removes it.
 const (
 	volumesDir  = "volumes"
-	volumeDisk  = "disk.qcow2"
 	volumeOwner = "owner.json"
 )
 
@@ -34,9 +34,16 @@ func (a *Agent) volumeDir(id croft.VolumeID) string {
 	return filepath.Join(a.Dir, volumesDir, string(id))
 }
 
+// volumeFile returns the file that was made for a volume. Snapshots put overlays on it.
+func (a *Agent) volumeFile(id croft.VolumeID) string { return filepath.Join(a.volumeDir(id), diskFile) }
+
 // disk returns a volume as part of a machine.
-func (a *Agent) disk(v croft.Volume) Volume {
-	return Volume{ID: v.ID, Path: filepath.Join(a.volumeDir(v.ID), volumeDisk), Serial: v.Serial()}
+func (a *Agent) disk(v croft.Volume) (Volume, error) {
+	layers, err := a.topmost(a.volumeDir(v.ID))
+	if err != nil {
+		return Volume{}, err
+	}
+	return Volume{ID: v.ID, Path: layers[0].Path, Below: layers[1:], Serial: v.Serial()}, nil
 }
 
 // passVolume makes the file of a volume what its record orders. A volume that is attached is the matter of its
@@ -57,13 +64,17 @@ func (a *Agent) passVolume(ctx context.Context, id croft.VolumeID) {
 		return
 	case err == nil && v.Instance != "":
 		var here bool
-		if here, err = a.ordered(ctx, v.Instance); err == nil && !here && v.Detaching {
+		switch here, err = a.ordered(ctx, v.Instance); {
+		case err != nil || here:
+		case v.Detaching:
 			err = a.release(ctx, v)
+		case v.Snapshot != nil && v.Removing:
+			err = a.removeVolume(ctx, v)
 		}
 		a.reporters.Put(v.Instance) // this context ends with the pass
 	case err == nil && v.Removing:
 		err = a.removeVolume(ctx, v)
-	case err == nil && v.ClaimedGB > v.MadeGB:
+	case err == nil && v.Snapshot == nil && v.ClaimedGB > v.MadeGB:
 		err = a.makeVolume(ctx, v)
 	}
 	a.volumeFailed(ctx, v, err)
@@ -104,30 +115,42 @@ func (a *Agent) volumeFailed(ctx context.Context, v croft.Volume, err error) {
 
 // makeVolume makes the file of a volume that is not attached, or makes it larger.
 func (a *Agent) makeVolume(ctx context.Context, v croft.Volume) error {
-	dir := a.volumeDir(v.ID)
-	mark, err := a.markOf(v.ID)
-	switch {
-	case err != nil:
+	if err := a.makeMark(v); err != nil {
 		return err
-	case mark == nil && v.MadeGB > 0:
-		return croft.Errorf(croft.Unavailable, "its file is missing on the host: it was removed past croft")
-	case mark == nil:
-		text, _ := json.Marshal(owner{a.Partition, v.ID, v.Project, v.Name}) // plain strings: cannot fail
-		if err := os.MkdirAll(dir, dirMode); err != nil {
-			return fmt.Errorf("make the directory of the volume: %w", err)
-		}
-		if err := durable.Write(filepath.Join(dir, volumeOwner), text, 0o600); err != nil {
-			return fmt.Errorf("mark the volume: %w", err)
-		}
 	}
 	if err := a.unused(ctx, v.ID, v.Instance); err != nil {
 		return err
 	}
+	if v.MadeGB > 0 {
+		if layers, err := a.topmost(a.volumeDir(v.ID)); err != nil || len(layers) > 1 {
+			return cmp.Or(err, croft.Errorf(croft.Conflict, "a snapshot of it is not removed yet"))
+		}
+	}
 	a.Log.Info("making a volume", "volume", v.ID, "host", a.Host.ID, "size_gb", v.ClaimedGB)
-	if err := a.Images.Volume(ctx, a.disk(v).Path, v.ClaimedGB); err != nil {
+	if err := a.Images.Volume(ctx, a.volumeFile(v.ID), v.ClaimedGB); err != nil {
 		return err
 	}
 	return a.Volumes.MadeVolume(ctx, a.Host.ID, v.ID, v.ClaimedGB)
+}
+
+// makeMark makes the directory of a volume or a snapshot, with its mark.
+func (a *Agent) makeMark(v croft.Volume) error {
+	dir := a.volumeDir(v.ID)
+	mark, err := a.markOf(v.ID)
+	switch {
+	case err != nil || mark != nil:
+		return err
+	case v.MadeGB > 0:
+		return croft.Errorf(croft.Unavailable, "its file is missing on the host: it was removed past croft")
+	}
+	text, _ := json.Marshal(owner{a.Partition, v.ID, v.Project, v.Name}) // plain strings: cannot fail
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return fmt.Errorf("make the directory of the volume: %w", err)
+	}
+	if err := durable.Write(filepath.Join(dir, volumeOwner), text, 0o600); err != nil {
+		return fmt.Errorf("mark the volume: %w", err)
+	}
+	return nil
 }
 
 // markOf returns the mark of a volume's directory; nil: there is none. Conflict: the directory belongs to another
@@ -181,10 +204,15 @@ func (a *Agent) removeVolume(ctx context.Context, v croft.Volume) error {
 	if err := a.unused(ctx, v.ID, ""); err != nil {
 		return err
 	}
-	a.Log.Info("removing a volume", "volume", v.ID, "host", a.Host.ID)
+	if v.Snapshot != nil {
+		if err := a.dissolve(ctx, v); err != nil {
+			return err
+		}
+	}
+	a.Log.Info("removing a "+v.Noun(), v.Noun(), v.ID, "host", a.Host.ID)
 	dir := a.volumeDir(v.ID)
 	// The mark goes last, so that what is left after a crash is known to be the volume's.
-	for _, path := range []string{filepath.Join(dir, volumeDisk), dir} {
+	for _, path := range []string{a.volumeFile(v.ID), dir} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("remove the file of the volume: %w", err)
 		}
@@ -247,7 +275,13 @@ func (a *Agent) lookAgainAtVolumes(ctx context.Context) {
 }
 
 // volumes returns the volumes that are attached to the pass's instance, as read from the store.
-func (p *pass) volumes(ctx context.Context) (all []croft.Volume, err error) {
+func (p *pass) volumes(ctx context.Context) ([]croft.Volume, error) {
+	all, err := p.attached(ctx)
+	return slices.DeleteFunc(all, func(v croft.Volume) bool { return v.Snapshot != nil }), err
+}
+
+// attached returns the volumes and the snapshots of the pass's instance.
+func (p *pass) attached(ctx context.Context) (all []croft.Volume, err error) {
 	if p.agent.Volumes == nil || p.want == nil {
 		return nil, nil
 	}
@@ -273,19 +307,23 @@ func (p *pass) disks(ctx context.Context) (all []Volume, err error) {
 	attached, err := p.volumes(ctx)
 	for _, v := range attached {
 		if err == nil && !v.Detaching {
-			err = p.agent.attachable(ctx, v)
-			all = append(all, p.agent.disk(v))
+			var disk Volume
+			disk, err = p.agent.attachable(ctx, v)
+			all = append(all, disk)
 		}
 	}
 	return all, err
 }
 
-// attachable returns why a volume cannot be attached to its instance now.
-func (a *Agent) attachable(ctx context.Context, v croft.Volume) error {
-	if _, err := os.Stat(a.disk(v).Path); err != nil {
-		return croft.Errorf(croft.Unavailable, "the file of volume %s is missing on the host", v.Name)
+// attachable returns a volume as part of a machine, or why it cannot be attached to its instance now.
+func (a *Agent) attachable(ctx context.Context, v croft.Volume) (Volume, error) {
+	if _, err := os.Stat(a.volumeFile(v.ID)); err != nil {
+		return Volume{}, croft.Errorf(croft.Unavailable, "the file of volume %s is missing on the host", v.Name)
 	}
-	return a.unused(ctx, v.ID, v.Instance)
+	if err := a.unused(ctx, v.ID, v.Instance); err != nil {
+		return Volume{}, err
+	}
+	return a.disk(v)
 }
 
 // volumeOp is what a pass does about a volume of its instance.
@@ -377,10 +415,11 @@ func (p *pass) doVolume(ctx context.Context, step volumeStep) error {
 	a.Log.Info("acting", "instance", p.id, "host", a.Host.ID, "volume", v.ID, "op", string(step.Op))
 	switch step.Op {
 	case attachVolume:
-		if err := a.attachable(ctx, v); err != nil {
+		disk, err := a.attachable(ctx, v)
+		if err != nil {
 			return err
 		}
-		return a.Hypervisor.Attach(ctx, p.id, a.disk(v))
+		return a.Hypervisor.Attach(ctx, p.id, disk)
 	case detachVolume:
 		return a.Hypervisor.Detach(ctx, p.id, v.ID)
 	case growVolume:

@@ -43,7 +43,7 @@ var instanceOperations = noun{Tag: "instances",
 		do(Operation{ID: "destroyInstance", Also: accepted, At: "DELETE /v1/instances/{id}", May: access.Changes,
 			Summary: "Destroy an instance",
 			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
-				"goes."},
+				"goes. An instance that has snapshots is refused, unless `snapshots` is true."},
 			destroyInstance),
 		do(Operation{ID: "startInstance", Also: accepted, At: "POST /v1/instances/{id}/start", May: access.Changes,
 			Summary: "Start a stopped or failed instance"},
@@ -64,6 +64,13 @@ var instanceOperations = noun{Tag: "instances",
 		do(Operation{ID: "rebuildInstance", Also: accepted, At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
 			Summary: "Replace the disk by a new one from the image"},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				st, err := c.find(ctx)
+				if err == nil {
+					err = c.Cloud.Volumes.WithoutSnapshots(ctx, st.Instance, "remove them first")
+				}
+				if err != nil {
+					return api.Instance{}, err
+				}
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Rebuild)
 			}),
 		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", Also: accepted,
@@ -343,7 +350,9 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 		return shown, err
 	}
 	for _, v := range attached {
-		shown.Volumes = append(shown.Volumes, v.Name)
+		if v.Snapshot == nil {
+			shown.Volumes = append(shown.Volumes, v.Name)
+		}
 	}
 	labels, err := c.labels(ctx, st.Instance)
 	shown.Label(labels)
@@ -518,6 +527,12 @@ func destroyInstance(ctx context.Context, c *call, in api.InstanceRemoval) (api.
 	st, err := c.find(ctx)
 	if err != nil {
 		return api.Instance{}, err
+	}
+	if !in.Snapshots {
+		err := c.Cloud.Volumes.WithoutSnapshots(ctx, st.Instance, "remove them first, or add --snapshots")
+		if err != nil {
+			return api.Instance{}, err
+		}
 	}
 	d, err := c.Cloud.Scheduler.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), in.Force)
 	if err != nil {

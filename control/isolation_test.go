@@ -55,7 +55,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
-		case "instances", "claims", "policies":
+		case "instances", "claims", "policies", "snapshots":
 			return []string{b.id, b.name}
 		case "objects":
 			return []string{b.id, b.name, b.group, b.host}
@@ -150,7 +150,9 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"debian-12"}
 	case "query follow":
 		return []string{"false"}
-	case "query force":
+	case "path snapshot":
+		return []string{b.name}
+	case "query force", "query snapshots":
 		return []string{"true"}
 	case "query port":
 		return []string{"22"}
@@ -260,6 +262,10 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"instance": b.name}, fields{"instance": b.id}}
 	case "VolumeSize":
 		return []any{fields{"size_gb": 2}}
+	case "NewSnapshot":
+		return []any{fields{}, fields{"name": b.name}}
+	case "SnapshotRollback":
+		return []any{fields{}, fields{"stop": true}}
 	case "NewKey":
 		return []any{fields{"name": b.key, "line": "no key"}}
 	case "NewProject":

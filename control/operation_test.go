@@ -39,6 +39,8 @@ m recreateInstance
 o moveInstance cancelMove
 r listVolumes getVolume
 m createVolume growVolume attachVolume detachVolume removeVolume
+r listSnapshots getSnapshot
+m createSnapshot rollBackSnapshot removeSnapshot
 m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken

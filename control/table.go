@@ -8,7 +8,7 @@ func nouns() []noun {
 		claimOperations,
 		poolOperations,
 		ticketOperations,
-		volumeOperations,
+		volumeOperations, snapshotOperations,
 		keyOperations,
 		projectOperations,
 		tokenOperations,

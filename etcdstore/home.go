@@ -29,7 +29,7 @@ import (
 //	1.7 clusters are built on sites, and count for the quotas of their projects; instances name the cluster that they
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
-//	    that they do not know; volumes are disks of their own; hosts are declared dead;
+//	    that they do not know; volumes are disks of their own, and instances have snapshots; hosts are declared dead;
 //	    instances move with their disks
 const (
 	schemaMajor   = 1

@@ -53,7 +53,10 @@ import (
 //	/croft/<partition>/volumes/names/<project>/<name>
 //	                                               the volume that has the name, as host and UUID
 //	/croft/<partition>/volumes/attached/<instance>/<volume>
-//	                                               the volume's host; present while it is attached to the instance
+//	                                               the volume's host; present while it is attached to the instance;
+//	                                               also of a snapshot of the instance
+//	/croft/<partition>/volumes/snapshots/<project>/<instance>/<name>
+//	                                               the snapshot that has the name, as host and UUID
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
@@ -199,7 +202,7 @@ func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{
 		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
 			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"},
-			{Prefix: k.volumes().Names(p), Noun: "volume"}},
+			{Prefix: k.volumes().Names(p), Noun: "volume"}, {Prefix: k.volumes().Snapshots(p), Noun: "snapshot"}},
 		End: actionlog.Keys(k.prefix).End(p),
 		Rest: []tenants.Part{{Prefix: k.sshKeys(p), Noun: "SSH key"}, {Prefix: k.tenants().TokensOf(p), Noun: "token"},
 			{Prefix: properties.Keys(k.prefix).Project(objects.Image, p), Noun: "described image"},

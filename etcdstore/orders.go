@@ -66,6 +66,8 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 	}
 	if err == nil && !o.Want.Withdrawn() {
 		fillUserData(&o.Spec, got.Responses[1].GetResponseRange().Kvs)
+	}
+	if err == nil {
 		for _, kv := range got.Responses[2].GetResponseRange().Kvs {
 			o.Volumes = append(o.Volumes, croft.VolumeID(last(kv.Key)))
 		}

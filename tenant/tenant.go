@@ -27,6 +27,7 @@ const (
 	CountPools     Measure = "pools"     // until all their resources are deleted
 	CountClusters  Measure = "clusters"  // until they are deleted, including failed ones
 	CountVolumes   Measure = "volumes"   // until their files are removed
+	CountSnapshots Measure = "snapshots" // likewise
 
 	// The following are counted separately, in Account.Stored.
 	CountProjects        Measure = "projects"        // below the project, at any depth
@@ -40,15 +41,16 @@ const (
 )
 
 var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters, CountVolumes,
-	CountProjects, CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials, CountDescribed,
-	StoredBytes}
+	CountSnapshots, CountProjects, CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials,
+	CountDescribed, StoredBytes}
 
 // bounds are the limits on stored records that apply if neither the project nor the partition sets one. They apply to
 // each project together with all projects below it, so that no tenant can fill the store. Instances have no bound,
 // because they need room on hosts.
 var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000, CountClusters: 2_000,
-	CountVolumes: 2_000, CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000, CountAppliances: 100,
-	CountImplementations: 400, CountCredentials: 1_000, CountDescribed: 2_000, StoredBytes: 32 << 20}
+	CountVolumes: 2_000, CountSnapshots: 2_000, CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000,
+	CountAppliances: 100, CountImplementations: 400, CountCredentials: 1_000, CountDescribed: 2_000,
+	StoredBytes: 32 << 20}
 
 // Bounded lists the measures that have a bound if no limit is set.
 func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }
@@ -208,7 +210,7 @@ type Tenant struct {
 	Note    string                 `json:"note,omitempty"`             // for people
 	Members map[string]access.Role `json:"members,omitempty"`          // by user name
 	// The most that may be used, by resource class or count (`instances`, `tokens`, `tickets`, `pools`, `clusters`,
-	// `volumes`): whole numbers from 0, or -1 for no limit, whatever the default is.
+	// `volumes`, `snapshots`): whole numbers from 0, or -1 for no limit, whatever the default is.
 	Limits Limits `json:"limits,omitempty" maxProperties:"100" minimum:"-1"`
 	// Started says that the limits of new projects apply to measures that neither Limits nor the partition limits.
 	Started bool      `json:"started,omitempty"`

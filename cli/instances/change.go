@@ -14,12 +14,13 @@ import (
 )
 
 func removeCommand() *cobra.Command {
-	var force bool
+	var force, snapshots bool
 	cmd := &cobra.Command{
 		Use:   "remove UUID|NAME...",
 		Short: "Remove instances with their disks, addresses and claims",
 		Long: `remove orders instances to be removed. It returns when the order is written; with
---wait, when nothing is left of them.
+--wait, when nothing is left of them. Instances that have snapshots are refused, unless
+--snapshots is given.
 
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once. A lost instance is given up at once. A member of a cluster is removed by the cluster;
@@ -29,7 +30,8 @@ with --force it is destroyed all the same, and the cluster has lost it.`,
 			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context,
 					in api.InstanceChange) (api.Instance, string, error) {
-					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: force})
+					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: force,
+						Snapshots: snapshots})
 					words := "is being removed"
 					switch {
 					case i.Gone:
@@ -45,6 +47,7 @@ with --force it is destroyed all the same, and the cluster has lost it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent; destroy a member of a cluster")
+	cmd.Flags().BoolVar(&snapshots, "snapshots", false, "remove the snapshots of the instances, too")
 	args.AddWaitFlags(cmd.Flags(), "nothing is left")
 	return cmd
 }

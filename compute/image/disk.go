@@ -35,7 +35,7 @@ func (c *Cache) Disk(ctx context.Context, img compute.CachedImage, dir string, s
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
 	name := filepath.Join(dir, "disk.qcow2")
-	base := compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format}
+	base := compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format, Shared: true}
 	want := format.Overlay{Virtual: sizeGB * gib, Backing: base.Path, BackingFormat: base.Format}
 	layers := []compute.Layer{{Path: name, Format: "qcow2"}, base}
 

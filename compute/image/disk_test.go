@@ -66,7 +66,7 @@ func TestDiskIsAnOverlayThatQemuFindsRight(t *testing.T) {
 			layers := makeDisk(t, c, img, dir, v.sizeGB)
 			disk, base := filepath.Join(dir, "disk.qcow2"), filepath.Join(dir, "base."+v.format)
 			if want := []compute.Layer{{Path: disk, Format: "qcow2"},
-				{Path: base, Format: v.format}}; !slices.Equal(layers, want) {
+				{Path: base, Format: v.format, Shared: true}}; !slices.Equal(layers, want) {
 				t.Errorf("layers %v, want %v", layers, want)
 			}
 			qemu(t, "qemu-img", "check", "-q", disk)

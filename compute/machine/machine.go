@@ -22,6 +22,7 @@ type Machine struct {
 	Volumes []Volume
 	Console string // path of the serial console's log
 	NICs    []NIC
+	Agent   bool // it has a channel to QEMU's guest agent
 }
 
 // NIC is one network interface: on a libvirt network or on a bridge of the host.
@@ -34,14 +35,16 @@ type NIC struct {
 // Volume is a disk of its own that a machine has besides its root disk.
 type Volume struct {
 	ID     croft.VolumeID
-	Path   string // absolute; qcow2 without a backing file
-	Serial string // by which the guest finds it
+	Path   string  // absolute; qcow2
+	Below  []Layer // its backing files; empty: it has none
+	Serial string  // by which the guest finds it
 }
 
 // Layer is one file of a disk's backing chain. In lists, the topmost layer is first.
 type Layer struct {
 	Path   string // absolute
 	Format string // qcow2 or raw
+	Shared bool   // other machines read it too, and none writes it
 }
 
 // Ordered is the part of an order that is recorded on the domain which carries it out.

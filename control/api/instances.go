@@ -44,6 +44,8 @@ type InstanceRemoval struct {
 	// Force frees the claim and the name at once if the host does not answer, and destroys a member of a cluster. Only
 	// operators may use it.
 	Force bool `query:"force" json:"-"`
+	// Snapshots removes the snapshots of the instance with it. An instance that has some is refused otherwise.
+	Snapshots bool `query:"snapshots" json:"-"`
 }
 
 // ConsoleLog is the input of getInstanceLog.

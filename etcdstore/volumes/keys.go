@@ -23,6 +23,16 @@ func (k Keys) attachment(v croft.Volume) string { return k.to(v.Instance) + stri
 // Names returns the prefix of the names of a project's volumes.
 func (k Keys) Names(p croft.Project) string { return k.names() + string(p) + "/" }
 
+// Snapshots returns the prefix of the names of the snapshots of a project's instances.
+func (k Keys) Snapshots(p croft.Project) string {
+	return string(k) + "volumes/snapshots/" + string(p) + "/"
+}
+
+// snapshot returns the key of the name of an instance's snapshot.
+func (k Keys) snapshot(p croft.Project, i croft.InstanceID, name string) string {
+	return k.Snapshots(p) + string(i) + "/" + name
+}
+
 // ReadAttached returns the operation that reads which volumes are attached to an instance.
 func (k Keys) ReadAttached(i croft.InstanceID) clientv3.Op {
 	return clientv3.OpGet(k.to(i), clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -33,8 +43,8 @@ func (k Keys) NoneAttached(i croft.InstanceID) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(k.to(i)), "=", 0).WithPrefix()
 }
 
-// DetachAll returns the operation that detaches all volumes of an instance, for the transaction that removes its
-// record.
+// DetachAll returns the operation that detaches all volumes and snapshots of an instance, for the transaction that
+// removes its record.
 func (k Keys) DetachAll(i croft.InstanceID) clientv3.Op {
 	return clientv3.OpDelete(k.to(i), clientv3.WithPrefix())
 }

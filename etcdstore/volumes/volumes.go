@@ -5,6 +5,9 @@
 // removes the record of an instance removes these keys too, so no volume stays attached to an instance that ended, or
 // is attached to a later one with the same UUID. Only a change of the volume's record creates the key, so a compare of
 // the record makes the attachment exclusive.
+//
+// The snapshots of an instance have records of the same kind, which are attached to the instance from their creation to
+// their removal. A snapshot that is attached to none, because its instance ended, is to be removed.
 package volumes
 
 import (
@@ -55,9 +58,13 @@ func New(c *kv.Conn, p *tenants.Projects, s Sessions, may func() error, o Others
 
 func (s *Volumes) keys() Keys { return Keys(s.conn.Prefix) }
 
-// amounts returns the charge for a volume of a size.
-func amounts(sizeGB int64) tenant.Amounts {
-	return tenant.Amounts{tenant.CountVolumes: 1, tenant.Measure(croft.DiskGB): sizeGB}
+// amounts returns the charge for a volume or a snapshot of a size.
+func amounts(v croft.Volume, sizeGB int64) tenant.Amounts {
+	count := tenant.CountVolumes
+	if v.Snapshot != nil {
+		count = tenant.CountSnapshots
+	}
+	return tenant.Amounts{count: 1, tenant.Measure(croft.DiskGB): sizeGB}
 }
 
 // Charged returns the source of the charges for volumes.
@@ -65,7 +72,7 @@ func Charged(c *kv.Conn) tenants.Source {
 	return tenants.Source{Prefix: Keys(c.Prefix).Records(), Charge: func(key, value []byte) (tenants.Charge, error) {
 		var v croft.Volume
 		err := c.Decode(key, value, &v)
-		return tenants.Charge{Project: v.Project, Amounts: amounts(v.SizeGB)}, err
+		return tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}, err
 	}}
 }
 
@@ -79,7 +86,7 @@ func (s *Volumes) decode(stored *mvccpb.KeyValue) (croft.Volume, error) {
 	return v, err
 }
 
-// read decodes records. A volume whose instance has ended is detached.
+// read decodes records. A volume whose instance has ended is detached; a snapshot of such an instance is to be removed.
 func (s *Volumes) read(ctx context.Context, stored []*mvccpb.KeyValue) ([]croft.Volume, error) {
 	all := make([]croft.Volume, 0, len(stored))
 	var ops []clientv3.Op
@@ -100,6 +107,7 @@ func (s *Volumes) read(ctx context.Context, stored []*mvccpb.KeyValue) ([]croft.
 		}
 		if len(attached[0]) == 0 {
 			all[i].Instance, all[i].Detaching = "", false
+			all[i].Removing = all[i].Removing || all[i].Snapshot != nil
 		}
 		attached = attached[1:]
 	}
@@ -158,22 +166,9 @@ func (s *Volumes) Find(ctx context.Context, project croft.Project, name string) 
 func (s *Volumes) List(ctx context.Context, project croft.Project) (all []croft.Volume, err error) {
 	if project == "" {
 		all, err = s.below(ctx, s.keys().Records())
+		all = slices.DeleteFunc(all, func(v croft.Volume) bool { return v.Snapshot != nil })
 	} else {
-		var ops []clientv3.Op
-		note := func(name *mvccpb.KeyValue) error {
-			ops = append(ops, clientv3.OpGet(s.keys().Records()+string(name.Value)))
-			return nil
-		}
-		if err := s.conn.ReadRange(ctx, "list the volumes", s.keys().Names(project), 0, note); err != nil {
-			return nil, err
-		}
-		found, err := s.conn.GetMany(ctx, "list the volumes", ops)
-		if err != nil {
-			return nil, err
-		}
-		if all, err = s.read(ctx, slices.Concat(found...)); err != nil {
-			return nil, err
-		}
+		all, err = s.named(ctx, s.keys().Names(project))
 	}
 	slices.SortFunc(all, func(a, b croft.Volume) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Project, b.Project))
@@ -181,7 +176,24 @@ func (s *Volumes) List(ctx context.Context, project croft.Project) (all []croft.
 	return all, err
 }
 
-// AttachedTo returns the volumes that are attached to an instance, by name.
+// named returns the volumes or snapshots whose names are below a prefix.
+func (s *Volumes) named(ctx context.Context, prefix string) ([]croft.Volume, error) {
+	var ops []clientv3.Op
+	note := func(name *mvccpb.KeyValue) error {
+		ops = append(ops, clientv3.OpGet(s.keys().Records()+string(name.Value)))
+		return nil
+	}
+	if err := s.conn.ReadRange(ctx, "list the volumes", prefix, 0, note); err != nil {
+		return nil, err
+	}
+	found, err := s.conn.GetMany(ctx, "list the volumes", ops)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, slices.Concat(found...))
+}
+
+// AttachedTo returns the volumes that are attached to an instance, and its snapshots, by name.
 func (s *Volumes) AttachedTo(ctx context.Context, id croft.InstanceID) (all []croft.Volume, err error) {
 	got, err := s.conn.Etcd.Get(ctx, s.keys().to(id), clientv3.WithPrefix())
 	if err != nil {
@@ -217,7 +229,7 @@ func (s *Volumes) write(ctx context.Context, was, next croft.Volume, more kv.Txn
 }
 
 func changed(v croft.Volume) error {
-	return croft.Errorf(croft.Conflict, "volume %s was changed by another request: try again", v.Name)
+	return croft.Errorf(croft.Conflict, "%s %s was changed by another request: try again", v.Noun(), v.Name)
 }
 
 // Create writes the record of a volume that is not claimed yet, its name and its charge, under a session. Conflict: the
@@ -230,7 +242,7 @@ func (s *Volumes) Create(ctx context.Context, v croft.Volume) (croft.Volume, err
 		return v, err
 	}
 	name := s.keys().Names(v.Project) + v.Name
-	return s.charge(ctx, v, tenants.ChargedWrite{Record: s.keys().record(v), Amounts: amounts(v.SizeGB),
+	return s.charge(ctx, v, tenants.ChargedWrite{Record: s.keys().record(v), Amounts: amounts(v, v.SizeGB),
 		ID: entry(v, 0),
 		// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 		If:    []clientv3.Cmp{kv.Absent(name), kv.Exists(s.others.Alive(v.Host)), kv.Absent(s.others.Drained(v.Host))},
@@ -254,7 +266,7 @@ func (s *Volumes) Create(ctx context.Context, v croft.Volume) (croft.Volume, err
 func (s *Volumes) Enlarge(ctx context.Context, v croft.Volume, sizeGB int64) (croft.Volume, error) {
 	key, next := s.keys().record(v), v
 	next.SizeGB = sizeGB
-	return s.charge(ctx, next, tenants.ChargedWrite{Amounts: amounts(sizeGB).Minus(amounts(v.SizeGB)),
+	return s.charge(ctx, next, tenants.ChargedWrite{Amounts: amounts(v, sizeGB).Minus(amounts(v, v.SizeGB)),
 		ID: entry(v, v.Revision), If: []clientv3.Cmp{kv.Unchanged(key, v.Revision)},
 		Else: []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())},
 		Refused: func(answers []*etcdserverpb.ResponseOp) error {
@@ -272,7 +284,7 @@ func (s *Volumes) charge(ctx context.Context, v croft.Volume, w tenants.ChargedW
 		return v, err
 	}
 	v.Session = session
-	w.Project, w.What = v.Project, "write the record of volume "+v.Name
+	w.Project, w.What = v.Project, "write the record of "+v.Noun()+" "+v.Name
 	w.Write = append(w.Write, clientv3.OpPut(s.keys().record(v), kv.Encode(v)),
 		clientv3.OpPut(s.sessions.Key(session), "", clientv3.WithLease(lease)))
 	revision, err := s.projects.Write(ctx, w)
@@ -322,7 +334,7 @@ func (s *Volumes) GiveUp(ctx context.Context, v croft.Volume) error {
 	}
 	next := v
 	next.SizeGB, next.Session = v.ClaimedGB, ""
-	back := tenants.Charge{Project: v.Project, Amounts: amounts(v.SizeGB).Minus(amounts(v.ClaimedGB))}
+	back := tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB).Minus(amounts(v, v.ClaimedGB))}
 	_, err := s.write(ctx, v, next, kv.Txn{Then: []clientv3.Op{
 		tenants.Keys(s.conn.Prefix).GiveBack(back, entry(v, v.Revision))}})
 	return err
@@ -331,17 +343,28 @@ func (s *Volumes) GiveUp(ctx context.Context, v croft.Volume) error {
 // remove removes a record, its name and its charge. Conflict: the record has changed.
 func (s *Volumes) remove(ctx context.Context, v croft.Volume) error {
 	key := s.keys().record(v)
-	charge := tenants.Charge{Project: v.Project, Amounts: amounts(v.SizeGB)}
+	charge := tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}
 	revision, _, err := s.conn.Commit(ctx, kv.Txn{If: []clientv3.Cmp{kv.Unchanged(key, v.Revision)},
-		Then: []clientv3.Op{clientv3.OpDelete(key), clientv3.OpDelete(s.keys().Names(v.Project) + v.Name),
-			tenants.Keys(s.conn.Prefix).GiveBack(charge, entry(v, v.Revision))}}, "remove volume %s", v.Name)
+		Then: append(s.unname(v), clientv3.OpDelete(key),
+			tenants.Keys(s.conn.Prefix).GiveBack(charge, entry(v, v.Revision)))}, "remove %s %s", v.Noun(), v.Name)
 	if err == nil && revision == 0 {
 		err = changed(v)
 	}
 	return err
 }
 
-// Condemn orders the removal of a volume, which must not be attached. Conflict: the record has changed.
+// unname returns the operations that remove the name of a volume or a snapshot, and the attachment of a snapshot.
+func (s *Volumes) unname(v croft.Volume) []clientv3.Op {
+	if v.Snapshot == nil {
+		return []clientv3.Op{clientv3.OpDelete(s.keys().Names(v.Project) + v.Name)}
+	}
+	of := v.Snapshot.Instance
+	return []clientv3.Op{clientv3.OpDelete(s.keys().snapshot(v.Project, of, v.Name)),
+		clientv3.OpDelete(s.keys().to(of) + string(v.ID))}
+}
+
+// Condemn orders the removal of a snapshot, or of a volume, which must not be attached. Conflict: the record has
+// changed.
 func (s *Volumes) Condemn(ctx context.Context, v croft.Volume) (croft.Volume, error) {
 	next := v
 	next.Removing, next.Error = true, ""

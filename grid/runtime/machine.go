@@ -93,7 +93,7 @@ func domainOf(u unit.Unit, id croft.InstanceID, disks, mark string) (string, err
 		ID: id, Name: fmt.Sprintf("%s %d", u.Job, u.Slot), VCPUs: int64(u.VM.VCPUs), MemoryMiB: (u.VM.Memory +
 			1<<20 - 1) >> 20,
 		Disk: []machine.Layer{{Path: disks + "/" + u.Name() + ".qcow2", Format: "qcow2"},
-			{Path: u.VM.Image, Format: diskFormat}},
+			{Path: u.VM.Image, Format: diskFormat, Shared: true}},
 		Seed: disks + "/" + u.Name() + "-seed.iso", Source: croft.MetadataNoCloud,
 		Console: disks + "/" + u.Name() + "-console.log",
 	}

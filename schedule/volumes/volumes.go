@@ -24,7 +24,7 @@ type Store interface {
 	Find(ctx context.Context, project croft.Project, name string) (croft.Volume, error)
 	// List returns the volumes of a project, by name; with an empty project, all volumes.
 	List(ctx context.Context, project croft.Project) ([]croft.Volume, error)
-	// AttachedTo returns the volumes that are attached to an instance, by name.
+	// AttachedTo returns the volumes that are attached to an instance, and its snapshots, by name.
 	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
 	// Create writes the record of a volume that is not claimed yet, and charges the project. Conflict: the name is
 	// taken. OverQuota. ErrClosed: the host takes no orders.
@@ -46,6 +46,15 @@ type Store interface {
 	// Condemn orders the removal of a volume; Forget removes its record.
 	Condemn(ctx context.Context, v croft.Volume) (croft.Volume, error)
 	Forget(ctx context.Context, v croft.Volume) error
+	// CreateSnapshot writes the record of a snapshot that is not claimed yet, and charges the project. The instance and
+	// its volumes must not have changed. Conflict: the name is taken. OverQuota. ErrClosed: the host is silent.
+	CreateSnapshot(ctx context.Context, v croft.Volume, inst croft.Instance, disks []croft.Volume) (croft.Volume, error)
+	// Snapshots returns the snapshots of a project's instances, those of an instance together, the oldest first.
+	Snapshots(ctx context.Context, project croft.Project) ([]croft.Volume, error)
+	// FindSnapshot returns a snapshot of an instance. NotFound.
+	FindSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error)
+	// RollBack orders that the disks of a snapshot replace the present ones.
+	RollBack(ctx context.Context, v croft.Volume, how croft.Rollback) (croft.Volume, error)
 }
 
 // Claims is the part of the Placement API that volumes need.
@@ -212,12 +221,12 @@ func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, e
 	case errors.Is(err, errSettled), errors.Is(err, croft.NotFound):
 		return now, nil
 	case err != nil:
-		return now, fmt.Errorf("give up the request for volume %s: %w", v.Name, err)
+		return now, fmt.Errorf("give up the request for %s %s: %w", v.Noun(), v.Name, err)
 	}
 	if err := m.GiveUp(ctx, now); err != nil && !errors.Is(err, croft.Conflict) {
 		return now, err
 	}
-	m.Log.Info("request for a volume undone", "volume", v.ID, "host", v.Host)
+	m.Log.Info("request for a "+v.Noun()+" undone", v.Noun(), v.ID, "host", v.Host)
 	return now, nil
 }
 
@@ -233,35 +242,40 @@ func (m *Manager) Reclaim(ctx context.Context, v croft.Volume) error {
 		return err
 	}
 	if v.Removing || v.ClaimedGB < v.SizeGB {
-		return croft.Errorf(croft.Conflict, "volume %s is being changed", v.Name)
+		return croft.Errorf(croft.Conflict, "%s %s is being changed", v.Noun(), v.Name)
 	}
 	return m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
 }
 
 // change finds a volume and changes it, again after a concurrent change.
 func (m *Manager) change(ctx context.Context, verb string, project croft.Project, name string,
-	do func(croft.Volume) (croft.Volume, error)) (v croft.Volume, err error) {
+	do func(croft.Volume) (croft.Volume, error)) (croft.Volume, error) {
+	return changeFound(verb+" volume "+name, func() (croft.Volume, error) { return m.Find(ctx, project, name) }, do)
+}
+
+// changeFound finds a volume or a snapshot and changes it, again after a concurrent change.
+func changeFound(what string, find func() (croft.Volume, error), do func(croft.Volume) (croft.Volume, error)) (
+	v croft.Volume, err error) {
 	for range tries {
-		if v, err = m.Find(ctx, project, name); err != nil {
+		if v, err = find(); err != nil {
 			return v, err
 		}
 		if v.Removing {
-			return v, croft.Errorf(croft.Conflict, "%s volume %s: it is being removed", verb, name)
+			return v, croft.Errorf(croft.Conflict, "%s: it is being removed", what)
 		}
 		if v.ClaimedGB < v.SizeGB {
-			return v, croft.Errorf(croft.Conflict, "%s volume %s: another request is about to change its size; try again",
-				verb, name)
+			return v, croft.Errorf(croft.Conflict, "%s: another request is about to change its size; try again", what)
 		}
 		next, err := do(v)
 		if err == nil {
 			return next, nil
 		}
-		now, look := m.Find(ctx, project, name)
+		now, look := find()
 		if croft.KindOf(err) != croft.Conflict || look != nil || now.Revision == v.Revision {
-			return v, fmt.Errorf("%s volume %s: %w", verb, name, err)
+			return v, fmt.Errorf("%s: %w", what, err)
 		}
 	}
-	return v, croft.Errorf(croft.Conflict, "%s volume %s: it is changed all the while; try again", verb, name)
+	return v, croft.Errorf(croft.Conflict, "%s: it is changed all the while; try again", what)
 }
 
 // tries bounds how often a change is tried again because the record changed meanwhile.
@@ -281,7 +295,7 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 		case sizeGB == v.SizeGB:
 			return v, nil
 		}
-		if err := m.reachable(ctx, v); err != nil {
+		if err := errors.Join(m.reachable(ctx, v), m.uncaptured(ctx, v)); err != nil {
 			return v, err
 		}
 		v, err := m.Enlarge(ctx, v, sizeGB)
@@ -328,7 +342,7 @@ func (m *Manager) Attach(ctx context.Context, project croft.Project, name string
 			return v, croft.Errorf(croft.Conflict, "it is not on the host of instance %s: create the instance with "+
 				"--volume %s, and it is placed where the volume is", inst.Name, v.Name)
 		}
-		attached, err := m.AttachedTo(ctx, inst.ID)
+		_, attached, err := m.disksOf(ctx, inst.ID)
 		if err == nil && len(attached) >= croft.MaxAttached {
 			err = croft.Errorf(croft.Conflict, "instance %s has %d volumes, and may not have more", inst.Name,
 				len(attached))
@@ -387,6 +401,9 @@ func (m *Manager) Detach(ctx context.Context, project croft.Project, name string
 		case v.Detaching:
 			return v, nil
 		}
+		if err := m.uncaptured(ctx, v); err != nil {
+			return v, err
+		}
 		return m.Store.Detach(ctx, v)
 	})
 }
@@ -401,20 +418,25 @@ func (m *Manager) Remove(ctx context.Context, project croft.Project, name string
 			return v, croft.Errorf(croft.Conflict, "it is attached to instance %s: detach it first",
 				m.nameOf(ctx, v.Instance))
 		}
-		hosts, err := m.Hosts.Hosts(ctx, v.Host)
-		if err != nil {
-			return v, err
-		}
-		v, err = m.Condemn(ctx, v)
-		if err != nil || hosts[v.Host].ID != "" {
-			return v, err
-		}
-		// No agent acts on the order. The file, if its host ever returns, stays there until an operator removes it.
-		if err := m.Claims.Release(ctx, v.ID.Consumer(), croft.On()); err != nil {
-			return v, err
-		}
-		return v, m.Forget(ctx, v)
+		return m.condemn(ctx, v)
 	})
+}
+
+// condemn orders the removal of a volume or a snapshot.
+func (m *Manager) condemn(ctx context.Context, v croft.Volume) (croft.Volume, error) {
+	hosts, err := m.Hosts.Hosts(ctx, v.Host)
+	if err != nil {
+		return v, err
+	}
+	v, err = m.Condemn(ctx, v)
+	if err != nil || hosts[v.Host].ID != "" {
+		return v, err
+	}
+	// No agent acts on the order. The file, if its host ever returns, stays there until an operator removes it.
+	if err := m.Claims.Release(ctx, v.ID.Consumer(), croft.On()); err != nil {
+		return v, err
+	}
+	return v, m.Forget(ctx, v)
 }
 
 // ForRequest returns the named volumes for a request for an instance, which may be attached to that instance only.

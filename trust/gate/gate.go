@@ -111,6 +111,8 @@ type aboutVolume struct {
 	SizeGB   int64            `json:"size_gb,omitempty"`
 	Error    string           `json:"error,omitempty"`
 	Instance croft.InstanceID `json:"instance,omitempty"`
+	Snapshot croft.Snapshot   `json:"snapshot,omitzero"` // how a snapshot was taken
+	At       time.Time        `json:"at,omitzero"`       // when it was rolled back to
 }
 
 // hostEvidence is the evidence about one host.

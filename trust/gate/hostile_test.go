@@ -273,6 +273,8 @@ var attacks = map[string]func(*hostile) any{
 	"FailedVolume":   (*hostile).anyVolume,
 	"DetachedVolume": (*hostile).anyVolume,
 	"ForgetVolume":   (*hostile).anyVolume,
+	"TookSnapshot":   (*hostile).anyVolume,
+	"RolledBack":     (*hostile).anyVolume,
 	"Claims":         func(h *hostile) any { return h.anyHost() },
 	"Release":        func(h *hostile) any { return h.anyInstance() },
 	"Vacate":         func(h *hostile) any { return h.anyInstance() },

@@ -55,6 +55,8 @@ var policy = map[string]method{
 	"FailedVolume":   call("of the host's own, why orders about it are not carried out", (*Server).failedVolume),
 	"DetachedVolume": call("of the host's own that is to be detached, that it is", (*Server).detachedVolume),
 	"ForgetVolume":   call("the host's own that is to be removed", (*Server).forgetVolume),
+	"TookSnapshot":   call("of the host's own, when and how it was taken", (*Server).tookSnapshot),
+	"RolledBack":     call("of the host's own that is to be rolled back to, that it was or why not", (*Server).rolledBack),
 	"Gates":          call("where all gates of the cloud are", (*Server).gates),
 	"Usable":         call("whether orders can come", (*Server).usable),
 }

@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"croft"
 	"croft/compute"
@@ -53,6 +55,23 @@ func (s *Server) forgetVolume(ctx context.Context, caller croft.HostID, q aboutV
 		return none{}, err
 	}
 	return none{}, s.Volumes.ForgetVolume(ctx, caller, q.Volume)
+}
+
+func (s *Server) tookSnapshot(ctx context.Context, caller croft.HostID, q aboutVolume) (none, error) {
+	if err := ownVolume(caller, q); err != nil {
+		return none{}, err
+	}
+	if !slices.Contains([]croft.Method{croft.MethodQuiesced, croft.MethodDisks, croft.MethodOff}, q.Snapshot.Method) {
+		return none{}, croft.Errorf(croft.Invalid, "%.80q is no method of a snapshot", q.Snapshot.Method)
+	}
+	return none{}, s.Volumes.TookSnapshot(ctx, caller, q.Volume, q.Snapshot)
+}
+
+func (s *Server) rolledBack(ctx context.Context, caller croft.HostID, q aboutVolume) (none, error) {
+	if err := ownVolume(caller, q); err != nil {
+		return none{}, err
+	}
+	return none{}, s.Volumes.RolledBack(ctx, caller, q.Volume, q.At, q.Error)
 }
 
 // mayReleaseVolume refuses to release the claim of a volume on the host that is not to be removed.
@@ -128,4 +147,14 @@ func (c *Client) DetachedVolume(ctx context.Context, host croft.HostID, id croft
 // ForgetVolume implements compute.Volumes.
 func (c *Client) ForgetVolume(ctx context.Context, host croft.HostID, id croft.VolumeID) error {
 	return do(ctx, c, "ForgetVolume", aboutVolume{Host: host, Volume: id})
+}
+
+// TookSnapshot implements compute.Volumes.
+func (c *Client) TookSnapshot(ctx context.Context, host croft.HostID, id croft.VolumeID, how croft.Snapshot) error {
+	return do(ctx, c, "TookSnapshot", aboutVolume{Host: host, Volume: id, Snapshot: how})
+}
+
+// RolledBack implements compute.Volumes.
+func (c *Client) RolledBack(ctx context.Context, host croft.HostID, id croft.VolumeID, at time.Time, why string) error {
+	return do(ctx, c, "RolledBack", aboutVolume{Host: host, Volume: id, At: at, Error: why})
 }

@@ -96,6 +96,8 @@ func (s Suite) Run(t *testing.T) {
 		"volumes are those of the definition, and come and go":         s.volumes,
 		"volumes come and go while a guest runs":                       s.volumesWhileItRuns,
 		"what is not defined has no volumes":                           s.volumesOfNothing,
+		"disks get overlays and lose them while a guest runs":          s.snapshots,
+		"what is not defined has no disks":                             s.disksOfNothing,
 		"a call that its caller left comes before what is asked later": s.late,
 	} {
 		t.Run(name, func(t *testing.T) {

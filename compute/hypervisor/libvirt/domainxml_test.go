@@ -38,16 +38,18 @@ func TestDomainXML(t *testing.T) {
 		"seed": {emulated, func(m *compute.Machine) {
 			m.Seed, m.Source = "/var/lib/croft/instances/x/seed.iso", croft.MetadataNoCloud
 		}},
+		"agent": {emulated, func(m *compute.Machine) { m.Agent = true }},
 		"bridge": {emulated, func(m *compute.Machine) {
 			m.NICs = append(m.NICs, compute.NIC{MAC: m.ID.MAC(1).String(), Bridge: "br0"})
 		}},
 		"chain": {emulated, func(m *compute.Machine) {
 			m.Disk = append(m.Disk,
 				compute.Layer{Path: "/var/lib/croft/images/middle", Format: "qcow2"},
-				compute.Layer{Path: "/var/lib/croft/images/base", Format: "raw"})
+				compute.Layer{Path: "/var/lib/croft/images/base", Format: "raw", Shared: true})
 		}},
 		"readers": {definition{Virt: VirtQEMU, CacheMiB: 128, Readers: "+0:+64055"}, func(m *compute.Machine) {
-			m.Disk = append(m.Disk, compute.Layer{Path: "/var/lib/croft/instances/x/base.raw", Format: "raw"})
+			m.Disk = append(m.Disk, compute.Layer{Path: "/var/lib/croft/instances/x/base.raw", Format: "raw",
+				Shared: true})
 		}},
 		"filtered": {definition{Virt: VirtQEMU, CacheMiB: 128, Ports: map[string]string{
 			fixedMachine().ID.MAC(0).String(): "cr12345aabbccdd",

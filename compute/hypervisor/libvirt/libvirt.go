@@ -83,6 +83,7 @@ type Driver struct {
 	virt    func() kvm.Result // probed once
 
 	attached sync.Map // instances with an attached console
+	merging  sync.Map // layers for which this process started a commit
 }
 
 // New checks the settings. It does not connect: the first call does.

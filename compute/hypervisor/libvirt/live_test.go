@@ -39,7 +39,7 @@ func guest(t *testing.T) compute.Machine {
 		t.Fatalf("qemu-img: %v: %s", err, out)
 	}
 	must(t, os.Chmod(overlay, 0o600))
-	m.Disk = []compute.Layer{{Path: overlay, Format: "qcow2"}, {Path: base, Format: "qcow2"}}
+	m.Disk = []compute.Layer{{Path: overlay, Format: "qcow2"}, {Path: base, Format: "qcow2", Shared: true}}
 	m.MemoryMiB = 256
 	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
 	return m

@@ -50,19 +50,27 @@ func disksOf(dom *libvirt.Domain) (defined, running disks, err error) {
 	return defined, running, err
 }
 
-func disksIn(dom *libvirt.Domain, flags libvirt.DomainXMLFlags) (disks, error) {
+// definitionOf reads a domain's definition, or its running machine.
+func definitionOf(dom *libvirt.Domain, flags libvirt.DomainXMLFlags) (x libvirtxml.Domain, err error) {
 	text, err := dom.GetXMLDesc(flags)
+	if err == nil {
+		err = x.Unmarshal(text)
+	}
+	if err != nil {
+		return x, fmt.Errorf("read its definition: %w", err)
+	}
+	if x.Devices == nil {
+		x.Devices = &libvirtxml.DomainDeviceList{}
+	}
+	return x, nil
+}
+
+func disksIn(dom *libvirt.Domain, flags libvirt.DomainXMLFlags) (disks, error) {
+	x, err := definitionOf(dom, flags)
 	if err != nil {
 		return nil, err
 	}
-	var x libvirtxml.Domain
-	if err := x.Unmarshal(text); err != nil {
-		return nil, fmt.Errorf("read its definition: %w", err)
-	}
 	all := disks{}
-	if x.Devices == nil {
-		return all, nil
-	}
 	for _, disk := range x.Devices.Disks {
 		if v, is := domainxml.VolumeOf(disk); is {
 			all[v] = disk
@@ -80,7 +88,7 @@ func (d *Driver) Attach(ctx context.Context, id croft.InstanceID, v compute.Volu
 			if err != nil {
 				return err
 			}
-			disk := domainxml.VolumeDisk(v, domainxml.FreeTarget(defined, running))
+			disk := domainxml.Definition{}.VolumeDisk(v, domainxml.FreeTarget(defined, running))
 			text, err := disk.Marshal()
 			if err != nil {
 				return err

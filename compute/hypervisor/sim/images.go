@@ -109,18 +109,22 @@ func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft
 	return s.Fetch(ctx, ref, progress)
 }
 
-// Disk creates an empty file in dir, so that tests see which files of an instance remain.
+// Disk creates a file with the name of its base in dir, so that tests see which files of an instance remain.
 func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := os.WriteFile(path, []byte(base(img, dir).Path), 0o600); err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)
 	}
-	return layers(img, path), f.Close()
+	return layers(img, path), nil
+}
+
+// base returns the layer of an image below a disk in dir.
+func base(img compute.CachedImage, dir string) compute.Layer {
+	return compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format, Shared: true}
 }
 
 func layers(img compute.CachedImage, path string) []compute.Layer {
-	return []compute.Layer{{Path: path, Format: "qcow2"}, {Path: img.Path, Format: img.Format}}
+	return []compute.Layer{{Path: path, Format: "qcow2"}, base(img, filepath.Dir(path))}
 }
 
 // Base returns the image that every Fetch returns: directories of simulated guests have none.
@@ -145,4 +149,33 @@ func (Images) Volume(_ context.Context, file string, _ int64) error {
 		return fmt.Errorf("make a simulated volume: %w", err)
 	}
 	return f.Close()
+}
+
+// Overlay creates a file that contains the name of the layer below.
+func (Images) Overlay(_ context.Context, file string, below compute.Layer) error {
+	return os.WriteFile(file, []byte(below.Path), 0o600)
+}
+
+// Below returns what Overlay or Rebase wrote.
+func (Images) Below(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	return string(text), err
+}
+
+// Fits accepts every file: a simulated disk has no data.
+func (Images) Fits(string) error { return nil }
+
+// Merge checks that both files exist.
+func (Images) Merge(_ context.Context, layers []compute.Layer) error {
+	for _, l := range layers[:2] {
+		if _, err := os.Stat(l.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rebase replaces the contents of a file that Overlay made.
+func (s Images) Rebase(ctx context.Context, file string, below compute.Layer) error {
+	return s.Overlay(ctx, file, below)
 }

@@ -38,6 +38,11 @@ const (
 	OpAttach = "attach"
 	OpDetach = "detach"
 	OpGrow   = "grow"
+
+	OpPutOver  = "put over"
+	OpThaw     = "thaw"
+	OpMerge    = "merge"
+	OpRedefine = "redefine"
 )
 
 // Config configures the simulated guests. All fields are optional.
@@ -87,6 +92,8 @@ type guest struct {
 	Address netip.Addr      `json:"address"`
 	// volumes that the guest does not release
 	Clinging bool `json:"clinging,omitempty"`
+	// the guest has an agent that freezes and thaws its file systems
+	Answers bool `json:"answers,omitempty"`
 
 	timer   *time.Timer // announces the address; nil: it is announced, or the guest is off
 	button  *time.Timer // powers the guest off after a request

@@ -120,6 +120,7 @@ func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
 		Interfaces:  f.interfaces(m),
 		Serials:     []libvirtxml.DomainSerial{serial(m)},
+		Channels:    agentChannel(m),
 		RNGs: []libvirtxml.DomainRNG{{
 			Model:   "virtio",
 			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
@@ -142,6 +143,22 @@ func serial(m machine.Machine) libvirtxml.DomainSerial {
 	return s
 }
 
+// agentChannel leads to QEMU's guest agent, which freezes the guest's file systems for snapshots if it is installed.
+func agentChannel(m machine.Machine) []libvirtxml.DomainChannel {
+	if !m.Agent {
+		return nil
+	}
+	return []libvirtxml.DomainChannel{{
+		Source: &libvirtxml.DomainChardevSource{
+			UNIX: &libvirtxml.DomainChardevSourceUNIX{}}, // libvirt chooses the path
+		Target: &libvirtxml.DomainChannelTarget{
+			VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: AgentChannel}},
+	}}
+}
+
+// AgentChannel is the name of the channel to the guest agent.
+const AgentChannel = "org.qemu.guest_agent.0"
+
 func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 	var list []libvirtxml.DomainDisk
 	if len(m.Disk) > 0 {
@@ -151,32 +168,44 @@ func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 		list = append(list, seedDisk(m.Seed))
 	}
 	for i, v := range m.Volumes {
-		list = append(list, VolumeDisk(v, "vd"+string(rune(firstVolume+i))))
+		list = append(list, f.VolumeDisk(v, "vd"+string(rune(firstVolume+i))))
 	}
 	return list
 }
 
-// rootDisk names every file of the backing chain and its format, so that QEMU never probes content written by
-// a guest. It uses files, not volumes: AppArmor's helper cannot follow volumes. The cache mode is writeback,
-// and the guest's flushes reach the disk: as safe as no cache, works on every file system, and instances of
-// one image share its page cache.
+// rootDisk is the disk that the guest boots from. The cache mode is writeback, and the guest's flushes reach the disk:
+// as safe as no cache, works on every file system, and instances of one image share its page cache.
 func (f Definition) rootDisk(chain []machine.Layer) libvirtxml.DomainDisk {
 	disk := libvirtxml.DomainDisk{
 		Device: "disk",
-		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: chain[0].Format, Cache: "writeback", Discard: "unmap"},
-		Source: file(chain[0].Path),
-		Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Cache: "writeback", Discard: "unmap"},
+		Target: &libvirtxml.DomainDiskTarget{Dev: RootTarget, Bus: "virtio"},
 	}
+	f.SetLayers(&disk, chain)
+	return disk
+}
+
+// RootTarget is the target of the disk that the guest boots from.
+const RootTarget = "vda"
+
+// SetLayers names every file of a disk's backing chain and its format, so that QEMU never probes content written by a
+// guest. It uses files, not volumes of libvirt: AppArmor's helper cannot follow those.
+func (f Definition) SetLayers(disk *libvirtxml.DomainDisk, chain []machine.Layer) {
+	disk.Source = file(chain[0].Path)
+	disk.Driver.Type = chain[0].Format
 	end := &libvirtxml.DomainDiskBackingStore{} // terminates the chain
 	for i := len(chain) - 1; i > 0; i-- {
+		source := file(chain[i].Path)
+		if chain[i].Shared {
+			source = f.shared(chain[i].Path)
+		}
 		end = &libvirtxml.DomainDiskBackingStore{
 			Format:       &libvirtxml.DomainDiskFormat{Type: chain[i].Format},
-			Source:       f.shared(chain[i].Path),
+			Source:       source,
 			BackingStore: end,
 		}
 	}
 	disk.BackingStore = end
-	return disk
 }
 
 // seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their root disk.

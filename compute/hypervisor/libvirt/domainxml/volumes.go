@@ -45,14 +45,14 @@ func FreeTarget(all ...map[croft.VolumeID]libvirtxml.DomainDisk) string {
 }
 
 // VolumeDisk is a disk with a serial number by which the guest finds it, whatever its target is.
-func VolumeDisk(v machine.Volume, target string) libvirtxml.DomainDisk {
-	return libvirtxml.DomainDisk{
-		Device:       "disk",
-		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "writeback", Discard: "unmap"},
-		Source:       file(v.Path),
-		BackingStore: &libvirtxml.DomainDiskBackingStore{},
-		Target:       &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
-		Serial:       v.Serial,
-		Alias:        &libvirtxml.DomainAlias{Name: VolumeAlias(v.ID)},
+func (f Definition) VolumeDisk(v machine.Volume, target string) libvirtxml.DomainDisk {
+	disk := libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Cache: "writeback", Discard: "unmap"},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
+		Serial: v.Serial,
+		Alias:  &libvirtxml.DomainAlias{Name: VolumeAlias(v.ID)},
 	}
+	f.SetLayers(&disk, append([]machine.Layer{{Path: v.Path, Format: "qcow2"}}, v.Below...))
+	return disk
 }

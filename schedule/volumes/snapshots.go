@@ -1,0 +1,181 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/wording"
+	"croft/schedule"
+)
+
+// disksOf returns the snapshots of an instance, the oldest first, and the volumes that are attached to it.
+func (m *Manager) disksOf(ctx context.Context, id croft.InstanceID) (snapshots, volumes []croft.Volume, err error) {
+	all, err := m.AttachedTo(ctx, id)
+	for _, v := range all {
+		if v.Snapshot == nil {
+			volumes = append(volumes, v)
+		} else {
+			snapshots = append(snapshots, v)
+		}
+	}
+	slices.SortFunc(snapshots, func(a, b croft.Volume) int { return int(a.CreateRevision - b.CreateRevision) })
+	return snapshots, volumes, err
+}
+
+// uncaptured returns a Conflict if a snapshot of its instance has a volume, which then keeps its size and its place.
+func (m *Manager) uncaptured(ctx context.Context, v croft.Volume) error {
+	if v.Instance == "" {
+		return nil
+	}
+	snapshots, _, err := m.disksOf(ctx, v.Instance)
+	for _, s := range snapshots {
+		if slices.Contains(s.Snapshot.Volumes, v.ID) {
+			return croft.Errorf(croft.Conflict, "snapshot %s of instance %s has it: remove the snapshot first", s.Name,
+				m.nameOf(ctx, v.Instance))
+		}
+	}
+	return err
+}
+
+// WithoutSnapshots returns a Conflict if an instance has snapshots, whose data would be lost with its disks.
+func (m *Manager) WithoutSnapshots(ctx context.Context, inst croft.Instance, remedy string) error {
+	snapshots, _, err := m.disksOf(ctx, inst.ID)
+	if err != nil || len(snapshots) == 0 {
+		return err
+	}
+	var names []string
+	for _, s := range snapshots {
+		names = append(names, s.Name)
+	}
+	return croft.Errorf(croft.Conflict, "instance %s has %s, which would be lost: %s; %s", inst.Name,
+		wording.Count(len(names), "snapshot"), strings.Join(names, ", "), remedy)
+}
+
+// CreateSnapshot takes a snapshot of all disks of an instance. It returns once that is ordered; the host takes it at
+// once. Without a name it gets one with the time. Conflict: the name is taken, or the instance or its disks are being
+// changed. NoCapacity: its host has no room for what may be written from now on. OverQuota. Unavailable: its host is
+// silent.
+func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name string) (v croft.Volume, err error) {
+	inst, now := st.Instance, time.Now().UTC()
+	if name == "" {
+		name = "snapshot-" + now.Format("20060102-150405")
+	}
+	what := fmt.Sprintf("take snapshot %s of instance %s", name, inst.Name)
+	if err := schedule.CheckName(name); err != nil {
+		return v, err
+	}
+	snapshots, disks, err := m.disksOf(ctx, inst.ID)
+	if err == nil {
+		err = m.capturable(ctx, st, snapshots, disks)
+	}
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", what, err)
+	}
+	v = croft.Volume{ID: croft.NewVolumeID(), Project: inst.Project, Name: name, Host: inst.Host, Instance: inst.ID,
+		SizeGB: inst.Spec.Resources[croft.DiskGB], Created: now, Snapshot: &croft.Snapshot{Instance: inst.ID}}
+	for _, disk := range disks {
+		v.SizeGB += disk.SizeGB
+		v.Snapshot.Volumes = append(v.Snapshot.Volumes, disk.ID)
+	}
+	if v, err = m.Store.CreateSnapshot(ctx, v, inst, disks); err != nil {
+		return v, fmt.Errorf("%s: %w", what, err)
+	}
+	size := v.SizeGB
+	v, err = m.claim(ctx, v)
+	if errors.Is(err, croft.NoCapacity) {
+		err = croft.Errorf(croft.NoCapacity, "its host has no DISK_GB:%d left, which a snapshot claims for what is written "+
+			"after it", size)
+	}
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", what, err)
+	}
+	m.Log.Info("snapshot ordered", "snapshot", v.ID, "instance", inst.ID, "name", name, "host", v.Host)
+	return v, nil
+}
+
+// capturable returns why no snapshot of an instance can be taken now.
+func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, disks []croft.Volume) error {
+	inst := st.Instance
+	switch {
+	case inst.State != croft.StateScheduled || inst.Moving != "":
+		return croft.Errorf(croft.Conflict, "it is %s", inst.State)
+	case st.Observation == nil || !slices.Contains([]croft.State{croft.StateRunning, croft.StateStopped},
+		st.Observation.State):
+		return croft.Errorf(croft.Conflict, "it neither runs nor is stopped: wait until its host has made it")
+	case len(snapshots) >= croft.MaxSnapshots:
+		return croft.Errorf(croft.Conflict, "it has %d snapshots, and may not have more: remove one first", len(snapshots))
+	}
+	for _, s := range snapshots {
+		if state := s.State(); state != croft.SnapshotReady {
+			return croft.Errorf(croft.Conflict, "its snapshot %s is %s: wait, or remove that first", s.Name, state)
+		}
+	}
+	for _, disk := range disks {
+		if disk.Detaching || disk.ClaimedGB < disk.SizeGB || disk.MadeGB < disk.ClaimedGB {
+			return croft.Errorf(croft.Conflict, "volume %s is being changed: try again", disk.Name)
+		}
+	}
+	return m.reachable(ctx, croft.Volume{Host: inst.Host})
+}
+
+// changeSnapshot finds a snapshot of an instance and changes it, again after a concurrent change.
+func (m *Manager) changeSnapshot(ctx context.Context, verb string, inst croft.Instance, name string,
+	do func(croft.Volume) (croft.Volume, error)) (croft.Volume, error) {
+	return changeFound(fmt.Sprintf("%s snapshot %s of instance %s", verb, name, inst.Name),
+		func() (croft.Volume, error) { return m.FindSnapshot(ctx, inst, name) }, do)
+}
+
+// RollBack orders that the disks of an instance become those of its newest snapshot: everything that was written since
+// is discarded. Conflict: the instance runs, unless stop is true, which stops it first; or there is a newer snapshot.
+func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, stop bool) (croft.Volume, error) {
+	inst := st.Instance
+	return m.changeSnapshot(ctx, "roll back to", inst, name, func(v croft.Volume) (croft.Volume, error) {
+		snapshots, _, err := m.disksOf(ctx, inst.ID)
+		if err != nil {
+			return v, err
+		}
+		how := croft.RollbackOff
+		if stop {
+			how = croft.RollbackStop
+		}
+		newer := slices.IndexFunc(snapshots, func(s croft.Volume) bool { return s.CreateRevision > v.CreateRevision })
+		switch {
+		case v.Snapshot.Rollback != "":
+			return v, nil
+		case v.State() != croft.SnapshotReady:
+			return v, croft.Errorf(croft.Conflict, "it is %s", v.State())
+		case newer >= 0:
+			return v, croft.Errorf(croft.Conflict, "snapshot %s is newer: remove it first", snapshots[newer].Name)
+		case !stop && !isOff(st):
+			return v, croft.Errorf(croft.Conflict, "the instance runs: stop it first, or add --stop")
+		}
+		if err := m.reachable(ctx, v); err != nil {
+			return v, err
+		}
+		return m.Store.RollBack(ctx, v, how)
+	})
+}
+
+// isOff reports whether an instance is off, as ordered.
+func isOff(st croft.Status) bool {
+	return st.Order != nil && st.Order.Want == croft.WantStopped && st.Observation != nil &&
+		st.Observation.State == croft.StateStopped && st.Observation.Generation == st.Order.Generation
+}
+
+// RemoveSnapshot orders the removal of a snapshot. The disks keep their data.
+func (m *Manager) RemoveSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error) {
+	if v, err := m.FindSnapshot(ctx, inst, name); err == nil && v.Removing {
+		return v, nil
+	}
+	return m.changeSnapshot(ctx, "remove", inst, name, func(v croft.Volume) (croft.Volume, error) {
+		if v.Snapshot.Rollback != "" {
+			return v, croft.Errorf(croft.Conflict, "the instance is being rolled back to it")
+		}
+		return m.condemn(ctx, v)
+	})
+}
