@@ -499,7 +499,7 @@ type Move struct {
 	Host HostID `json:"host"` // the other one
 	Then Want   `json:"then"` // the goal on the host where the instance is at the end
 	// Key is what the target shows the source in addition to its certificate. Each move has another one. Secret.
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 }
 
 // Progress counts the bytes of a transfer; Total is 0 if unknown.

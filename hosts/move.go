@@ -158,7 +158,10 @@ func (f *Fleet) fixed(ctx context.Context, inst croft.Instance) (string, error) 
 	if err != nil || len(attached) == 0 {
 		return "", err
 	}
-	return "volume " + attached[0].Name + " is attached to it, and is here", nil
+	if v := attached[0]; v.Snapshot == nil {
+		return "volume " + v.Name + " is attached to it, and is here", nil
+	}
+	return "it has the snapshot " + attached[0].Name + ", which is here", nil
 }
 
 // move chooses a host for an instance and orders it there, with its disk or from its image; only is the only host that

@@ -106,6 +106,8 @@ func details(i api.Instance) *out.Table {
 	if i.Lost == nil {
 		add("error", i.Error)
 	}
+	add("moving to", string(i.MovingTo))
+	add("not moved", i.Unmoved)
 	if i.Ended != "" {
 		add("ended", fmt.Sprintf("%s; `schedule start %s` boots it", i.Ended, i.Name))
 	}

@@ -192,6 +192,9 @@ func Records(st croft.Status) *croft.Status {
 	if st.Order != nil {
 		o := *st.Order
 		showPublic(&o.Spec)
+		if o.Move != nil {
+			o.Move = &croft.Move{Host: o.Move.Host, Then: o.Move.Then}
+		}
 		st.Order = &o
 	}
 	return &st

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -328,9 +331,10 @@ func TestAKillAtEachStep(t *testing.T) {
 	}), data(4)
 	inst := w.place("web", "a", disk)
 	from, to := "a", "b"
-	for at := 1; ; at++ {
+	for run := 2; ; run++ {
+		at, after := run/2, run%2 == 1
 		k.mu.Lock()
-		k.at, k.after, k.steps = at, at%2 == 0, nil
+		k.at, k.after, k.steps = at, after, nil
 		k.mu.Unlock()
 		w.must(w.move(inst.ID, to))
 		w.awaitOnly(inst.ID, to, croft.StateRunning, disk)
@@ -338,7 +342,7 @@ func TestAKillAtEachStep(t *testing.T) {
 		k.mu.Lock()
 		struck, steps := k.at <= 0, k.steps
 		k.mu.Unlock()
-		t.Logf("kill at step %d, after it: %v: %q", at, at%2 == 0, steps)
+		t.Logf("kill at step %d, after it: %v: %q", at, after, steps)
 		if !struck {
 			if at < 10 {
 				t.Errorf("a move has only %d steps", at)
@@ -350,4 +354,27 @@ func TestAKillAtEachStep(t *testing.T) {
 		}
 		from, to = to, from
 	}
+}
+
+// A disk that fills up in the middle of a copy leads back, and keeps nothing of it.
+func TestAFullDiskLeadsBack(t *testing.T) {
+	full := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=12m", "none", full).CombinedOutput(); err != nil {
+		t.Skipf("this needs root to mount a file system: %s", out)
+	}
+	t.Cleanup(func() { // after the agents have ended, and before the directory is removed
+		if out, err := exec.Command("umount", full).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	w, disk := newWorld(t, func(w *world) { w.must(os.Symlink(full, filepath.Join(w.Dir, "b"))) }), data(30)
+	inst := w.place("web", "a", disk)
+	w.must(w.move(inst.ID, "b"))
+	w.await("it stays", inst.ID, func(st croft.Status) bool { return st.Instance.Unmoved != "" })
+	w.awaitOnly(inst.ID, "a", croft.StateRunning, disk)
+	if why := w.status(inst.ID).Instance.Unmoved; !strings.Contains(why, "full") {
+		t.Errorf("the record says %q", why)
+	}
+	w.must(w.move(inst.ID, "c"))
+	w.awaitOnly(inst.ID, "c", croft.StateRunning, disk)
 }
