@@ -152,6 +152,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
 	shareMachines(all)
+	noteDeaths(all)
 	compareClocks(all, time.Now())
 	return all, nil
 }
@@ -278,6 +279,21 @@ func shareMachines(all []Host) {
 						other.Name),
 				)
 			}
+		}
+	}
+}
+
+// noteDeaths adds a note to hosts that wait for an operator after a fence.
+func noteDeaths(all []Host) {
+	for i, h := range all {
+		switch {
+		case h.Death == nil:
+		case !h.IsDead():
+			all[i].Notes = append(all[i].Notes, fmt.Sprintf("its fence began at %s and is not finished: fence it again, or "+
+				"take it back with `croft host fence %s --on`", h.Death.Begun.Format(time.RFC3339), h.Name))
+		case h.Alive:
+			all[i].Notes = append(all[i].Notes, fmt.Sprintf("it was declared dead and is back: `croft host leftover list %s` "+
+				"shows what it kept, and `croft host fence %[1]s --on` takes it back", h.Name))
 		}
 	}
 }

@@ -40,9 +40,8 @@ type Moved struct {
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
-			"move the instances of host %s: it is silent, so its guests may still run; if it is permanently lost, "+
-				"`croft host remove --force %s` marks them as lost, so that they can be recreated "+
-				"elsewhere", h.Name, h.Name)
+			"move the instances of host %s: it is silent, so its guests may still run; if it is dead, `croft host fence "+
+				"%s` says so, and they can be recreated elsewhere", h.Name, h.Name)
 	}
 	var all []Moved
 	for _, st := range h.Instances {

@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(*testing.T) Cloud) {
 		{"a host is alive again after its connection was lost", testServeBroken},
 		{"an agent of another place stands by until the first one has left", testRival},
 		{"an agent that may not have the agent lock gives it up", testLockRefused},
+		{"an agent notices that its host is declared dead, and observes only with that knowledge", testDeath},
 		{"the record of an instance here is read as it was written", testInstance},
 		{"the books of a host are its orders, observations and their records", testHostBooks},
 		{"a lost order and a lost observation are dropped, others are not", testDrop},

@@ -128,3 +128,38 @@ func testLockRefused(s *stage) {
 	}
 	s.alive(s.Host, true)
 }
+
+// testDeath declares a host dead whose agent is alive.
+func testDeath(s *stage) {
+	s.check(s.Agent.PutHost(s.ctx(), croft.Host{ID: s.Host, Name: "h"}))
+	agent := s.serve("here", true)
+	agent.known()
+	s.acquired(agent)
+	s.alive(s.Host, true)
+	inst := s.request()
+	before, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	death, err := s.Others.BeginDeath(s.ctx(), s.Host)
+	s.check(err)
+	_, err = s.Others.DeclareDead(s.ctx(), s.Host, death, croft.ConfirmedOff)
+	s.check(err)
+	if rival := s.acquired(agent); rival != nil { // again, after its lock was revoked
+		s.t.Errorf("got rival %v, want the agent lock", rival)
+	}
+	hosts, err := s.Agent.Hosts(s.ctx(), s.Host)
+	s.check(err)
+	if !hosts[s.Host].IsDead() {
+		s.t.Errorf("its record is %+v, want it dead", hosts[s.Host])
+	}
+	seen := croft.Observation{Host: s.Host, Instance: inst.ID, Generation: 1, OrderCreated: before.CreateRevision,
+		State: croft.StateRunning}
+	s.want(s.Agent.Observe(s.ctx(), seen), croft.Conflict)
+	after, err := s.Agent.Order(s.ctx(), s.Host, inst.ID)
+	s.check(err)
+	if before.HostDeath != 0 || after.HostDeath != death.CreateRevision {
+		s.t.Errorf("orders name the death %d, and then %d, want 0 and %d", before.HostDeath, after.HostDeath,
+			death.CreateRevision)
+	}
+	seen.HostDeath = after.HostDeath
+	s.check(s.Agent.Observe(s.ctx(), seen))
+}

@@ -58,6 +58,8 @@ type Registry interface {
 	StayAlive(ctx context.Context, host croft.HostID) error
 	Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error)
 	ForgetHost(ctx context.Context, host croft.HostID) error
+	BeginDeath(ctx context.Context, host croft.HostID) (croft.Death, error)
+	DeclareDead(ctx context.Context, host croft.HostID, d croft.Death, how croft.FenceResult) (croft.Death, error)
 }
 
 // Claims are the operations of schedulers in Placement.

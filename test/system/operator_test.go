@@ -327,16 +327,19 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 // repair is an operator's repair after faults: it enables all hosts, runs croft audit --fix, and decides on each
 // instance that was lost with a forgotten host.
 func (w *world) repair(ctx context.Context) error {
-	return errors.Join(w.mend(ctx), w.replaceLost(ctx))
+	return errors.Join(w.mend(ctx), w.replaceLost(ctx), w.operate(0, func(o *operator) error {
+		var err error
+		for _, m := range w.hosts {
+			err = errors.Join(err, w.clear(ctx, o, m))
+		}
+		return err
+	}))
 }
 
 func (w *world) mend(ctx context.Context) error {
 	return w.operate(0, func(o *operator) error {
 		for _, m := range w.hosts {
 			if err := o.Hosts.Enable(ctx, m.id); err != nil {
-				return err
-			}
-			if err := w.clear(ctx, o, m); err != nil {
 				return err
 			}
 		}
