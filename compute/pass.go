@@ -140,7 +140,12 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		if len(p.snapshots) > 0 {
 			return croft.Errorf(croft.Conflict, "it has snapshots, such as %s: remove them first", p.snapshots[0].Name)
 		}
-		return p.build(ctx, func() error { return p.tearDown(ctx) })
+		return p.build(ctx, func() error {
+			if err := p.unchanged(ctx); err != nil { // the old disk may be all that is left
+				return err
+			}
+			return p.tearDown(ctx)
+		})
 	case OpMark:
 		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
 	case OpStart:
@@ -181,7 +186,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 }
 
 // unchanged returns errChanged if the order, or the death of the host, changed since the pass read it: a host that was
-// suspended meanwhile may have been declared dead, and then starts nothing.
+// suspended meanwhile may have been declared dead, and then starts and destroys nothing.
 func (p *pass) unchanged(ctx context.Context) error {
 	now, err := p.agent.Orders.Order(ctx, p.agent.Host.ID, p.id)
 	if err == nil && (now.Revision != p.want.Revision || now.HostDeath != p.want.HostDeath) ||
