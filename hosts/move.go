@@ -53,6 +53,9 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 		if m.Stays, err = f.fixed(ctx, st.Instance); err != nil {
 			return all, err
 		}
+		if m.Stays == "" && m.WithDisk {
+			m.Stays = keepsDisks(h.Host)
+		}
 		if st.Instance.Copying {
 			known, err := f.Hosts.Hosts(ctx, st.Instance.Moving)
 			if err != nil {
@@ -114,14 +117,25 @@ func (f *Fleet) movable(ctx context.Context, st croft.Status, only croft.Host) e
 		return croft.Errorf(croft.Conflict, "it is on host %s already", only.Name)
 	case st.Host == nil || !st.Host.Alive:
 		return croft.Errorf(croft.Unavailable, "its host is silent, and has its disk")
-	case !st.Host.Carries:
-		return croft.Errorf(croft.Unavailable, "the agent of its host is of an older version; upgrade it")
+	case keepsDisks(*st.Host) != "":
+		return croft.Errorf(croft.Unavailable, "%s", keepsDisks(*st.Host))
 	}
 	why, err := f.fixed(ctx, inst)
 	if err == nil && why != "" {
 		err = croft.Errorf(croft.Conflict, "%s", why)
 	}
 	return err
+}
+
+// keepsDisks returns why other hosts cannot copy disks from a host; empty: they can.
+func keepsDisks(h croft.Host) string {
+	switch {
+	case !h.Carries:
+		return "its disk is here, and the agent of its host is of an older version; upgrade it"
+	case h.API == "":
+		return "its disk is here, and the agent of its host serves no API from which another host could copy it"
+	}
+	return ""
 }
 
 // EndCopy ends a move with the disk that has not arrived: the instance stays on its host. Conflict: it is not being
