@@ -395,7 +395,7 @@ func TestAMoveFromAHostThatIsForgottenGoesOn(t *testing.T) {
 		return err == nil && !hosts[from.id].Alive
 	})
 	// the other one: it is unchecked
-	if found := w.audit(t.Context()); len(found) < 2 || !strings.Contains(found[0], "remove --force") {
+	if found := w.audit(t.Context()); len(found) < 2 || !strings.Contains(found[0], "croft host fence") {
 		t.Errorf("the audit finds %q, want what the instance waits for", found)
 	}
 	forget := func(force bool) error {
