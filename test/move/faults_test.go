@@ -378,3 +378,20 @@ func TestAFullDiskLeadsBack(t *testing.T) {
 	w.must(w.move(inst.ID, "c"))
 	w.awaitOnly(inst.ID, "c", croft.StateRunning, disk)
 }
+
+// An audit ends a move whose target is silent; the target removes what it has when it returns.
+func TestAMoveToASilentHostIsEnded(t *testing.T) {
+	gate := make(chan struct{})
+	w, disk := newWorld(t, func(w *world) { w.Peers = heldUntil(gate) }), data(2)
+	defer close(gate)
+	inst := w.place("web", "a", disk)
+	w.must(w.move(inst.ID, "b"))
+	if err := w.fleet.EndMove(t.Context(), w.status(inst.ID)); !errors.Is(err, croft.Conflict) {
+		t.Errorf("while the target is alive: %v", err)
+	}
+	w.must(w.StopHost(t.Context(), "b"))
+	w.must(w.fleet.EndMove(t.Context(), w.status(inst.ID)))
+	w.await("it runs where it was", inst.ID, func(st croft.Status) bool { return runsOn(st, w.host("a")) })
+	w.must(w.StartHost(t.Context(), "b"))
+	w.awaitOnly(inst.ID, "a", croft.StateRunning, disk)
+}
