@@ -155,37 +155,52 @@ func (d *dying) ForgetVolume(ctx context.Context, h croft.HostID, id croft.Volum
 	return d.around(func() error { return d.Volumes.ForgetVolume(ctx, h, id) })
 }
 
+func (d *dying) TookSnapshot(ctx context.Context, h croft.HostID, id croft.VolumeID, how croft.Snapshot) error {
+	return d.around(func() error { return d.Volumes.TookSnapshot(ctx, h, id, how) })
+}
+
+func (d *dying) RolledBack(ctx context.Context, h croft.HostID, id croft.VolumeID, at time.Time, why string) error {
+	return d.around(func() error { return d.Volumes.RolledBack(ctx, h, id, at, why) })
+}
+
+// startDying returns a cloud whose agent is killed at its nth step, and then started again. The steps are the operations
+// of the hypervisor in ops, and those of dying.
+func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
+	d := &dying{left: n}
+	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
+		if slices.Contains(ops, op) {
+			return d.step()
+		}
+		return nil
+	})
+	d.Volumes, c.volumes = c.store.Volumes, d
+	killed := make(chan struct{})
+	d.kill = sync.OnceFunc(func() { close(killed) })
+	c.start()
+	restarted := make(chan struct{})
+	go func() {
+		defer close(restarted)
+		select {
+		case <-killed:
+			*died = true
+			c.stop()
+			d.mu.Lock()
+			d.left = -1
+			d.mu.Unlock()
+			c.launch(func() {})
+		case <-t.Context().Done():
+		}
+	}()
+	t.Cleanup(func() { <-restarted })
+	return c
+}
+
 func TestAVolumeIsMadeAttachedDetachedAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	for n := range 40 {
 		died := false
 		t.Run(fmt.Sprintf("at step %d", n), func(t *testing.T) {
-			d := &dying{left: n}
-			c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
-				if op == sim.OpAttach || op == sim.OpDetach || op == sim.OpDefine || op == sim.OpGrow {
-					return d.step()
-				}
-				return nil
-			})
-			d.Volumes, c.volumes = c.store.Volumes, d
-			killed := make(chan struct{})
-			d.kill = sync.OnceFunc(func() { close(killed) })
-			c.start()
-			restarted := make(chan struct{})
-			go func() {
-				defer close(restarted)
-				select {
-				case <-killed:
-					died = true
-					c.stop()
-					d.mu.Lock()
-					d.left = -1
-					d.mu.Unlock()
-					c.launch(func() {})
-				case <-t.Context().Done():
-				}
-			}()
-			t.Cleanup(func() { <-restarted })
+			c := startDying(t, n, &died, sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow)
 			v := c.volume("data")
 			c.awaitVolume(v.ID, "made", made)
 			inst := c.requestWithVolumes("web", c.find(v.ID))

@@ -1,0 +1,182 @@
+package compute_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"croft"
+	"croft/compute"
+	"croft/compute/hypervisor/sim"
+)
+
+// snapshot orders a snapshot of an instance and its volumes.
+func (c *cloud) snapshot(name string, inst croft.Instance, disks ...croft.Volume) croft.Volume {
+	c.t.Helper()
+	inst = c.record(inst)
+	s := croft.Volume{ID: croft.NewVolumeID(), Project: inst.Project, Name: name, Host: c.host.ID, Instance: inst.ID,
+		SizeGB: 3, Snapshot: &croft.Snapshot{Instance: inst.ID}}
+	for i, v := range disks {
+		s.Snapshot.Volumes = append(s.Snapshot.Volumes, v.ID)
+		disks[i] = c.find(v.ID)
+	}
+	for {
+		made, err := c.store.Volumes.CreateSnapshot(c.t.Context(), s, inst, disks)
+		if errors.Is(err, croft.Unavailable) {
+			continue // its agent was killed, and the host is not alive yet
+		}
+		if err == nil {
+			c.ledger.claim(s.ID.Consumer())
+			made, err = c.store.Volumes.Settle(c.t.Context(), made)
+		}
+		c.check(err)
+		return made
+	}
+}
+
+func ready(v *croft.Volume) bool { return v != nil && v.State() == croft.SnapshotReady }
+
+// taken orders a snapshot and waits until it is taken.
+func (c *cloud) taken(name string, inst croft.Instance, disks ...croft.Volume) croft.Volume {
+	c.t.Helper()
+	s := c.snapshot(name, inst, disks...)
+	c.awaitVolume(s.ID, "ready", ready)
+	return c.find(s.ID)
+}
+
+func (c *cloud) condemn(v croft.Volume) {
+	c.t.Helper()
+	for {
+		_, err := c.store.Volumes.Condemn(c.t.Context(), c.find(v.ID))
+		if !errors.Is(err, croft.Conflict) {
+			c.check(err)
+			return
+		}
+	}
+}
+
+func (c *cloud) rollBack(s croft.Volume, how croft.Rollback) croft.Volume {
+	c.t.Helper()
+	_, err := c.store.Volumes.RollBack(c.t.Context(), c.find(s.ID), how)
+	c.check(err)
+	c.awaitVolume(s.ID, "ready", ready)
+	return c.find(s.ID)
+}
+
+// files returns the names of the qcow2 files of a disk.
+func (c *cloud) files(dir string) (names []string) {
+	c.t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "disk*"))
+	c.check(err)
+	for _, file := range found {
+		names = append(names, filepath.Base(file))
+	}
+	return names
+}
+
+// on checks which snapshot has put the topmost files on the disks of an instance; none: all its snapshots are removed.
+func (c *cloud) on(inst croft.Instance, v croft.Volume, s ...croft.Volume) {
+	c.t.Helper()
+	name := "disk.qcow2"
+	for _, one := range s {
+		name = "disk." + string(one.ID) + ".qcow2"
+	}
+	want := map[croft.VolumeID]string{compute.RootDisk: filepath.Join(c.dir, string(inst.ID), name),
+		v.ID: filepath.Join(filepath.Dir(c.file(v)), name)}
+	got, err := c.hv.Tops(c.t.Context(), inst.ID)
+	if c.check(err); !maps.Equal(got, want) {
+		c.t.Errorf("the guest writes to %v, want %v", got, want)
+	}
+	for _, file := range got {
+		if have := len(c.files(filepath.Dir(file))); have != len(s)+1 {
+			c.t.Errorf("the disk has %d files: %v", have, c.files(filepath.Dir(file)))
+		}
+	}
+}
+
+func TestASnapshotIsTakenRolledBackToAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
+	t.Parallel()
+	for n := range 60 {
+		died := false
+		t.Run(fmt.Sprintf("at step %d", n), func(t *testing.T) {
+			c := startDying(t, n, &died, sim.OpPutOver, sim.OpMerge, sim.OpRedefine)
+			v := c.volume("data")
+			c.awaitVolume(v.ID, "made", made)
+			inst := c.requestWithVolumes("web", c.find(v.ID))
+			c.await(inst, croft.StateRunning)
+			first := c.taken("first", inst, v)
+			c.on(inst, v, first)
+			second := c.taken("second", inst, v)
+			c.on(inst, v, first, second)
+			c.condemn(first) // in the middle
+			c.awaitVolume(first.ID, "gone", gone)
+			c.on(inst, v, second)
+			rolled := c.rollBack(second, croft.RollbackStop)
+			if rolled.Error != "" || rolled.Snapshot.RolledBack.IsZero() {
+				t.Errorf("the snapshot is %+v, %+v", rolled, rolled.Snapshot)
+			}
+			c.on(inst, v, second)
+			c.await(inst, croft.StateRunning)
+			c.condemn(second) // on the top
+			c.awaitVolume(second.ID, "gone", gone)
+			c.on(inst, v)
+			c.await(c.reorder(c.record(inst), croft.WantStopped), croft.StateStopped)
+			off := c.taken("off", inst, v)
+			c.on(inst, v, off)
+			last := c.taken("last", inst, v)
+			c.condemn(off)
+			c.awaitVolume(off.ID, "gone", gone)
+			c.on(inst, v, last)
+			c.reorder(c.record(inst), croft.WantGone)
+			c.await(inst, "")
+			c.awaitVolume(last.ID, "gone", gone)
+			c.awaitVolume(v.ID, "available", available)
+			if files := c.files(filepath.Dir(c.file(v))); len(files) != 1 {
+				t.Errorf("the instance is gone, and the volume has the files %v", files)
+			}
+			entries, err := os.ReadDir(filepath.Join(c.dir, "volumes"))
+			if c.check(err); len(entries) != 1 {
+				t.Errorf("left are %v", entries)
+			}
+			claims, err := c.ledger.Claims(t.Context(), c.host.ID)
+			if _, kept := claims[v.ID.Consumer()]; err != nil || len(claims) != 1 || !kept {
+				t.Errorf("left are the claims %v, %v", claims, err)
+			}
+		})
+		if !died || t.Failed() {
+			return // all steps were tried
+		}
+	}
+	t.Error("the agent does more than 60 steps")
+}
+
+func TestARollbackIsNotDoneWhileTheGuestRuns(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.start()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	inst := c.requestWithVolumes("web", c.find(v.ID))
+	c.await(inst, croft.StateRunning)
+	s := c.taken("first", inst, v)
+	if s.Snapshot.Method != croft.MethodDisks || s.Snapshot.Note != compute.ErrNoAgent.Error() {
+		t.Errorf("a guest without an agent: %+v", s.Snapshot)
+	}
+	const refused = "not rolled back, and nothing was lost: "
+	if s = c.rollBack(s, croft.RollbackOff); s.Error != refused+"the instance runs: stop it first" ||
+		!s.Snapshot.RolledBack.IsZero() {
+		t.Errorf("the snapshot is %+v, %+v", s, s.Snapshot)
+	}
+	c.await(inst, croft.StateRunning)
+	c.check(c.hv.Answer(inst.ID, true))
+	if s := c.taken("second", inst, v); s.Snapshot.Method != croft.MethodQuiesced || s.Snapshot.Note != "" {
+		t.Errorf("a guest with an agent: %+v", s.Snapshot)
+	}
+	if s := c.rollBack(s, croft.RollbackStop); s.Error != refused+"there is a newer snapshot: remove it first" {
+		t.Errorf("the snapshot is %+v, %+v", s, s.Snapshot)
+	}
+	c.await(inst, croft.StateRunning)
+}
