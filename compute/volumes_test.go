@@ -163,8 +163,8 @@ func (d *dying) RolledBack(ctx context.Context, h croft.HostID, id croft.VolumeI
 	return d.around(func() error { return d.Volumes.RolledBack(ctx, h, id, at, why) })
 }
 
-// startDying returns a cloud whose agent is killed at its nth step, and then started again. The steps are the operations
-// of the hypervisor in ops, and those of dying.
+// startDying returns a cloud whose agent is killed at its nth step, and then started again. The steps are the
+// operations of the hypervisor in ops, and those of dying.
 func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
 	d := &dying{left: n}
 	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {

@@ -28,6 +28,14 @@ func (s *Volumes) CreateSnapshot(ctx context.Context, v croft.Volume, inst croft
 		return v, err
 	}
 	name, alive := s.keys().snapshot(v.Project, v.Instance, v.Name), s.others.Alive(v.Host)
+	type record struct {
+		key      string
+		revision int64
+	}
+	based := []record{{s.others.Instance(inst.ID), inst.Revision}}
+	for _, disk := range disks {
+		based = append(based, record{s.keys().record(disk), disk.Revision})
+	}
 	w := tenants.ChargedWrite{Record: s.keys().record(v), Amounts: amounts(v, v.SizeGB), ID: entry(v, 0),
 		If: []clientv3.Cmp{kv.Absent(name), kv.Exists(alive)}, // existence is enough, as for volumes
 		Write: []clientv3.Op{clientv3.OpPut(name, string(v.Host)+"/"+string(v.ID)),
@@ -41,17 +49,19 @@ func (s *Volumes) CreateSnapshot(ctx context.Context, v croft.Volume, inst croft
 			case answers[1].GetResponseRange().Count == 0:
 				return croft.Errorf(croft.Unavailable, "%w: its host is silent", schedule.ErrClosed)
 			}
+			for i, on := range based {
+				if now := kv.First(answers[2+i]); now == nil || now.ModRevision != on.revision {
+					return croft.Errorf(croft.Conflict, "the instance or its volumes were changed by another request: try again")
+				}
+			}
 			return nil
 		}}
 	// Rewriting the records makes a concurrent change fail that has not seen the snapshot: a move of the instance, or a
 	// detachment of a volume.
-	based := map[string]int64{s.others.Instance(inst.ID): inst.Revision}
-	for _, disk := range disks {
-		based[s.keys().record(disk)] = disk.Revision
-	}
-	for key, revision := range based {
-		w.If = append(w.If, kv.Unchanged(key, revision))
-		w.Write = append(w.Write, clientv3.OpPut(key, "", clientv3.WithIgnoreValue()))
+	for _, on := range based {
+		w.If = append(w.If, kv.Unchanged(on.key, on.revision))
+		w.Write = append(w.Write, clientv3.OpPut(on.key, "", clientv3.WithIgnoreValue()))
+		w.Else = append(w.Else, clientv3.OpGet(on.key, clientv3.WithKeysOnly()))
 	}
 	return s.charge(ctx, v, w)
 }
