@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -82,6 +83,8 @@ type Host struct {
 	Alive     bool     `json:"alive"`               // the agent's lease is valid; derived, never stored
 	// its agent makes volumes; derived from its life key, never stored
 	Volumes bool `json:"-"`
+	// its agent resizes instances; derived from its life key, never stored
+	Resizes bool `json:"-"`
 	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
 	// its agent releases the claim here of an instance that moved away, once nothing of the instance is left here;
@@ -329,7 +332,10 @@ type Instance struct {
 	Generation int64     `json:"generation"`     // of the newest order
 	Rebooted   int64     `json:"rebooted,omitempty"`
 	Rebuilt    int64     `json:"rebuilt,omitempty"`
-	Session    string    `json:"session,omitempty"`
+	Resized    int64     `json:"resized,omitempty"`
+	// the request to resize it that is about to claim, or has claimed but not ordered yet; nil: none
+	Resizing *Resizing `json:"resizing,omitempty"`
+	Session  string    `json:"session,omitempty"`
 	// the target of a move that is about to happen; its claim may be there already
 	Moving HostID `json:"moving,omitempty"`
 	// the disk is being copied to Moving: Host has an order to leave, and Moving one to arrive
@@ -371,6 +377,26 @@ type Instance struct {
 	Revision int64 `json:"-"`
 	// CreateRevision identifies the record: an instance that later gets the same ID has a different one. Never stored.
 	CreateRevision int64 `json:"-"`
+}
+
+// Resizing is a request to resize an instance. Until it ends, its project is charged for the larger of both sizes.
+type Resizing struct {
+	Resources Resources `json:"resources"` // what the instance is to have
+	// of the process that resizes it; once it has ended, a caretaker undoes the request
+	Session string `json:"session"`
+}
+
+// Charged returns the resources that an instance's project is charged for: those that it has, or of each class the
+// larger amount while it is being resized.
+func (i Instance) Charged() Resources {
+	all := maps.Clone(i.Spec.Resources)
+	if i.Resizing == nil {
+		return all
+	}
+	for class, amount := range i.Resizing.Resources {
+		all[class] = max(all[class], amount)
+	}
+	return all
 }
 
 // Loss describes how an instance was lost with its host. Host and HostName are for operators.
@@ -476,6 +502,8 @@ type Order struct {
 	// restarted, or rebuilt from the image. So neither is done twice, nor lost if a later order arrives first.
 	Rebooted int64 `json:"rebooted,omitempty"`
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
+	// the generation of the newest order with another size: a domain defined by an earlier one gets the spec's
+	Resized int64 `json:"resized,omitempty"`
 
 	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
 	LeftBefore []HostID `json:"left_before,omitempty"`

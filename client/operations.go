@@ -68,6 +68,11 @@ func (c *Client) RebuildInstance(ctx context.Context, in api.InstanceChange) (ap
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/rebuild", in)
 }
 
+// ResizeInstance: Change the size of an instance.
+func (c *Client) ResizeInstance(ctx context.Context, in api.InstanceSize) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/resize", in)
+}
+
 // RecreateInstance: Schedule a lost instance again.
 func (c *Client) RecreateInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/recreate", in)

@@ -43,7 +43,8 @@ type Config struct {
 	Shared   audit.Shared // records that belong to no host; nil: another process audits them
 	// ends requests for volumes whose processes died; nil: another process does
 	VolumeRequests audit.Volumes
-	Volumes        Volumes // nil: this host has no volumes
+	Resizes        audit.Resizes // the same of requests to resize instances
+	Volumes        Volumes       // nil: this host has no volumes
 	Inventory      Inventory
 	Hypervisor     Hypervisor
 	Images         ImageStore
@@ -125,7 +126,7 @@ func New(c Config) (*Agent, error) {
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
-			Volumes: c.VolumeRequests, Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
+			Volumes: c.VolumeRequests, Resizes: c.Resizes, Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 	}

@@ -355,6 +355,8 @@ func (l logImages) FetchPublic(ctx context.Context, ref string, progress func(cr
 	return l.Fetch(ctx, ref, progress)
 }
 
+func (logImages) Enlarge(context.Context, string, int64) error { return nil }
+
 func (l logImages) Disk(_ context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error) {
 	if err := l.step("disk", sizeGB); err != nil {
 		return nil, err

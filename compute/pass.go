@@ -146,6 +146,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 			}
 			return p.tearDown(ctx)
 		})
+	case OpResize:
+		return p.resize(ctx)
 	case OpMark:
 		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
 	case OpStart:
@@ -261,6 +263,24 @@ func (p *pass) start(ctx context.Context) error {
 	p.memory.started = time.Now() // only a successful start is recorded
 	p.memory.note(croft.EventRunning)
 	return nil
+}
+
+// resize gives the domain the size of the spec. The disk of a guest that runs grows under it; the processors and the
+// memory change with its next start.
+func (p *pass) resize(ctx context.Context) error {
+	a, want := p.agent, p.want.Spec.Resources
+	if err := a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB]); err != nil {
+		return err
+	}
+	grown, err := a.Hypervisor.Grow(ctx, p.id, RootDisk, want[croft.DiskGB])
+	if err != nil || grown {
+		return err
+	}
+	tops, err := a.Hypervisor.Tops(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	return a.Images.Enlarge(ctx, tops[RootDisk], want[croft.DiskGB])
 }
 
 // tearDown removes the disk, so that a fresh one can be made. The domain's definition stays until the new one replaces

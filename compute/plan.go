@@ -17,6 +17,7 @@ const (
 	OpStart   Op = "start"   // boot it
 	OpStop    Op = "stop"    // power it off
 	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it again
+	OpResize  Op = "resize"  // give the domain and its disk the size of the spec
 	OpMark    Op = "mark"    // record on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
@@ -128,10 +129,15 @@ func planStopped(want *croft.Order, have Have) []Step {
 		return []Step{{OpBuild, "there is no domain yet"}}
 	case have.Domain.Generation < want.Rebuilt:
 		return []Step{{OpRebuild, "a fresh disk is ordered"}}
-	case have.Domain.Power != PowerOff:
-		return []Step{{OpStop, "it should be stopped and is " + string(have.Domain.Power)}}
 	}
-	return nil
+	var steps []Step
+	if have.Domain.Power != PowerOff {
+		steps = []Step{{OpStop, "it should be stopped and is " + string(have.Domain.Power)}}
+	}
+	if have.Domain.Generation < want.Resized {
+		steps = append(steps, Step{OpResize, "another size is ordered"}, Step{OpMark, "it has the size"})
+	}
+	return steps
 }
 
 func planRunning(want *croft.Order, have Have) []Step {
@@ -140,6 +146,15 @@ func planRunning(want *croft.Order, have Have) []Step {
 		return []Step{{OpBuild, "there is no domain yet"}, {OpStart, "it should run"}}
 	case have.Domain.Generation < want.Rebuilt:
 		return []Step{{OpRebuild, "a fresh disk is ordered"}, {OpStart, "it should run"}}
+	case have.Domain.Generation < want.Resized:
+		return append([]Step{{OpResize, "another size is ordered"}}, planPower(want, have)...)
+	}
+	return planPower(want, have)
+}
+
+// planPower plans for a guest that should run and has the disk and the size of its order.
+func planPower(want *croft.Order, have Have) []Step {
+	switch {
 	case have.Domain.Generation < want.Rebooted:
 		return []Step{{OpStop, "a reboot is ordered"}, {OpMark, "what comes next is the start"},
 			{OpStart, "a reboot is ordered"}}

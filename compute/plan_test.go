@@ -32,6 +32,11 @@ func TestPlan(t *testing.T) {
 		return &croft.Order{Partition: home, Want: croft.WantRunning, Generation: generation,
 			Spec: croft.Spec{GuestSettings: croft.GuestSettings{Restart: restart}}}
 	}
+	resized := func(want croft.Want, generation int64) *croft.Order {
+		o := order(want, generation)
+		o.Resized = generation
+		return o
+	}
 	of := func(project croft.Project, want croft.Want) *croft.Order {
 		o := order(want, 2)
 		o.Project = project
@@ -51,6 +56,16 @@ func TestPlan(t *testing.T) {
 		{"a domain of another partition is refused", order(croft.WantGone, 3),
 			Have{Domain: &Domain{Partition: foreign}}, []Op{OpRefuse}},
 		{"an older generation does nothing", order(croft.WantGone, 1), Have{Domain: domain(PowerOn)}, []Op{OpReport}},
+		{"a stopped guest gets another size, and stays off", resized(croft.WantStopped, 3),
+			Have{Domain: domain(PowerOff)}, []Op{OpResize, OpMark}},
+		{"a guest that is to be stopped is stopped before it gets another size", resized(croft.WantStopped, 3),
+			Have{Domain: domain(PowerOn)}, []Op{OpStop, OpResize, OpMark}},
+		{"a running guest gets another size while it runs", resized(croft.WantRunning, 3),
+			Have{Domain: domain(PowerOn)}, []Op{OpResize, OpMark}},
+		{"a guest that is off gets another size before it starts", resized(croft.WantRunning, 3),
+			Have{Domain: domain(PowerOff)}, []Op{OpResize, OpMark, OpStart}},
+		{"a guest gets another size once", resized(croft.WantStopped, 2), Have{Domain: domain(PowerOff)}, nil},
+		{"a missing guest is built in its size", resized(croft.WantRunning, 3), Have{}, []Op{OpBuild, OpStart}},
 		{"a missing guest is built and started", order(croft.WantRunning, 2), Have{}, []Op{OpBuild, OpStart}},
 		{"a build that was interrupted is built again", order(croft.WantRunning, 2), Have{Files: true},
 			[]Op{OpBuild, OpStart}},

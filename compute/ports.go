@@ -126,8 +126,11 @@ type Hypervisor interface {
 	// Detach takes a volume from a domain, and from the guest if it runs. NotFound: it is not defined. Unavailable: the
 	// guest has not released it yet; Volumes has it until then.
 	Detach(ctx context.Context, id croft.InstanceID, v croft.VolumeID) error
-	// Grow makes a volume of a guest that runs larger. False: the guest is off or has no such volume, and nothing is
-	// changed. NotFound: it is not defined.
+	// Resize gives a domain other processors and memory (MiB), which a running guest has from its next start on.
+	// NotFound: it is not defined.
+	Resize(ctx context.Context, id croft.InstanceID, vcpus, memory int64) error
+	// Grow makes a volume of a guest that runs larger, or its root disk (RootDisk). A larger one is kept. False: the
+	// guest is off or has no such volume, and nothing is changed. NotFound: it is not defined.
 	Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error)
 	// Tops returns the topmost files of a domain's disks: of the guest if it is not off, else of the definition.
 	// NotFound.
@@ -197,6 +200,9 @@ type ImageStore interface {
 	// Adopt makes the file staged, an overlay that was copied from another host, the disk in dir, above img. It can be
 	// repeated after a crash. Invalid: the file is no overlay of sizeGB GiB above an image of img's format.
 	Adopt(ctx context.Context, img CachedImage, dir, staged string, sizeGB int64) ([]Layer, error)
+	// Enlarge makes a disk larger, given the topmost file of its chain; a larger one is kept. No guest may use it
+	// meanwhile. NotFound: there is no disk.
+	Enlarge(ctx context.Context, file string, sizeGB int64) error
 	// Volume makes an empty disk of sizeGB GiB in a file, or makes the existing one larger; a disk of that size or
 	// larger is kept. No guest may use it meanwhile. Unavailable: there is no space.
 	Volume(ctx context.Context, file string, sizeGB int64) error

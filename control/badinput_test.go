@@ -41,6 +41,7 @@ func schemaAt(schema map[string]any) map[string]any {
 // meaningful one.
 func sample(name string, schema map[string]any) any {
 	sense := map[string]any{"query": "VCPU:1,MEMORY_MB:256,DISK_GB:1", "image": "debian-12", "life": "24h",
+		"resources": map[string]any{"VCPU": 1},
 		"partition": "11111111-1111-4111-8111-111111111111",
 		"line":      "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl anna"}
 	if v, ok := sense[name]; ok {

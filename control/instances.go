@@ -73,6 +73,19 @@ var instanceOperations = noun{Tag: "instances",
 				}
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Rebuild)
 			}),
+		do(Operation{ID: "resizeInstance", Also: accepted, At: "POST /v1/instances/{id}/resize", May: access.Changes,
+			Long:    true, // it claims
+			Summary: "Change the size of an instance",
+			Description: "The new amounts are claimed on its host before they are ordered there. Processors and " +
+				"memory can be changed while it is stopped; the disk can become larger at any time, and never " +
+				"smaller. Repeating the request has the same effect. 409 bad_state: it runs, or another request " +
+				"changes it. 409 no_capacity: its host has no room; the detail has the largest amounts that fit."},
+			func(ctx context.Context, c *call, in api.InstanceSize) (api.Instance, error) {
+				resize := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
+					return c.Cloud.Sizes.Resize(ctx, p, id, in.Resources)
+				}
+				return c.change(ctx, in.Waiting, resize)
+			}),
 		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", Also: accepted,
 			May:     access.Changes,
 			Long:    true, // it searches for hosts and claims on them

@@ -260,6 +260,9 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host}}
 	case "VolumeAttachment":
 		return []any{fields{"instance": b.name}, fields{"instance": b.id}}
+	case "InstanceSize":
+		return []any{map[string]any{"resources": map[string]int64{"VCPU": 2}},
+			map[string]any{"resources": map[string]int64{"VCPU": 1 << 40, "DISK_GB": 1 << 40}}}
 	case "VolumeSize":
 		return []any{fields{"size_gb": 2}}
 	case "NewSnapshot":

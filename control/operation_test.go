@@ -34,7 +34,7 @@ m openTicket renewTicket closeTicket
 a getResourceLog
 r listInstances getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
-m createInstance destroyInstance startInstance stopInstance rebootInstance rebuildInstance attachConsole explainRequest
+m createInstance destroyInstance startInstance stopInstance rebootInstance resizeInstance rebuildInstance attachConsole explainRequest
 m recreateInstance
 o moveInstance cancelMove
 r listVolumes getVolume

@@ -48,7 +48,8 @@ func secretsOf(mine belongings) []secret {
 		{"the signature in the address of a list of checksums", "planted-sums-signature", nil},
 		{"user-data", base64.StdEncoding.EncodeToString([]byte(plantedData)), map[string][]string{
 			"getInstance": members, "watchInstance": members, "stopInstance": members, "startInstance": members,
-			"rebootInstance": members, "rebuildInstance": members, "keepInstance": members, "changeInstance": members,
+			"rebootInstance": members, "resizeInstance": members, "rebuildInstance": members,
+			"keepInstance": members, "changeInstance": members,
 			"destroyInstance": members}},
 		{"a private key of a guest, or of the members of a cluster", "PRIVATE KEY", nil},
 		{"the password of a credential", "victim-secret", nil},

@@ -20,6 +20,7 @@ import (
 // Instances stores the records of instances, and writes the orders of schedulers and operators together with them.
 type Instances struct {
 	conn       *conn
+	projects   *tenants.Projects
 	admissions *tenants.Admissions
 }
 

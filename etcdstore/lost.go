@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,10 +26,7 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	if err != nil {
 		return inst, err
 	}
-	ops = append(ops, arrival...)
-	if len(inst.Spec.UserData) > 0 { // a program of schema 1.1 stored it in the record
-		ops = append(ops, userData{s.conn}.putUserData(inst))
-	}
+	ops = slices.Concat(ops, arrival, s.keptUserData(inst))
 	compares := []clientv3.Cmp{unchanged(k.instance(inst.ID), inst.Revision)}
 	if why.Death != 0 { // otherwise instances that came after the host was taken back would be lost
 		compares = append(compares, created(k.dead(tombstone.Host), why.Death))

@@ -96,7 +96,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	projects.Keep(chargedKeys(s), properties.Charged(s.shared()))
 	projects.Keep(clusters.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
-	instances := &Instances{s, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
+	instances := &Instances{s, projects, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys), projects)
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })

@@ -159,6 +159,9 @@ func (f *Fleet) fixed(ctx context.Context, inst croft.Instance) (string, error) 
 	case croft.StateScheduling: // the process that undoes the request expects no order
 		return "its hold is being ended", nil
 	}
+	if inst.Resizing != nil {
+		return "it is being resized", nil
+	}
 	for _, a := range inst.Spec.Affinities {
 		if !a.Rule.Soft() {
 			return "it is in group " + a.Group + ", whose rule a move might break", nil

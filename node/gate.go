@@ -12,6 +12,7 @@ import (
 	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/node/settings"
+	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/trust"
 	"croft/trust/gate"
@@ -82,6 +83,17 @@ type etcdCloud struct {
 
 func cloudIn(store *etcdstore.Store) etcdCloud {
 	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Turn}
+}
+
+// requestClaims is the part of the Placement API that ends requests whose processes died.
+type requestClaims interface {
+	volumes.Claims
+	resize.Claims
+}
+
+// resizes returns what ends requests to resize instances whose processes died.
+func resizes(store *etcdstore.Store, claims resize.Claims, log *slog.Logger) *resize.Manager {
+	return &resize.Manager{Partition: store.Partition(), Records: store.Instances, Claims: claims, Log: log}
 }
 
 // volumeRequests returns what ends requests for volumes whose processes died.

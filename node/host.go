@@ -33,7 +33,6 @@ import (
 	"croft/mdserver"
 	"croft/node/doctor"
 	"croft/node/settings"
-	"croft/schedule/volumes"
 	"croft/trust"
 	"croft/trust/pki"
 )
@@ -239,8 +238,9 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Volumes = h.store
 	if direct, is := h.store.(etcdCloud); is { // behind a gate, its own caretaker has these
 		c.Shared = direct
-		if claims, is := h.inventory.(volumes.Claims); is {
+		if claims, is := h.inventory.(requestClaims); is {
 			c.VolumeRequests = volumeRequests(direct.Store, claims, h.log)
+			c.Resizes = resizes(direct.Store, claims, h.log)
 		}
 	}
 	c.Announce = expiryHook(s.Expiry.Hook)

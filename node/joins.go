@@ -130,7 +130,8 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	})
 	caretaker := &audit.Caretaker{
 		Host: s.host, Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.settings.Sweep,
-		Volumes: volumeRequests(store, claims, s.log), Announce: expiryHook(s.settings.Expiry.Hook), Log: s.log,
+		Volumes: volumeRequests(store, claims, s.log), Resizes: resizes(store, claims, s.log),
+		Announce: expiryHook(s.settings.Expiry.Hook), Log: s.log,
 	}
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	return server, nil

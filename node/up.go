@@ -166,7 +166,8 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 	}
 	defer claims.Close()
 	caretaker := &audit.Caretaker{Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.Sweep,
-		Volumes: volumeRequests(store, claims, log), Announce: expiryHook(s.Expiry.Hook), Log: log}
+		Volumes: volumeRequests(store, claims, log), Resizes: resizes(store, claims, log),
+		Announce: expiryHook(s.Expiry.Hook), Log: log}
 	p.Self.Counts(caretaker)
 	p.Start(ctx, "the caretaker", caretaker.Run)
 	log.Info("hosts may join; this machine runs no guests")

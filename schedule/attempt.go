@@ -309,6 +309,7 @@ func NewOrder(partition croft.PartitionID, inst croft.Instance, host croft.HostI
 		Issued:     time.Now().UTC(),
 		Rebooted:   inst.Rebooted,
 		Rebuilt:    inst.Rebuilt,
+		Resized:    inst.Resized,
 		MovedFrom:  inst.MovedFrom,
 		LeftBefore: inst.LeftBefore,
 	}

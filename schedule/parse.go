@@ -188,6 +188,15 @@ func (g *RequestGroup) addResources(value string) error {
 	return nil
 }
 
+// ParseAmounts parses amounts by resource class: VCPU:2,MEMORY_MB:2048. Invalid.
+func ParseAmounts(text string) (croft.Resources, error) {
+	var g RequestGroup
+	if err := g.addResources(text); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "amounts %q: %w", text, err)
+	}
+	return g.Resources, nil
+}
+
 func parseClass(name string) (croft.ResourceClass, error) {
 	if standard.IsClass(name) {
 		return croft.ResourceClass(name), nil

@@ -46,6 +46,14 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
+// Settled is reached when the host has carried out the newest order, and the guest runs or is off.
+func Settled(st *croft.Status) (bool, error) {
+	if off, err := Stopped(st); off || err != nil {
+		return off, err
+	}
+	return Running(st)
+}
+
 // Gone is reached when the instance is completely removed. A failed removal does not end the wait: the host retries.
 func Gone(st *croft.Status) (bool, error) { return st == nil, nil }
 

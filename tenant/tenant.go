@@ -93,7 +93,7 @@ type Amounts map[Measure]int64
 // its host, and whether it runs or not.
 func AmountsOf(inst croft.Instance) Amounts {
 	a := Amounts{CountInstances: 1}
-	for class, n := range inst.Spec.Resources {
+	for class, n := range inst.Charged() {
 		a[Measure(class)] = n
 	}
 	return a

@@ -183,16 +183,31 @@ and schedule remove gives one up.`
 	return cmd
 }
 
-// resizeCommand returns a command that explains why instances cannot be resized.
 func resizeCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "resize UUID|NAME [QUERY]",
-		Short:  "Say why an instance keeps its size",
-		Hidden: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return croft.Errorf(croft.Invalid,
-				"resize %s: an instance keeps the size that was claimed for it, since its host may have no room for more; "+
-					"ask for another of the size you want, move what is on the disk, and destroy this one", args[0])
+	cmd := &cobra.Command{
+		Use:   "resize UUID|NAME AMOUNTS",
+		Short: "Change the processors, the memory or the disk of an instance",
+		Long: `resize changes the size of an instance, such as: resize web VCPU:2,MEMORY_MB:2048,DISK_GB:20
+Amounts that it does not name stay. The instance keeps its host, which needs the room; if it
+has not enough, the refusal names the most that fits.
+
+Processors and memory are changed while the instance is stopped. The disk can be made larger
+at any time, and never smaller; most images enlarge their file system at the next boot.`,
+		ValidArgsFunction: args.CompleteInstances(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amounts, err := schedule.ParseAmounts(args[1])
+			if err != nil {
+				return err
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				return c.change(ctx, cmd, args[:1], schedule.Settled, func(ctx context.Context,
+					in api.InstanceChange) (api.Instance, string, error) {
+					i, err := c.ResizeInstance(ctx, api.InstanceSize{InstanceChange: in, Resources: amounts})
+					return i, "gets " + i.Resources.String() + onceBack(i), err
+				})
+			})
 		},
 	}
+	args.AddWaitFlags(cmd.Flags(), "its host has changed it")
+	return cmd
 }

@@ -17,6 +17,8 @@ import (
 
 const gib = 1 << 30
 
+const diskFile = "disk.qcow2"
+
 // Disk creates, in dir, a guest's disk of sizeGB GiB over the image: base.qcow2 or base.raw, a hard link to
 // the image in the cache (a copy if dir is on another file system), and disk.qcow2, an empty overlay on it. A
 // correct existing disk stays; a torn one to which no guest has written is created again.
@@ -34,11 +36,14 @@ func (c *Cache) Disk(ctx context.Context, img compute.CachedImage, dir string, s
 	if err != nil {
 		return nil, fmt.Errorf("make disk: %w", err)
 	}
-	name := filepath.Join(dir, "disk.qcow2")
+	name := filepath.Join(dir, diskFile)
 	base := compute.Layer{Path: filepath.Join(dir, "base."+img.Format), Format: img.Format, Shared: true}
 	want := format.Overlay{Virtual: sizeGB * gib, Backing: base.Path, BackingFormat: base.Format}
 	layers := []compute.Layer{{Path: name, Format: "qcow2"}, base}
 
+	if err := grow(name, sizeGB); err != nil && !errors.Is(err, fs.ErrNotExist) && croft.KindOf(err) != croft.Invalid {
+		return nil, fmt.Errorf("make disk in %s: %w", dir, err)
+	}
 	switch there, err := examine(name, want); {
 	case err != nil:
 		return nil, fmt.Errorf("make disk in %s: %w", dir, err)
@@ -63,6 +68,35 @@ func checkSize(img compute.CachedImage, sizeGB int64) error {
 			format.Bytes(img.VirtualSize), sizeGB, need)
 	}
 	return nil
+}
+
+// Enlarge implements compute.ImageStore.
+func (c *Cache) Enlarge(_ context.Context, file string, sizeGB int64) error {
+	err := grow(file, sizeGB)
+	if errors.Is(err, fs.ErrNotExist) {
+		return croft.Errorf(croft.NotFound, "make the disk larger: there is no disk %s", file)
+	}
+	if err != nil {
+		return fmt.Errorf("make the disk %s larger: %w", file, err)
+	}
+	return nil
+}
+
+// grow makes a disk that croft made larger, and syncs it.
+func grow(name string, sizeGB int64) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = format.Grow(f, info.Size(), sizeGB*gib)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return err
 }
 
 // examine reports whether the wanted disk exists already. An incorrect one may be replaced only while it has

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -156,7 +157,9 @@ func TestDiskNeverReplacesAGuestsData(t *testing.T) {
 		sizeGB int64
 		words  string
 	}{
-		{"of another size", func(string, string) error { return nil }, 2, "1 GiB, not 2 GiB"},
+		{"that is larger", func(disk, _ string) error {
+			return exec.Command("qemu-img", "resize", "-q", disk, "2G").Run()
+		}, 1, "2 GiB, not 1 GiB"},
 		{"without its base", func(_, base string) error { return os.Remove(base) }, 1, "base image is gone"},
 		{"with a damaged header", func(disk, _ string) error {
 			f, err := os.OpenFile(disk, os.O_WRONLY, 0)
@@ -263,4 +266,46 @@ func TestManyDisksOfOneImage(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A disk grows with its guest's data, also beyond what its table had entries for, and does not shrink.
+func TestADiskGrowsAndKeepsItsData(t *testing.T) {
+	c, dir := newCache(t), t.TempDir()
+	err := c.Enlarge(t.Context(), filepath.Join(dir, diskFile), 2)
+	if croft.KindOf(err) != croft.NotFound {
+		t.Errorf("without a disk: %v", err)
+	}
+	img := stored(t, c, read(t, made(t, "qcow2", "1G")))
+	name := makeDisk(t, c, img, dir, 1)[0].Path
+	qemu(t, "qemu-io", "-c", "write -P 7 512M 64k", name)
+	for _, size := range []int64{1, 2, 40, 40, 4096} {
+		if err := c.Enlarge(t.Context(), name, size); err != nil {
+			t.Fatal(err)
+		}
+		if info := infoOf(t, name); info.VirtualSize != size<<30 {
+			t.Fatalf("it has %d bytes, want %d GiB", info.VirtualSize, size)
+		}
+		qemu(t, "qemu-img", "check", name)
+	}
+	if err := c.Enlarge(t.Context(), name, 1); err != nil || infoOf(t, name).VirtualSize != 4096<<30 {
+		t.Errorf("to a smaller size: %v", err)
+	}
+	qemu(t, "qemu-io", "-c", "read -P 7 512M 64k", "-c", "write -P 8 4095G 64k", name)
+	qemu(t, "qemu-io", "-c", "read -P 8 4095G 64k", name)
+	if err := c.Enlarge(t.Context(), name, 8192); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("beyond the tables: %v", err)
+	}
+}
+
+// A build that is repeated after the instance got another size makes its disk larger.
+func TestTheDiskOfAnEarlierSizeIsMadeLarger(t *testing.T) {
+	c, dir := newCache(t), t.TempDir()
+	img := stored(t, c, read(t, made(t, "qcow2", "1G")))
+	name := makeDisk(t, c, img, dir, 1)[0].Path
+	qemu(t, "qemu-io", "-c", "write -P 7 512M 64k", name)
+	makeDisk(t, c, img, dir, 3)
+	if info := infoOf(t, name); info.VirtualSize != 3<<30 {
+		t.Errorf("it has %d bytes, want 3 GiB", info.VirtualSize)
+	}
+	qemu(t, "qemu-io", "-c", "read -P 7 512M 64k", name)
 }

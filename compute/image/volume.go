@@ -18,20 +18,9 @@ func (c *Cache) Volume(_ context.Context, file string, sizeGB int64) error {
 	if err := croft.CheckVolumeSize(sizeGB); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	err := grow(file, sizeGB)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c.makeVolume(file, sizeGB)
-	}
-	if err != nil {
-		return fmt.Errorf("open the volume: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil {
-		err = format.Grow(f, info.Size(), sizeGB*gib)
-	}
-	if err == nil {
-		err = f.Sync()
 	}
 	if err != nil {
 		return fmt.Errorf("make the volume %s larger: %w", file, err)

@@ -164,6 +164,14 @@ type Expiry struct {
 	Expires int64 `json:"expires" maximum:"315360000" minimum:"0"` // seconds from now on; 0: never
 }
 
+// InstanceSize is the input of resizeInstance.
+type InstanceSize struct {
+	InstanceChange
+
+	// The new amounts of VCPU, MEMORY_MB or DISK_GB; other classes stay.
+	Resources croft.Resources `json:"resources" maxProperties:"3" minProperties:"1" minimum:"1"`
+}
+
 // ClaimRequest is the input of createClaim.
 type ClaimRequest struct {
 	InProject

@@ -17,6 +17,7 @@ import (
 	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/schedule"
+	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -51,6 +52,7 @@ type Cloud struct {
 	Appliances  registry.Appliances
 	SiteImages  registry.SiteImages
 	Volumes     *volumes.Manager
+	Sizes       *resize.Manager // changes the sizes of instances
 	Connection  io.Closer
 }
 

@@ -22,6 +22,7 @@ type Config struct {
 	Fleet     Fleet
 
 	Volumes Volumes // nil: differences of volumes are not mended
+	Resizes Resizes // nil: requests to resize are not ended
 
 	Pause      time.Duration // between the two looks; 2 s by default
 	AskTimeout time.Duration // timeout of a request to an agent; 10 s by default

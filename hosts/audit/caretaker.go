@@ -18,13 +18,14 @@ import (
 // Caretaker audits the records that belong to no host: requests of dead schedulers, names and claims without instances.
 // Every agent that sees all records runs one, and they take turns; if agents see only their own records, the process
 // with the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Volumes,
-// Every and Announce.
+// Resizes, Every and Announce.
 type Caretaker struct {
 	Host    croft.HostID // of the agent that runs it, for the log
 	Records Entries
 	Shared  Shared // nil: another process audits it
 	// nil: requests for volumes are not undone
 	Volumes   Volumes
+	Resizes   Resizes // nil: requests to resize instances are not ended
 	Inventory Releaser
 	Every     time.Duration // interval of turns; 60 s by default
 	Log       *slog.Logger
@@ -152,6 +153,14 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 		case AbandonedRequest:
 			if err := c.undoRequest(ctx, e.Instances[d.Instance]); err != nil {
 				return nil, err
+			}
+		case AbandonedResize:
+			if c.Resizes != nil {
+				if err := c.Resizes.EndResize(ctx, e.Instances[d.Instance]); err != nil {
+					return nil, err
+				}
+				c.Log.Info("a request to resize an instance whose program died was ended", "instance", d.Instance,
+					"host", c.Host)
 			}
 		case AbandonedVolume:
 			if c.Volumes != nil {

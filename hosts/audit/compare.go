@@ -117,6 +117,7 @@ func (c *comparison) checkInstance(inst croft.Instance) {
 		}
 		return
 	}
+	c.checkResize(inst)
 	if inst.State == croft.StateLost { // an operator or user has to decide
 		return
 	}
@@ -170,7 +171,7 @@ func (c *comparison) checkNetworks(inst croft.Instance) {
 // claimed elsewhere.
 func (c *comparison) checkClaim(inst croft.Instance) {
 	claims, read := c.Claims[inst.Host]
-	if !read {
+	if !read || inst.Resizing != nil { // it may claim more than its record says
 		return
 	}
 	claim, has := claims[inst.ID]

@@ -8,6 +8,7 @@ type Kind string
 // The kinds of differences.
 const (
 	AbandonedRequest Kind = "abandoned request"     // its scheduler died before writing the order
+	AbandonedResize  Kind = "abandoned resize"      // the process that resized the instance died
 	UnfinishedMove   Kind = "unfinished move"       // the process that moved the instance died
 	UnknownHost      Kind = "unknown host"          // the record names a host that does not exist
 	MissingName      Kind = "missing name"          // the record's name is not in the directory
@@ -42,8 +43,8 @@ const (
 
 // Kinds lists all kinds.
 var Kinds = []Kind{
-	AbandonedRequest, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember, LostMember,
-	LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder, LeftHere,
+	AbandonedRequest, AbandonedResize, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember,
+	LostMember, LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder, LeftHere,
 	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
 	AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
 }

@@ -69,6 +69,11 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 	switch d.Kind {
 	case AbandonedRequest:
 		return a.undo(ctx, inst)
+	case AbandonedResize:
+		if a.Resizes == nil {
+			return croft.Errorf(croft.Conflict, "a caretaker ends it within a minute")
+		}
+		return a.Resizes.EndResize(ctx, inst)
 	case UnfinishedMove:
 		return a.Fleet.EndMove(ctx, st)
 	case MissingName:

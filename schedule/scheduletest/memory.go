@@ -259,7 +259,7 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 		if err := m.unchanged(inst); err != nil {
 			return err
 		}
-		inst.Generation, inst.Rebooted, inst.Rebuilt = o.Generation, o.Rebooted, o.Rebuilt
+		inst.Generation, inst.Rebooted, inst.Rebuilt, inst.Resized = o.Generation, o.Rebooted, o.Rebuilt, o.Resized
 		if o.Want == croft.WantGone {
 			inst.State = croft.StateDestroying
 		}

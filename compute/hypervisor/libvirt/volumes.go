@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -148,17 +149,40 @@ func (d *Driver) Detach(ctx context.Context, id croft.InstanceID, v croft.Volume
 	})
 }
 
+// Resize implements compute.Hypervisor.
+func (d *Driver) Resize(ctx context.Context, id croft.InstanceID, vcpus, memory int64) error {
+	return do(ctx, d.conn, about("resize", id), func(c *libvirt.Connect) error {
+		return with(c, id, func(dom *libvirt.Domain, _ mark) error {
+			// The maximum comes first: it lowers the current value, which cannot exceed it.
+			return cmp.Or(
+				dom.SetVcpusFlags(uint(vcpus), libvirt.DOMAIN_VCPU_CONFIG|libvirt.DOMAIN_VCPU_MAXIMUM),
+				dom.SetVcpusFlags(uint(vcpus), libvirt.DOMAIN_VCPU_CONFIG),
+				dom.SetMemoryFlags(uint64(memory)<<10, libvirt.DOMAIN_MEM_CONFIG|libvirt.DOMAIN_MEM_MAXIMUM),
+				dom.SetMemoryFlags(uint64(memory)<<10, libvirt.DOMAIN_MEM_CONFIG))
+		})
+	})
+}
+
 // Grow implements compute.Hypervisor.
 func (d *Driver) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error) {
 	return call(ctx, d.conn, about("grow a volume of", id), func(c *libvirt.Connect) (grown bool, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
 			_, running, err := disksOf(dom)
-			disk, has := running[v]
-			if err != nil || !has || disk.Target == nil {
+			target := domainxml.RootTarget
+			if v != "" {
+				if target = ""; running[v].Target != nil {
+					target = running[v].Target.Dev
+				}
+			}
+			if err != nil || running == nil || target == "" {
 				return err
 			}
 			grown = true
-			return dom.BlockResize(disk.Target.Dev, uint64(sizeGB)<<30, libvirt.DOMAIN_BLOCK_RESIZE_BYTES)
+			size := uint64(sizeGB) << 30
+			if now, err := dom.GetBlockInfo(target, 0); err != nil || now.Capacity >= size {
+				return err
+			}
+			return dom.BlockResize(target, size, libvirt.DOMAIN_BLOCK_RESIZE_BYTES)
 		})
 		return grown && err == nil, err
 	})

@@ -142,6 +142,14 @@ func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged stri
 	return layers(img, path), err
 }
 
+// Enlarge looks for the disk, which has no size.
+func (Images) Enlarge(_ context.Context, file string, _ int64) error {
+	if _, err := os.Stat(file); err != nil {
+		return croft.Errorf(croft.NotFound, "make a simulated disk larger: %w", err)
+	}
+	return nil
+}
+
 // Volume creates a file without contents, so that tests see which volumes exist.
 func (Images) Volume(_ context.Context, file string, _ int64) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)

@@ -38,6 +38,7 @@ const (
 	OpAttach = "attach"
 	OpDetach = "detach"
 	OpGrow   = "grow"
+	OpResize = "resize"
 
 	OpPutOver  = "put over"
 	OpThaw     = "thaw"

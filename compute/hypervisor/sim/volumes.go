@@ -66,7 +66,19 @@ func (h *Hypervisor) Cling(id croft.InstanceID, clings bool) error {
 func (h *Hypervisor) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, _ int64) (bool, error) {
 	return call(ctx, h, OpGrow, id, func() (bool, error) {
 		g, err := h.find(id)
-		return err == nil && g.Power != compute.PowerOff && g.volume(v) >= 0, err
+		return err == nil && g.Power != compute.PowerOff && (v == "" || g.volume(v) >= 0), err
+	})
+}
+
+// Resize implements compute.Hypervisor.
+func (h *Hypervisor) Resize(ctx context.Context, id croft.InstanceID, vcpus, memory int64) error {
+	return h.do(ctx, OpResize, id, func() error {
+		g, err := h.find(id)
+		if err != nil {
+			return err
+		}
+		g.Machine.VCPUs, g.Machine.MemoryMiB = vcpus, memory
+		return h.saved(id)
 	})
 }
 

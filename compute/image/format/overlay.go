@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -126,11 +127,12 @@ func Rebase(f interface {
 	return err
 }
 
-// sizeAt is the offset of the disk's size in the header.
+// sizeAt is the offset of the disk's size in the header. The encryption method and the number of L1 entries follow.
 const sizeAt = 24
 
-// Grow makes a disk that Write made larger, up to its Room; a larger one stays. No program may have it open. The size
-// is one write of 8 bytes, so a crash leaves a disk of either size.
+// Grow makes a disk that Write made larger, as far as the clusters of its L1 table reach: at least up to its Room, and
+// to 4 TiB. A larger disk stays. No program may have it open. The header changes in one write of 16 bytes, so a crash
+// leaves a disk of either size.
 func Grow(f interface {
 	io.ReaderAt
 	io.WriterAt
@@ -141,9 +143,25 @@ func Grow(f interface {
 		return err
 	case h.Virtual >= uint64(virtual):
 		return nil
-	case int64(h.l1Size) < (Overlay{Virtual: virtual}).l1Entries() || h.clusterBits != overlayBits:
+	case h.clusterBits != overlayBits:
+		return croft.Errorf(croft.Invalid, "its clusters have 2^%d bytes, not 64 KiB", h.clusterBits)
+	}
+	was, entries := int64(h.l1Size), max(int64(h.l1Size), (Overlay{Virtual: virtual}).l1Entries())
+	if entries*8 > (was*8+overlayCluster-1)/overlayCluster*overlayCluster {
 		return croft.Errorf(croft.Invalid, "it has no room in its tables for %s", Bytes(virtual))
 	}
-	_, err = f.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(virtual)), sizeAt)
+	unused := make([]byte, (entries-was)*8) // of the table's last cluster, which belongs to it as a whole
+	if _, err := f.ReadAt(unused, int64(h.l1Offset)+was*8); err != nil && len(unused) > 0 && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read its table: %w", err)
+	}
+	for _, b := range unused {
+		if b != 0 {
+			return croft.Errorf(croft.Invalid, "its table is followed by other data")
+		}
+	}
+	header := binary.BigEndian.AppendUint64(nil, uint64(virtual))
+	header = binary.BigEndian.AppendUint32(header, 0) // not encrypted, as ReadQcow2 requires
+	header = binary.BigEndian.AppendUint32(header, uint32(entries))
+	_, err = f.WriteAt(header, sizeAt)
 	return err
 }

@@ -186,6 +186,10 @@ func (s *suite) refusals() {
 		"destroy": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
 			return s.Client.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in})
 		},
+		"resize": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+			return s.Client.ResizeInstance(ctx, api.InstanceSize{InstanceChange: in,
+				Resources: croft.Resources{croft.VCPU: 2}})
+		},
 		"keep": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
 			return s.Client.KeepInstance(ctx, api.Expiry{InstanceNamed: in.InstanceNamed, Expires: 3600})
 		},

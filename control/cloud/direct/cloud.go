@@ -15,6 +15,7 @@ import (
 	"croft/hosts/audit"
 	"croft/placementclient"
 	"croft/schedule"
+	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/tenant/objects"
 	"croft/trust"
@@ -27,6 +28,8 @@ type Claims = *placementclient.Client
 func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*cloud.Cloud, error) {
 	requests := &volumes.Manager{Partition: store.Partition(), Store: store.Volumes, Claims: claims,
 		Hosts: store.Registry, Instances: store.Instances, Log: slog.New(slog.DiscardHandler)}
+	sizes := &resize.Manager{Partition: store.Partition(), Records: store.Instances, Claims: claims,
+		Volumes: requests, Log: slog.New(slog.DiscardHandler)}
 	config := how.config(store, claims)
 	config.Volumes = requests
 	scheduler, err := schedule.New(config)
@@ -44,7 +47,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		return nil, err
 	}
 	auditor, err := audit.New(audit.Config{Records: store.Records, Instances: store.Instances, Registry: store.Registry,
-		Claims: claims, Agents: a, Fleet: fleet, Volumes: requests})
+		Claims: claims, Agents: a, Fleet: fleet, Volumes: requests, Resizes: sizes})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +58,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
 		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
 		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images{a},
-		Auditor: auditor, Volumes: requests, Monitor: a, Tokens: tokens{store, fleet, s},
+		Auditor: auditor, Volumes: requests, Sizes: sizes, Monitor: a, Tokens: tokens{store, fleet, s},
 		Access:     accessTokens{store.AccessTokens},
 		Federation: known, Connection: io.NopCloser(nil),
 	}

@@ -24,7 +24,7 @@ func VolumeOf(disk libvirtxml.DomainDisk) (croft.VolumeID, bool) {
 	return croft.VolumeID(id), is
 }
 
-// firstVolume is the letter of the first volume's target; vda is the root disk, and vdb the seed.
+// firstVolume is the letter of the first volume's target; vdb is the seed.
 const firstVolume = 'c'
 
 // FreeTarget returns a target for a volume that none of these disks has.
