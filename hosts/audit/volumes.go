@@ -40,9 +40,12 @@ func (c *comparison) checkVolumes() {
 					Cause: fmt.Sprintf("the program that asked for %d GiB died before it claimed them", v.SizeGB)})
 			}
 		case !known && c.Hosts != nil:
+			named := "volume remove " + v.Name
+			if v.Snapshot != nil {
+				named = fmt.Sprintf("snapshot remove %s %s", v.Snapshot.Instance, v.Name)
+			}
 			c.ofVolume(v, Difference{Kind: LostVolume, Cause: "its host was forgotten, and its data with it",
-				Advice: "bring the host back with its state directory, or give the data up: croft volume remove " +
-					v.Name})
+				Advice: "bring the host back with its state directory, or give the data up: croft " + named})
 		case v.Removing:
 		default:
 			c.checkVolumeClaim(v)
