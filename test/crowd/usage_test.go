@@ -5,6 +5,7 @@ import (
 
 	"croft"
 	"croft/hosts"
+	"croft/internal/testing/patient"
 	"croft/tenant"
 )
 
@@ -32,6 +33,9 @@ func TestPlacementSumsUpWhatQuotasCount(t *testing.T) {
 	c.addHost("host2", 4)
 	c.move(moving)
 	c.check(destroy(t.Context(), s, ended))
+	patient.Until(t, "the former host has released its claims", func() bool {
+		return c.usage("faculty", "lab", croft.DefaultProject)[tenant.Measure(croft.VCPU)] == 3
+	})
 	for project, own := range map[croft.Project]int64{"faculty": 1, "lab": 1, croft.DefaultProject: 1, "none": 0} {
 		below := map[croft.Project][]croft.Project{"faculty": {"lab"}}[project]
 		if got := c.usage(project); got[tenant.Measure(croft.VCPU)] != own {
