@@ -386,8 +386,8 @@ type Resizing struct {
 	Session string `json:"session"`
 }
 
-// Charged returns the resources that an instance's project is charged for: those that it has, or of each class the
-// larger amount while it is being resized.
+// Charged returns the resources that an instance's project is charged for: the resources that it has, or of each class
+// the larger amount while it is being resized.
 func (i Instance) Charged() Resources {
 	all := maps.Clone(i.Spec.Resources)
 	if i.Resizing == nil {
@@ -613,7 +613,7 @@ type Volume struct {
 	Error     string     `json:"error,omitempty"`     // why its agent cannot do what the record orders, in one sentence
 	Session   string     `json:"session,omitempty"`   // of the request that SizeGB is for, while it is not claimed
 	Created   time.Time  `json:"created"`
-	// the record is that of a snapshot of an instance, which is kept like a volume's; nil: it is a volume's
+	// the record of a snapshot of an instance, which is kept like a volume's; nil: it is a volume's
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 
 	Revision       int64 `json:"-"` // version of the stored record, compared by each change
@@ -642,7 +642,7 @@ const (
 	MethodOff      Method = "off"      // the guest was off
 )
 
-// Rollback is an order to replace the disks of an instance by those of a snapshot.
+// Rollback is an order to replace the disks of an instance by the disks of a snapshot.
 type Rollback string
 
 // The orders to roll back.

@@ -38,8 +38,8 @@ func IDOf(c croft.ClusterID, r Role, index int) MemberID {
 // nameForm matches the names of sites, credentials, appliances, images and clusters.
 var nameForm = lazyregexp.New(`^[a-z][a-z0-9-]{0,62}$`)
 
-// CheckName validates the name of an object; what is the kind of the object, for errors. A name never has the form of
-// an ID. Invalid.
+// CheckName validates the name of an object; the argument what names the kind of object in errors. A name never has the
+// form of an ID. Invalid.
 func CheckName(what, name string) error {
 	if _, err := croft.ParseClusterID(name); err == nil {
 		return croft.Errorf(croft.Invalid, "%q is not a name for %s: it has the form of an ID", name, what)

@@ -158,7 +158,7 @@ type Hypervisor interface {
 // ErrNoAgent says that no agent in the guest can freeze and thaw its file systems.
 var ErrNoAgent = croft.Errorf(croft.Unavailable, "no guest agent is connected: install qemu-guest-agent in the guest")
 
-// Disks are the layers of the disks of a domain by volume, the topmost layer first. The root disk is that of RootDisk.
+// Disks are the layers of the disks of a domain by volume, the topmost layer first.
 type Disks map[croft.VolumeID][]Layer
 
 // RootDisk is the key of the root disk in Disks.

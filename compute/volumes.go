@@ -153,7 +153,7 @@ func (a *Agent) makeMark(v croft.Volume) error {
 	return nil
 }
 
-// markOf returns the mark of a volume's directory; nil: there is none. Conflict: the directory belongs to another
+// markOf returns the mark of a volume's directory; nil: it has no mark. Conflict: the directory belongs to another
 // installation.
 func (a *Agent) markOf(id croft.VolumeID) (*owner, error) {
 	text, err := os.ReadFile(filepath.Join(a.volumeDir(id), volumeOwner))

@@ -109,7 +109,7 @@ func do[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error
 	return o
 }
 
-// list declares an operation whose result is a list. It has the parameters of api.Listing besides those of In.
+// list declares an operation whose result is a list. It has the parameters of In and of api.Listing.
 func list[In, Out any](o Operation, f func(context.Context, *call, In) (Out, error)) Operation {
 	o.Entry, _ = api.EntryOf(reflect.TypeFor[Out]())
 	listing := api.InputOf(reflect.TypeFor[api.Listing]())

@@ -167,7 +167,7 @@ const (
 	observationBytes = 512 << 10
 )
 
-// nextObservations divides the observations into those of the next transaction and the others. A transaction writes at
+// nextObservations divides the observations into the next transaction and the others. A transaction writes at
 // most one observation of an instance.
 func nextObservations(waiting []*observing) (batch, rest []*observing) {
 	size, instances := 0, map[croft.InstanceID]bool{}

@@ -32,7 +32,7 @@ type Config struct {
 	Host croft.HostID
 
 	// Reserved returns an instance of another host's agent on this machine that needs that agent's server on the
-	// bridge, so that this server leaves the address alone; empty: there is none. nil: not checked.
+	// bridge, so that this server leaves the address alone; empty: no such bridge exists. nil: not checked.
 	Reserved func(ctx context.Context) (croft.InstanceID, error)
 
 	Reports   Reports // stores guests' reports; nil: reports are rejected

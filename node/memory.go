@@ -101,7 +101,7 @@ func cgroupMemory(root fs.FS) uint64 {
 		if slices.Contains(strings.Split(parts[1], ","), "memory") { // version 1
 			top, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		// In a container, the path may be that of the host, and only the top exists.
+		// In a container, the path may name a directory of the host, and only the top exists.
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
 			limit, _ := fs.ReadFile(root, path.Join(top, dir, name))
 			n, err := strconv.ParseUint(strings.TrimSpace(string(limit)), 10, 64)

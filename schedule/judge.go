@@ -195,7 +195,7 @@ func rootMisses(q Query, p croft.Provider) []miss {
 	return misses
 }
 
-// qualityMisses checks traits, aggregates and the tree. aggregates are those that apply to the provider.
+// qualityMisses checks traits, aggregates and the tree. aggregates apply to the provider.
 func qualityMisses(g RequestGroup, p croft.Provider, aggregates []string, t tree) []miss {
 	var misses []miss
 	add := func(requirement string, gap float64, text string) {

@@ -130,7 +130,7 @@ type Crush interface {
 	Find(ctx context.Context, name string) (croft.CrushPolicy, error)
 	// Numbers returns the numbers of all hosts and locations that have one.
 	Numbers(ctx context.Context) (croft.CrushNumbers, error)
-	// Number assigns numbers to those of these hosts and locations that exist and have no number. NoCapacity: all
+	// Number assigns numbers to hosts and locations that exist and have no number. NoCapacity: all
 	// numbers are in use. Invalid: the cloud's programs are too old.
 	Number(ctx context.Context, hosts []croft.HostID, locations []string) error
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ReadFile reads a file, or stdin for -. It returns at most one byte more than longest, so that callers can refuse a
-// text that is too long. what is the content, such as "the user-data". Invalid.
+// text that is too long. the argument what names the content, such as "the user-data". Invalid.
 func ReadFile(stdin io.Reader, what, file string, longest int64) ([]byte, error) {
 	var text []byte
 	var err error

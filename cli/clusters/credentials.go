@@ -66,7 +66,7 @@ func credentialNamed(c *args.Client, idOrName string) api.CredentialNamed {
 	return api.CredentialNamed{InProject: api.InProject{Project: c.Project}, ID: idOrName}
 }
 
-// credentialsOf lists the caller's credentials, or those of all users.
+// credentialsOf lists the credentials of the caller, or of all users.
 func credentialsOf(ctx context.Context, c *args.Client, everybodys bool) ([]cluster.Credential, error) {
 	list, err := c.ListCredentials(ctx, api.CredentialFilter{InProject: api.InProject{Project: c.Project},
 		All: everybodys})

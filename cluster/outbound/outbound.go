@@ -162,8 +162,8 @@ func CheckAddress(a netip.Addr) error {
 	return nil
 }
 
-// CheckURL validates a URL; what is its purpose, for errors. The addresses of host names are checked when they are
-// called. Invalid.
+// CheckURL validates a URL; errors name its purpose, the argument what. The addresses of host names are checked at each
+// call. Invalid.
 func CheckURL(what, text string) error {
 	bad := func(why string) error { return croft.Errorf(croft.Invalid, "the URL of %s %s", what, why) }
 	u, err := url.Parse(text)

@@ -99,7 +99,7 @@ func (b *Body) Decode(text []byte, into any) error {
 	return nil
 }
 
-// bound limits the integers of a schema to those that fields of structs can hold.
+// bound limits the integers of a schema to the range of the fields of structs.
 func bound(schema any) {
 	switch s := schema.(type) {
 	case map[string]api.Schema:

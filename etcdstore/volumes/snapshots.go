@@ -66,7 +66,7 @@ func (s *Volumes) CreateSnapshot(ctx context.Context, v croft.Volume, inst croft
 	return s.charge(ctx, v, w)
 }
 
-// Snapshots returns the snapshots of a project's instances, those of an instance together, the oldest first.
+// Snapshots returns the snapshots of a project's instances, sorted by instance and age, the oldest first.
 func (s *Volumes) Snapshots(ctx context.Context, project croft.Project) (all []croft.Volume, err error) {
 	if project == "" {
 		all, err = s.below(ctx, s.keys().Records())

@@ -20,7 +20,7 @@ type knownKey struct{ host, kind, key string }
 
 func (k knownKey) String() string { return strings.Join([]string{k.host, k.kind, k.key}, " ") }
 
-// fingerprint is that of ssh-keygen -l.
+// fingerprint is in the form of ssh-keygen -l.
 func (k knownKey) fingerprint() string {
 	blob, _ := base64.StdEncoding.DecodeString(k.key) // ssh has written it
 	sum := sha256.Sum256(blob)
@@ -101,7 +101,7 @@ func (a *dialing) denied(format string, args ...any) error {
 	return croft.Errorf(croft.Denied, "%s: "+format, append([]any{a.name}, args...)...)
 }
 
-// checkPin refuses what is not a fingerprint. Invalid.
+// checkPin checks the form of a fingerprint. Invalid.
 func checkPin(name, pin string) error {
 	if digest, is := strings.CutPrefix(pin, "SHA256:"); pin != "" && (!is || len(digest) != 43) {
 		return croft.Errorf(croft.Invalid,

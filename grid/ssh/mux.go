@@ -164,10 +164,10 @@ func (m *mux) receive() (kind uint32, rest fields, err error) {
 	return binary.BigEndian.Uint32(head[4:]), rest, err
 }
 
-// fields are those of a message that were not read yet.
+// fields are the unread fields of a message.
 type fields []byte
 
-// number reads a number; 0: there is none.
+// number reads a number; 0: the message has ended.
 func (f *fields) number() uint32 {
 	if len(*f) < 4 {
 		return 0
@@ -177,7 +177,7 @@ func (f *fields) number() uint32 {
 	return n
 }
 
-// text reads a string; empty: there is none.
+// text reads a string; empty: the message has ended.
 func (f *fields) text() string {
 	n := f.number()
 	if uint64(n) > uint64(len(*f)) {

@@ -179,7 +179,7 @@ func (c *Credential) renew(ctx context.Context, file string) error {
 	return durable.Write(certificateOf(file), answer.text.Bytes(), 0o644)
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the bytes that are written to it.
 type head struct{ text bytes.Buffer }
 
 func (h *head) Write(p []byte) (int, error) {

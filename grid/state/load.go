@@ -125,7 +125,7 @@ func (l *loading) loadPolicies() {
 	})
 }
 
-// Job returns the job with a name; nil: there is none.
+// Job returns the job with a name; nil: no job has it.
 func (s *State) Job(name string) *Job {
 	at, ok := slices.BinarySearchFunc(s.Jobs, name, func(j *Job, name string) int {
 		return strings.Compare(j.Name, name)
@@ -136,7 +136,7 @@ func (s *State) Job(name string) *Job {
 	return s.Jobs[at]
 }
 
-// Node returns the node with a name; nil: there is none.
+// Node returns the node with a name; nil: no node has it.
 func (s *State) Node(name string) *Node {
 	at, ok := slices.BinarySearchFunc(s.Leaves, name, func(n *Node, name string) int {
 		return strings.Compare(n.Name, name)

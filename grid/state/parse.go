@@ -98,7 +98,7 @@ func yamlMistake(err error, text string) error {
 	return wrong(line, "no YAML: "+found[2])
 }
 
-// tabbed returns the number of the first line with a tab in its indentation; 0: there is none.
+// tabbed returns the number of the first line with a tab in its indentation; 0: no line has one.
 func tabbed(text string) int {
 	for n, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(strings.TrimLeft(line, " "), "\t") && strings.TrimSpace(line) != "" {

@@ -93,7 +93,7 @@ type portUse struct {
 	who string
 }
 
-// add records the ports of a slot, and reports those that another slot has taken.
+// add records the ports of a slot, and reports each that another slot has taken.
 func (p portUses) add(j *Job, slot int, n *Node, u unit.Unit, to *problems) {
 	who := fmt.Sprintf("slot %d of %s", slot, j.Name)
 	for _, one := range u.NodePorts() {

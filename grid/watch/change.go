@@ -144,7 +144,7 @@ func placed(ctx context.Context, dir string, stay []string) ([]place.Change, err
 	return result.Changes, nil
 }
 
-// concerned returns the nodes to apply to: those that get or lose slots, except the nodes of the actions.
+// concerned returns the nodes to apply to: all that get or lose slots, except the nodes of the actions.
 func concerned(actions []Action, changes []place.Change) []string {
 	var nodes []string
 	for _, c := range changes {

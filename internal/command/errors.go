@@ -66,7 +66,7 @@ var bareNotFound = lazyregexp.New(
 		`(?:, (?:or it|and no) [^;:]*)?$`)
 
 // Listing returns the end of the sentence of a NotFound error that names no remedy: the command that lists what exists,
-// which list returns for a noun; empty: there is none.
+// which list returns for a noun; empty: no list is known.
 func Listing(err error, list func(noun string) string) string {
 	if croft.KindOf(err) != croft.NotFound {
 		return ""

@@ -49,7 +49,7 @@ type Store interface {
 	// CreateSnapshot writes the record of a snapshot that is not claimed yet, and charges the project. The instance and
 	// its volumes must not have changed. Conflict: the name is taken. OverQuota. ErrClosed: the host is silent.
 	CreateSnapshot(ctx context.Context, v croft.Volume, inst croft.Instance, disks []croft.Volume) (croft.Volume, error)
-	// Snapshots returns the snapshots of a project's instances, those of an instance together, the oldest first.
+	// Snapshots returns the snapshots of a project's instances, sorted by instance and age, the oldest first.
 	Snapshots(ctx context.Context, project croft.Project) ([]croft.Volume, error)
 	// FindSnapshot returns a snapshot of an instance. NotFound.
 	FindSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error)

@@ -15,7 +15,7 @@ const volumeAlias = "ua-volume-"
 // VolumeAlias returns the alias by which a domain's device is known to be a volume.
 func VolumeAlias(id croft.VolumeID) string { return volumeAlias + string(id) }
 
-// VolumeOf returns the volume that a disk is; false: it is none.
+// VolumeOf returns the volume of a disk; false: the disk is not a volume.
 func VolumeOf(disk libvirtxml.DomainDisk) (croft.VolumeID, bool) {
 	if disk.Alias == nil {
 		return "", false
