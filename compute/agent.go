@@ -73,6 +73,7 @@ type Agent struct {
 	knownVolumes  sync.Map                    // keys are the volumes of the host
 	// keys are the volumes whose orders were not carried out
 	awaitedVolumes sync.Map
+	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
 
 	builds  chan struct{} // one token per running build
 	copies  chan struct{} // one token per disk that is fetched from another host
@@ -129,6 +130,7 @@ func New(c Config) (*Agent, error) {
 			Volumes: c.VolumeRequests, Resizes: c.Resizes, Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
+		released:  mailbox.New[croft.VolumeID](),
 	}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
 		newUsages(c.Hypervisor, a.instances.names))
@@ -159,6 +161,9 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { delay.Every(ctx, a.SweepEvery, a.sweep) })
 	work.Go(func() {
 		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
+	})
+	work.Go(func() {
+		_ = a.released.Run(ctx, func(id croft.VolumeID) { a.volumeWorkers.Wake(ctx, id) })
 	})
 	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()

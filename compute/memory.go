@@ -36,7 +36,8 @@ type memory struct {
 	reported bool      // a domain without order was reported
 	ended    croft.End // how the guest ended, if the order of generation endedAt leaves it off
 	endedAt  int64
-	traced   *tracedOrder // the order in progress, if it belongs to a trace
+	volumes  []croft.VolumeID // of its order, with its snapshots
+	traced   *tracedOrder     // the order in progress, if it belongs to a trace
 
 	// of the order to arrive of generation arrivedAt: when it was first seen, or bytes of the disk last arrived
 	arrived    time.Time

@@ -61,10 +61,11 @@ func (p *pass) run(ctx context.Context) (err error) {
 		return err
 	case p.want == nil && p.have.Domain == nil:
 		m.arrive(nil)
-		a.instances.forget(p.id)
+		p.forget()
 		return nil
 	case p.want != nil:
 		m.called.Store(called{p.want.Project, p.want.Name})
+		m.volumes = p.want.Volumes
 	}
 	if failed {
 		p.giveUp(ctx) // only another order changes the state
@@ -178,13 +179,18 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		if err := p.agent.Orders.Forget(ctx, *p.want); err != nil {
 			return err
 		}
-		p.agent.instances.forget(p.id)
-		for _, s := range p.snapshots { // nothing else reports that they are to be removed now
-			p.agent.awaitedVolumes.Store(s.ID, true)
-		}
+		p.forget()
 		return nil
 	}
 	return fmt.Errorf("no way to do %q", step.Op)
+}
+
+// forget forgets the instance, which has neither an order nor a domain, and wakes its volumes and snapshots: their
+// records do not change when it ends, so no watch reports that the orders about them can be carried out now. The pass
+// that ends the order may be interrupted by that very end before it gets the answer, so the next pass calls forget too.
+func (p *pass) forget() {
+	p.agent.instances.forget(p.id)
+	p.agent.released.Put(p.memory.volumes...)
 }
 
 // unchanged returns errChanged if the order, or the death of the host, changed since the pass read it: a host that was

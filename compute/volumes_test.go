@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/compute/hypervisor/sim"
+	"croft/internal/testing/sample"
 )
 
 // volume writes the record and the claim of a volume, as a request does.
@@ -195,47 +196,60 @@ func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
 	return c
 }
 
-func TestAVolumeIsMadeAttachedDetachedAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
+// atEachStep runs a test with an agent that is killed at its nth step, for one in some of the steps, and with one that
+// does all its steps, which are at most so many.
+func atEachStep(t *testing.T, most, oneIn int, ops []string, test func(*testing.T, *cloud)) {
 	t.Parallel()
-	for n := range 40 {
-		died := false
-		t.Run(fmt.Sprintf("at step %d", n), func(t *testing.T) {
-			c := startDying(t, n, &died, sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow)
-			v := c.volume("data")
-			c.awaitVolume(v.ID, "made", made)
-			inst := c.requestWithVolumes("web", c.find(v.ID))
-			c.await(inst, croft.StateRunning)
-			c.hasVolume(inst, v, true)
-			other := c.volume("other")
-			c.awaitVolume(other.ID, "made", made)
-			c.attach(other, inst)
-			c.hasVolume(inst, other, true)
-			c.detach(v)
-			c.awaitVolume(v.ID, "detached", available)
-			c.hasVolume(inst, v, false)
-			c.reorder(c.record(inst), croft.WantGone)
-			c.await(inst, "")
-			for _, v := range []croft.Volume{v, other} {
-				c.awaitVolume(v.ID, "available", available)
-				if _, err := os.Stat(c.file(v)); err != nil {
-					t.Errorf("the instance is gone, and the file of volume %s: %v", v.Name, err)
-				}
-				_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
-				c.check(err)
-				c.awaitVolume(v.ID, "gone", gone)
-				if _, err := os.Stat(filepath.Dir(c.file(v))); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the record of volume %s is gone, and its files are there: %v", v.Name, err)
-				}
-			}
-			if claims, err := c.ledger.Claims(t.Context(), c.host.ID); err != nil || len(claims) > 0 {
-				t.Errorf("left are the claims %v, %v", claims, err)
-			}
-		})
-		if !died || t.Failed() {
-			return // all steps were tried
-		}
+	steps := make([]int, most)
+	for n := range steps {
+		steps[n] = n
 	}
-	t.Error("the agent does more than 40 steps")
+	for _, n := range append(sample.OneIn(t, oneIn, steps), most) {
+		t.Run(fmt.Sprintf("at step %d", n), func(t *testing.T) {
+			t.Parallel()
+			died := false
+			t.Cleanup(func() {
+				if died && n == most {
+					t.Errorf("the agent does more than %d steps", most)
+				}
+			})
+			test(t, startDying(t, n, &died, ops...))
+		})
+	}
+}
+
+func TestAVolumeIsMadeAttachedDetachedAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
+	atEachStep(t, 20, 3, []string{sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow}, func(t *testing.T, c *cloud) {
+		v := c.volume("data")
+		c.awaitVolume(v.ID, "made", made)
+		inst := c.requestWithVolumes("web", c.find(v.ID))
+		c.await(inst, croft.StateRunning)
+		c.hasVolume(inst, v, true)
+		other := c.volume("other")
+		c.awaitVolume(other.ID, "made", made)
+		c.attach(other, inst)
+		c.hasVolume(inst, other, true)
+		c.detach(v)
+		c.awaitVolume(v.ID, "detached", available)
+		c.hasVolume(inst, v, false)
+		c.reorder(c.record(inst), croft.WantGone)
+		c.await(inst, "")
+		for _, v := range []croft.Volume{v, other} {
+			c.awaitVolume(v.ID, "available", available)
+			if _, err := os.Stat(c.file(v)); err != nil {
+				t.Errorf("the instance is gone, and the file of volume %s: %v", v.Name, err)
+			}
+			_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
+			c.check(err)
+			c.awaitVolume(v.ID, "gone", gone)
+			if _, err := os.Stat(filepath.Dir(c.file(v))); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the record of volume %s is gone, and its files are there: %v", v.Name, err)
+			}
+		}
+		if claims, err := c.ledger.Claims(t.Context(), c.host.ID); err != nil || len(claims) > 0 {
+			t.Errorf("left are the claims %v, %v", claims, err)
+		}
+	})
 }
 
 // requestWithVolumes is like request, for an instance with volumes.
