@@ -189,6 +189,13 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 		return inst, err
 	}
 	more = append(more, arrival...)
+	if o.Want == croft.WantGone || o.Rebuilt > inst.Rebuilt { // a guest whose former disk is kept may never run here
+		departures, err := s.conn.endDepartures(ctx, inst, croft.WantGone, o.Host)
+		if err != nil {
+			return inst, err
+		}
+		more = append(more, departures...)
+	}
 	done, err := s.conn.etcd.Txn(ctx).
 		If(unchanged(record, inst.Revision)).
 		Then(append(more,
@@ -209,7 +216,11 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 // returns. For a lost instance it replaces the order to leave the instance off, unless an operator has removed that.
 func (s *Instances) Bury(ctx context.Context, inst croft.Instance, o croft.Order) error {
 	k := s.conn.keys
-	ops := k.removeRecord(inst)
+	departures, err := s.conn.endDepartures(ctx, inst, croft.WantGone, o.Host)
+	if err != nil {
+		return err
+	}
+	ops := append(k.removeRecord(inst), departures...)
 	if o.Host != "" {
 		put := clientv3.OpPut(k.order(o.Host, inst.ID), s.conn.encodeOrder(o))
 		if inst.State == croft.StateLost {

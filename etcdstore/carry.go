@@ -12,7 +12,8 @@ import (
 // A move with the disk has three transactions. Carry orders the source to leave and the target to arrive; the record
 // stays with the source. Arrived makes the instance the target's once the disk is there; the source keeps its order,
 // its claim and its copy. HandOver turns the order of the source into a tombstone once the guest runs on the target.
-// Until Arrived, Uncarry leads back to the source.
+// Until Arrived, Uncarry leads back to the source. After it, each transaction that prevents HandOver ends the order of
+// the source itself, with endDepartures.
 
 // Carry implements hosts.Instances.
 func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arriving croft.Order) (croft.Instance,
@@ -145,6 +146,39 @@ func (s *conn) endArrival(ctx context.Context, inst croft.Instance, generation i
 	return []clientv3.Op{clientv3.OpPut(key, s.encodeOrder(tombstone))}, err
 }
 
+// endDepartures returns operations that give this goal to the former hosts of inst that still have their copy of its
+// disk; of a lost instance, also to those that keep it as a leftover. The caller writes the orders of the hosts in
+// except. The transaction compares the record, so that only HandOver, or an operator who removes the leftover, may have
+// changed those orders meanwhile.
+func (s *conn) endDepartures(ctx context.Context, inst croft.Instance, goal croft.Want, except ...croft.HostID) (
+	ops []clientv3.Op, err error) {
+	for _, host := range inst.Former() {
+		if slices.Contains(except, host) {
+			continue
+		}
+		key := s.keys.order(host, inst.ID)
+		got, err := s.etcd.Get(ctx, key)
+		if err != nil {
+			return nil, s.wrap(err, "read the order of instance %s on its former host", inst.ID)
+		}
+		if len(got.Kvs) == 0 {
+			continue
+		}
+		o, err := s.decodeOrder(got.Kvs[0])
+		if err != nil {
+			return nil, err
+		}
+		if o.Want != croft.WantLeaving && (o.Want != croft.WantLeft || inst.State != croft.StateLost) {
+			continue
+		}
+		was := o.Revision
+		o.Want, o.Move, o.Generation = goal, nil, o.Generation+1
+		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{unchanged(key, was)},
+			[]clientv3.Op{clientv3.OpPut(key, s.encodeOrder(o))}, nil))
+	}
+	return ops, nil
+}
+
 // carry writes if nothing has changed since c was read. Conflict.
 func (s *conn) carry(ctx context.Context, c carried, ops ...clientv3.Op) error {
 	done, err := s.etcd.Txn(ctx).If(c.unchanged(s.keys)...).Then(ops...).Commit()
@@ -199,32 +233,41 @@ func (s *Orders) Arrived(ctx context.Context, o croft.Order, failure string) err
 	next.Generation++
 	order.Want, order.Move, order.Generation = c.arrived.Move.Then, nil, next.Generation
 	order.MovedFrom, order.LeftBefore = next.MovedFrom, nil
-	return s.conn.carry(ctx, c, slices.Concat(k.groups().leave(c.inst), k.groups().join(next), []clientv3.Op{
+	// A host before the former one may still have a copy, which is not needed: the two last ones have the disk.
+	before, err := s.conn.endDepartures(ctx, c.inst, croft.WantGone, from, to)
+	if err != nil {
+		return err
+	}
+	return s.conn.carry(ctx, c, slices.Concat(before, k.groups().leave(c.inst), k.groups().join(next), []clientv3.Op{
 		clientv3.OpPut(k.instance(next.ID), encode(next)),
 		clientv3.OpPut(k.order(order.Host, next.ID), s.conn.encodeOrder(order))})...)
 }
 
 // HandOver implements compute.Orders.
 func (s *Orders) HandOver(ctx context.Context, o croft.Order) error {
-	if o.MovedFrom == "" {
-		return nil
+	k := s.conn.keys
+	got, err := s.conn.etcd.Get(ctx, k.instance(o.Instance))
+	if err != nil {
+		return s.conn.wrap(err, "read the record of instance %s", o.Instance)
 	}
-	remains, err := s.Remains(ctx, o.MovedFrom, o.Instance)
-	if err != nil || !remains {
-		return err
+	if len(got.Kvs) == 0 {
+		return changedMeanwhile(o.Instance)
 	}
-	c, err := s.conn.readCarried(ctx, o.Instance, o.MovedFrom, o.Host)
+	inst, err := s.conn.decodeInstance(got.Kvs[0])
 	if err != nil {
 		return err
 	}
-	switch {
-	case c.inst.Host != o.Host || c.inst.MovedFrom != o.MovedFrom || c.arrived.Revision != o.Revision:
+	if inst.Host != o.Host || inst.MovedFrom != o.MovedFrom {
 		return changedMeanwhile(o.Instance)
-	case c.leaving.Want != croft.WantLeaving: // handed over already
-		return nil
 	}
-	tombstone := c.leaving
-	tombstone.Want, tombstone.Move, tombstone.Generation = croft.WantGone, nil, c.leaving.Generation+1
-	return s.conn.carry(ctx, c, clientv3.OpPut(s.conn.keys.order(tombstone.Host, o.Instance),
-		s.conn.encodeOrder(tombstone)))
+	ops, err := s.conn.endDepartures(ctx, inst, croft.WantGone, o.Host)
+	if err != nil || len(ops) == 0 {
+		return err
+	}
+	done, err := s.conn.etcd.Txn(ctx).If(unchanged(k.instance(inst.ID), inst.Revision),
+		unchanged(k.order(o.Host, inst.ID), o.Revision)).Then(ops...).Commit()
+	if err == nil && !done.Succeeded {
+		return changedMeanwhile(o.Instance)
+	}
+	return s.conn.wrapped(err, "hand a moved instance over")
 }

@@ -26,7 +26,12 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	if err != nil {
 		return inst, err
 	}
-	ops = slices.Concat(ops, arrival, s.keptUserData(inst))
+	// A host that it moved away from, and that still has its disk, keeps it, like the lost host.
+	departures, err := s.conn.endDepartures(ctx, inst, croft.WantLeft, tombstone.Host)
+	if err != nil {
+		return inst, err
+	}
+	ops = slices.Concat(ops, arrival, departures, s.keptUserData(inst))
 	compares := []clientv3.Cmp{unchanged(k.instance(inst.ID), inst.Revision)}
 	if why.Death != 0 { // otherwise instances that came after the host was taken back would be lost
 		compares = append(compares, created(k.dead(tombstone.Host), why.Death))

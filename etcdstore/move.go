@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -32,7 +33,11 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	if err != nil {
 		return inst, err
 	}
-	ops := append(more, append(k.groups().leave(inst), k.groups().join(next)...)...)
+	departures, err := s.conn.endDepartures(ctx, inst, croft.WantGone, inst.Host, order.Host)
+	if err != nil {
+		return inst, err
+	}
+	ops := slices.Concat(more, departures, k.groups().leave(inst), k.groups().join(next))
 	done, err := s.conn.etcd.Txn(ctx).
 		If(append(asChosen(k, next),
 			unchanged(k.instance(inst.ID), inst.Revision),

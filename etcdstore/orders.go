@@ -83,10 +83,10 @@ func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
 }
 
 // Remains implements compute.Orders. The tombstone of a host that was forgotten, or declared dead, does not count as
-// remaining; it stays until the host returns.
+// remaining; it stays until the host returns. Nor does a leftover: its guest is off, and an operator decides about it.
 func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.InstanceID) (bool, error) {
 	got, err := s.conn.etcd.Txn(ctx).Then(
-		clientv3.OpGet(s.conn.keys.order(host, id), clientv3.WithCountOnly()),
+		clientv3.OpGet(s.conn.keys.order(host, id)),
 		clientv3.OpGet(s.conn.keys.host(host), clientv3.WithCountOnly()),
 		clientv3.OpGet(s.conn.keys.dead(host)),
 	).Commit()
@@ -99,7 +99,11 @@ func (s *Orders) Remains(ctx context.Context, host croft.HostID, id croft.Instan
 			return false, err
 		}
 	}
-	return got.Responses[0].GetResponseRange().Count > 0 && got.Responses[1].GetResponseRange().Count > 0, nil
+	for _, kv := range got.Responses[0].GetResponseRange().Kvs {
+		o, err := s.conn.decodeOrder(kv)
+		return o.Want != croft.WantLeft && got.Responses[1].GetResponseRange().Count > 0, err
+	}
+	return false, nil
 }
 
 // Observed implements compute.Orders.

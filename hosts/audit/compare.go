@@ -255,7 +255,7 @@ func (c *comparison) checkOrder(o croft.Order) {
 	switch {
 	case o.Want == croft.WantLeft:
 		if host.Alive {
-			d.Kind, d.Cause = LeftHere, "it was lost with this host, which has returned: its disk is kept, and its guest off"
+			d.Kind, d.Cause = LeftHere, "it was lost, and this host has its disk: that is kept, and its guest off"
 			d.Advice = fmt.Sprintf("save the data that is needed, and then `croft host leftover remove %s %s`", host.Name,
 				o.Instance)
 			c.add(d)

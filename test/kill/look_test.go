@@ -311,6 +311,7 @@ func (w *world) settle() {
 		if err != nil {
 			wrong = []violation{{text: err.Error()}}
 		} else {
+			w.removeLeftovers(now)
 			wrong = w.violations(now)
 			if now.print != print {
 				print, moved = now.print, time.Now()
@@ -329,6 +330,16 @@ func (w *world) settle() {
 		case time.Since(moved) > patience || time.Since(begun) > 15*time.Minute:
 			w.report(wrong)
 			return
+		}
+	}
+}
+
+// removeLeftovers does with the disks of lost instances on hosts that returned what an operator does who needs none.
+func (w *world) removeLeftovers(l *look) {
+	for key, order := range l.orders {
+		if order.Want == croft.WantLeft {
+			host, id, _ := strings.Cut(key, "/")
+			(&actor{w: w, n: 105, r: w.random(105)}).run(true, "croft", "host", "leftover", "remove", host, id)
 		}
 	}
 }

@@ -259,8 +259,9 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// watch checks continuously for guests that are on two hosts. A violation counts only if two successive looks find it,
-// because a guest may have moved between two reads of one look.
+// watch checks continuously for guests that run on two hosts. A guest that is off on one of them is none: a move leaves
+// it there with its disk until the guest runs on the other host, and a lost host keeps it. A violation counts only if
+// two successive looks find it, because a guest may have moved between two reads of one look.
 func (w *world) watch(ctx context.Context) {
 	before := map[string]string{}
 	for ctx.Err() == nil {
@@ -270,8 +271,10 @@ func (w *world) watch(ctx context.Context) {
 			if err != nil {
 				w.breach("%v", err)
 			}
-			for id := range guests {
-				now[id] = append(now[id], h.name)
+			for id, runs := range guests {
+				if runs {
+					now[id] = append(now[id], h.name)
+				}
 			}
 		}
 		twice := map[string]string{}
@@ -279,7 +282,7 @@ func (w *world) watch(ctx context.Context) {
 			if len(on) > 1 {
 				twice[id] = strings.Join(on, " and ")
 				if before[id] == twice[id] && !w.facts.forced(id) {
-					w.breach("instance %s is on %s", id, twice[id])
+					w.breach("instance %s runs on %s", id, twice[id])
 				}
 			}
 		}

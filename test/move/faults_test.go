@@ -395,3 +395,59 @@ func TestAMoveToASilentHostIsEnded(t *testing.T) {
 	w.must(w.StartHost(t.Context(), "b"))
 	w.awaitOnly(inst.ID, "a", croft.StateRunning, disk)
 }
+
+// unhandled are an agent's orders whose hand-overs fail.
+type unhandled struct{ compute.Orders }
+
+func (unhandled) HandOver(context.Context, croft.Order) error {
+	return croft.Errorf(croft.Unavailable, "etcd does not answer")
+}
+
+// Between the arrival and the hand-over the source still has its copy, which ends with the instance, or stays as a
+// leftover if the target is lost: then the instance can be recreated, also where the source still has the copy.
+func TestTheCopyOfTheSourceEndsWithTheInstance(t *testing.T) {
+	arrived := func(t *testing.T) (*world, croft.Instance) {
+		w := newWorld(t, func(w *world) {
+			w.Orders = func(_ string, o compute.Orders) compute.Orders { return unhandled{o} }
+		})
+		inst := w.place("web", "a", data(2))
+		w.must(w.move(inst.ID, "b"))
+		w.await("it runs on b", inst.ID, func(st croft.Status) bool { return runsOn(st, w.host("b")) })
+		o, err := w.Store.Orders.Order(t.Context(), w.host("a"), inst.ID)
+		if err != nil || o.Want != croft.WantLeaving {
+			t.Fatalf("the order of its former host is %+v, %v", o, err)
+		}
+		return w, inst
+	}
+	t.Run("which is destroyed", func(t *testing.T) {
+		w, inst := arrived(t)
+		_, err := w.scheduler.Destroy(t.Context(), croft.DefaultProject, "web", false)
+		w.must(err)
+		w.awaitNothing(inst.ID)
+	})
+	t.Run("which is rebuilt", func(t *testing.T) {
+		w, inst := arrived(t)
+		_, err := w.scheduler.Rebuild(t.Context(), croft.DefaultProject, "web")
+		w.must(err)
+		w.await("only b has it", inst.ID, func(st croft.Status) bool {
+			_, err := w.Store.Orders.Order(t.Context(), w.host("a"), inst.ID)
+			return runsOn(st, w.host("b")) && errors.Is(err, croft.NotFound)
+		})
+	})
+	t.Run("which is lost", func(t *testing.T) {
+		w, inst := arrived(t)
+		w.must(w.StopHost(t.Context(), "b"))
+		_, err := w.fleet.Forget(t.Context(), "b", true)
+		w.must(err)
+		_, err = w.scheduler.Recreate(t.Context(), croft.DefaultProject, "web")
+		w.must(err)
+		w.await("it runs on c", inst.ID, func(st croft.Status) bool { return runsOn(st, w.host("c")) })
+		left, err := w.fleet.Leftovers(t.Context(), w.host("a"))
+		if err != nil || len(left) != 1 || left[0].Instance != inst.ID {
+			t.Fatalf("the leftovers of its source are %+v, %v", left, err)
+		}
+		if _, err := os.Stat(w.file("a", inst.ID, "disk.qcow2")); err != nil {
+			t.Errorf("the disk is not kept: %v", err)
+		}
+	})
+}
