@@ -6,7 +6,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"croft"
 	"croft/compute"
@@ -35,6 +38,16 @@ func (c *cloud) snapshot(name string, inst croft.Instance, disks ...croft.Volume
 		c.check(err)
 		return made
 	}
+}
+
+// withVolume returns an instance that runs, and the volume that is attached to it.
+func (c *cloud) withVolume() (croft.Instance, croft.Volume) {
+	c.t.Helper()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	inst := c.requestWithVolumes("web", c.find(v.ID))
+	c.await(inst, croft.StateRunning)
+	return inst, v
 }
 
 func ready(v *croft.Volume) bool { return v != nil && v.State() == croft.SnapshotReady }
@@ -99,10 +112,7 @@ func (c *cloud) on(inst croft.Instance, v croft.Volume, s ...croft.Volume) {
 
 func TestASnapshotIsTakenRolledBackToAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
 	atEachStep(t, 52, 6, []string{sim.OpPutOver, sim.OpMerge, sim.OpRedefine}, func(t *testing.T, c *cloud) {
-		v := c.volume("data")
-		c.awaitVolume(v.ID, "made", made)
-		inst := c.requestWithVolumes("web", c.find(v.ID))
-		c.await(inst, croft.StateRunning)
+		inst, v := c.withVolume()
 		first := c.taken("first", inst, v)
 		c.on(inst, v, first)
 		second := c.taken("second", inst, v)
@@ -172,10 +182,7 @@ func TestARollbackIsNotDoneWhileTheGuestRuns(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	c.start()
-	v := c.volume("data")
-	c.awaitVolume(v.ID, "made", made)
-	inst := c.requestWithVolumes("web", c.find(v.ID))
-	c.await(inst, croft.StateRunning)
+	inst, v := c.withVolume()
 	s := c.taken("first", inst, v)
 	if s.Snapshot.Method != croft.MethodDisks || s.Snapshot.Note != compute.ErrNoAgent.Error() {
 		t.Errorf("a guest without an agent: %+v", s.Snapshot)
@@ -194,4 +201,45 @@ func TestARollbackIsNotDoneWhileTheGuestRuns(t *testing.T) {
 		t.Errorf("the snapshot is %+v, %+v", s, s.Snapshot)
 	}
 	c.await(inst, croft.StateRunning)
+}
+
+func TestARollbackOnAFullDiskLosesNothingAndIsDoneOnceThereIsSpace(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("mounts a disk: run as root")
+	}
+	c := newCloud(t)
+	if err := unix.Mount("none", c.dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		c.stop()
+		c.check(unix.Unmount(c.dir, unix.MNT_DETACH))
+	})
+	c.start()
+	inst, v := c.withVolume()
+	s := c.taken("first", inst, v)
+	overlay := filepath.Join(c.dir, string(inst.ID), "disk."+string(s.ID)+".qcow2")
+	before, err := os.Stat(overlay)
+	c.check(err)
+	var disk unix.Statfs_t
+	c.check(unix.Statfs(c.dir, &disk))
+	fill := filepath.Join(c.dir, "fill") // leaves space for the new overlay of one disk, not for those of both
+	c.check(os.WriteFile(fill, make([]byte, int64(disk.Bavail-1)*disk.Bsize), 0o600))
+	if s = c.rollBack(s, croft.RollbackStop); !strings.HasPrefix(s.Error, "not rolled back, and nothing was lost: ") ||
+		!strings.Contains(s.Error, "no space left on device") || !s.Snapshot.RolledBack.IsZero() {
+		t.Errorf("the snapshot is %+v, %+v", s, s.Snapshot)
+	}
+	c.on(inst, v, s)
+	if after, err := os.Stat(overlay); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the disk was replaced: %v", err)
+	}
+	c.check(os.Remove(fill))
+	c.await(inst, croft.StateRunning)
+	if s = c.rollBack(s, croft.RollbackStop); s.Error != "" || s.Snapshot.RolledBack.IsZero() {
+		t.Errorf("the snapshot is %+v, %+v", s, s.Snapshot)
+	}
+	if after, err := os.Stat(overlay); err != nil || os.SameFile(before, after) {
+		t.Errorf("the disk is the old one: %v", err)
+	}
 }

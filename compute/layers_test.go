@@ -1,0 +1,76 @@
+package compute
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"croft"
+)
+
+// headers are the disks of a directory: each has a file below, by name.
+type headers struct {
+	ImageStore
+	dir   string
+	below map[string]string
+}
+
+func (h headers) Below(file string) (string, error) {
+	below := h.below[filepath.Base(file)]
+	if below != "" && !filepath.IsAbs(below) {
+		below = filepath.Join(h.dir, below)
+	}
+	return below, nil
+}
+
+func TestTheTopmostFileOfADiskIsKnownOrNoneIsTaken(t *testing.T) {
+	t.Parallel()
+	const a, b = "disk.a.qcow2", "disk.b.qcow2"
+	for _, c := range []struct {
+		name  string
+		below map[string]string // by file
+		also  string            // a further file
+		want  []string          // nil: refused
+	}{
+		{"no snapshot", map[string]string{diskFile: ""}, "", []string{diskFile}},
+		{"above an image", map[string]string{diskFile: "base.raw"}, "console.log", []string{diskFile, "base.raw"}},
+		{"two snapshots", map[string]string{diskFile: "base.qcow2", b: diskFile, a: b}, a + newSuffix,
+			[]string{a, b, diskFile, "base.qcow2"}},
+		{"a fork", map[string]string{diskFile: "", a: diskFile, b: diskFile}, "", nil},
+		{"a circle above the disk", map[string]string{diskFile: a, a: b, b: a}, "", nil},
+		{"another directory", map[string]string{diskFile: "/etc/disk.qcow2"}, "", nil},
+		{"an image elsewhere", map[string]string{diskFile: "/etc/base.raw"}, "", nil},
+		{"no disk", map[string]string{diskFile: "console.log"}, "", nil},
+		{"a merge whose end is unknown", map[string]string{diskFile: "", a: diskFile}, a + mergedSuffix, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			files := []string{c.also}
+			for file := range c.below {
+				files = append(files, file)
+			}
+			for _, file := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); file != "" && err != nil {
+					t.Fatal(err)
+				}
+			}
+			agent := Agent{Config: Config{Images: headers{dir: dir, below: c.below}}}
+			layers, err := agent.topmost(dir)
+			if c.want == nil {
+				if croft.KindOf(err) != croft.Conflict {
+					t.Errorf("got %v, %v, want a Conflict", layers, err)
+				}
+				return
+			}
+			if err != nil || len(layers) != len(c.want) {
+				t.Fatalf("got %v, %v, want %v", layers, err, c.want)
+			}
+			for i, name := range c.want {
+				if layers[i].Path != filepath.Join(dir, name) || layers[i].Shared != (i > 0 && name[:4] == baseFile) {
+					t.Errorf("layer %d is %+v, want %s", i, layers[i], name)
+				}
+			}
+		})
+	}
+}
