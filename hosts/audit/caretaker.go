@@ -299,12 +299,12 @@ func isLost(k Kind) bool {
 	return false
 }
 
-// releaseLeaked releases a claim unless its UUID is in use again.
+// releaseLeaked releases a claim unless its UUID is in use again, by an instance that is not lost.
 func (c *Caretaker) releaseLeaked(ctx context.Context, d Difference) error {
 	err := c.Inventory.Release(ctx, d.Instance, func(ctx context.Context) ([]croft.HostID, error) {
-		_, err := c.Records.Instance(ctx, d.Instance)
+		inst, err := c.Records.Instance(ctx, d.Instance)
 		switch {
-		case errors.Is(err, croft.NotFound):
+		case errors.Is(err, croft.NotFound), err == nil && inst.State == croft.StateLost:
 			return []croft.HostID{d.Host}, nil
 		case err == nil:
 			err = errReused

@@ -308,6 +308,10 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
 		case ordered && order.Want == croft.WantLeaving: // its disk is still here
 		case ordered && order.Want == croft.WantGone: // the claim is released with the tombstone
+		case exists && inst.State == croft.StateLost: // it could not be recreated
+			c.report(inst, Difference{Kind: LeakedClaim, Host: host, Mendable: true,
+				Cause: fmt.Sprintf("it claims from host %s and belongs to %s: the command that gave its host up died",
+					c.name(host), c.home(inst))})
 		case exists && c.lacksClaim(inst): // checkClaim reports where the claim is
 		case exists:
 			_, alsoHere := c.Claims[inst.Host][inst.ID]

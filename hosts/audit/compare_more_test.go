@@ -233,7 +233,7 @@ func TestALostInstanceIsSaidToBelongToNoHost(t *testing.T) {
 		}
 		said[d.Kind] = d
 	}
-	for _, kind := range []audit.Kind{audit.StrayGuest, audit.StrayOrder, audit.StrayClaim} {
+	for _, kind := range []audit.Kind{audit.StrayGuest, audit.StrayOrder, audit.LeakedClaim} {
 		if !strings.Contains(said[kind].Cause, "no host, since it was lost with host rack7") {
 			t.Errorf("%s: the cause is %q", kind, said[kind].Cause)
 		}

@@ -135,15 +135,15 @@ func wanted(st croft.Status) croft.Want {
 	return croft.WantRunning
 }
 
-// releaseLeaked releases a claim unless its UUID is in use again.
+// releaseLeaked releases a claim unless its UUID is in use again, by an instance that is not lost.
 func (a *Auditor) releaseLeaked(ctx context.Context, d Difference) error {
 	return a.Claims.Release(ctx, d.Instance, func(ctx context.Context) ([]croft.HostID, error) {
 		e, err := a.Records.Evidence(ctx)
 		if err != nil {
 			return nil, err
 		}
-		_, exists := e.Instances[d.Instance]
-		if _, is := e.Volumes[croft.VolumeID(d.Instance)]; is || exists {
+		inst, exists := e.Instances[d.Instance]
+		if _, is := e.Volumes[croft.VolumeID(d.Instance)]; is || exists && inst.State != croft.StateLost {
 			return nil, errReused
 		}
 		return []croft.HostID{d.Host}, nil

@@ -193,3 +193,28 @@ func TestAnAbandonedRequestKeepsItsRecordForItsClaim(t *testing.T) {
 	}
 	d.want(t, "list", "fence")
 }
+
+// An operator's command that dies after it marked an instance as lost leaves the claim, and then no attempt to recreate
+// the instance can claim.
+func TestTheClaimOfALostInstanceIsReleased(t *testing.T) {
+	e := healthy()
+	inst := e.Instances[web]
+	inst.State, inst.Host, inst.Lost = croft.StateLost, "", &croft.Loss{Host: h1, HostName: "one"}
+	e.Instances[web] = inst
+	leaks := 0
+	for _, diff := range audit.Compare(*e) {
+		if diff.Kind == audit.LeakedClaim && diff.Instance == web && diff.Host == h1 && diff.Mendable {
+			leaks++
+		}
+	}
+	if leaks != 1 {
+		t.Errorf("%d leaked claims are found, want one", leaks)
+	}
+	d := one()
+	d.inst.State, d.inst.Host = croft.StateLost, ""
+	leak := audit.Difference{Kind: audit.LeakedClaim, Instance: "web", Host: "a", Mendable: true}
+	if err := d.auditor(t).Mend(t.Context(), leak); err != nil {
+		t.Error(err)
+	}
+	d.want(t, "evidence", "release a")
+}
