@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("CROFT_APPLY_BED") != "" {
 		os.Exit(applyOnce())
 	}
-	patient.SideBySide(8)
+	patient.SideBySide(4)
 	goleak.VerifyTestMain(m)
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	patient.SideBySide(8)
+	patient.SideBySide(4)
 	goleak.VerifyTestMain(m)
 }
 

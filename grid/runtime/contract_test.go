@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	patient.SideBySide(8)
+	patient.SideBySide(4)
 	goleak.VerifyTestMain(m)
 }
 

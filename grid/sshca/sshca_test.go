@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		fmt.Print(sshca.Text(c))
 		os.Exit(0)
 	}
-	patient.SideBySide(8)
+	patient.SideBySide(4)
 	goleak.VerifyTestMain(m)
 }
 

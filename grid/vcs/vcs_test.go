@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(name, value)
 	}
 	os.Unsetenv("XDG_CONFIG_HOME")
-	patient.SideBySide(8)
+	patient.SideBySide(4)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { _ = os.RemoveAll(home); os.Exit(code) }))
 }
 

@@ -188,6 +188,11 @@ func (d *Driver) merge(dom *libvirt.Domain, disk libvirtxml.DomainDisk, layer, b
 	case err != nil:
 		return false, err
 	case job.Type == 0: // none
+		// The job may have ended between the reads of the definition and of the job.
+		if merged, err := merged(dom, target, layer); merged || err != nil {
+			d.merging.Delete(layer)
+			return merged, err
+		}
 		if _, was := d.merging.LoadAndDelete(layer); was {
 			return false, croft.Errorf(croft.Unavailable, "QEMU ended the commit with an error, as when the disk of the host "+
 				"is full")
@@ -202,6 +207,20 @@ func (d *Driver) merge(dom *libvirt.Domain, disk libvirtxml.DomainDisk, layer, b
 		return false, nil
 	}
 	return true, dom.BlockJobAbort(target, libvirt.DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+}
+
+// merged reports whether a running disk has lost a layer.
+func merged(dom *libvirt.Domain, target, layer string) (bool, error) {
+	x, err := definitionOf(dom, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, disk := range x.Devices.Disks {
+		if disk.Target != nil && disk.Target.Dev == target {
+			return !has(disk, layer), nil
+		}
+	}
+	return false, errMissing
 }
 
 // Redefine implements compute.Hypervisor. One definition replaces the other, so that all disks change at one moment.
