@@ -64,7 +64,10 @@ func (w *world) awaitNothing(id croft.InstanceID) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	var left []string
+	var mu sync.Mutex // calls may overlap
 	_ = w.Store.Instances.WatchInstances(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
 		found, err := w.Left(ctx)
 		for _, h := range w.Hosts {
 			if remains, err := w.Store.Orders.Remains(ctx, h.ID, id); err != nil || remains {

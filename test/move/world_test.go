@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,7 +120,10 @@ func (w *world) await(what string, id croft.InstanceID, wanted func(croft.Status
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	reached := false
+	var mu sync.Mutex // calls may overlap
 	_ = w.Store.Instances.WatchInstances(ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
 		if st, err := w.Store.Instances.FindByID(ctx, id); err == nil && wanted(st) {
 			reached = true
 			cancel()
