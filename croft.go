@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -389,14 +388,10 @@ type Resizing struct {
 // Charged returns the resources that an instance's project is charged for: the resources that it has, or of each class
 // the larger amount while it is being resized.
 func (i Instance) Charged() Resources {
-	all := maps.Clone(i.Spec.Resources)
 	if i.Resizing == nil {
-		return all
+		return i.Spec.Resources
 	}
-	for class, amount := range i.Resizing.Resources {
-		all[class] = max(all[class], amount)
-	}
-	return all
+	return i.Spec.Resources.Larger(i.Resizing.Resources)
 }
 
 // Loss describes how an instance was lost with its host. Host and HostName are for operators.

@@ -50,6 +50,15 @@ func (r Resources) String() string {
 	return strings.Join(parts, ",")
 }
 
+// Larger returns of each class the larger amount. It changes neither operand.
+func (r Resources) Larger(other Resources) Resources {
+	all := maps.Clone(r)
+	for class, amount := range other {
+		all[class] = max(all[class], amount)
+	}
+	return all
+}
+
 // Inventory is the amount of one class that a provider offers. Placement's API reference defines the fields; capacity
 // is (Total - Reserved) * AllocationRatio.
 type Inventory struct {

@@ -88,19 +88,7 @@ func (p *pass) arrive(ctx context.Context) error {
 			return err
 		}
 	}
-	seed, err := p.seed(ctx, source)
-	if err != nil {
-		return err
-	}
-	machine := p.machine(layers, seed, nics)
-	machine.Source = source
-	if err := p.phase(ctx, phaseDefine, func(ctx context.Context) error {
-		return p.agent.Hypervisor.Define(ctx, machine)
-	}); err != nil {
-		return err
-	}
-	p.memory.note(croft.EventDefined)
-	return nil
+	return p.define(ctx, layers, source, nics)
 }
 
 // arrivalMark returns the contents of the arrivalFile of the order's move.

@@ -56,6 +56,11 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err != nil {
 		return err
 	}
+	return p.define(ctx, layers, source, nics)
+}
+
+// define writes the metadata disk and defines the domain on these layers of its root disk, with its volumes.
+func (p *pass) define(ctx context.Context, layers []Layer, source croft.Metadata, nics []NIC) error {
 	seed, err := p.seed(ctx, source)
 	if err != nil {
 		return err

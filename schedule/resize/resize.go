@@ -114,8 +114,7 @@ func (m *Manager) resize(ctx context.Context, st croft.Status, to croft.Resource
 		return inst, err
 	}
 	// What becomes smaller is released last: then a request that ends anywhere finds its claim large enough.
-	both := larger(inst.Spec.Resources, wanted)
-	claim, err := fit(had, both)
+	claim, err := fit(had, inst.Spec.Resources.Larger(wanted))
 	if err != nil {
 		return inst, err
 	}
@@ -276,15 +275,6 @@ func fit(had croft.Claim, wanted croft.Resources) (croft.Candidate, error) {
 		all[of[0]][class] = wanted[class]
 	}
 	return croft.Candidate{Allocations: all}, nil
-}
-
-// larger returns of each class the larger amount.
-func larger(a, b croft.Resources) croft.Resources {
-	all := maps.Clone(a)
-	for class, amount := range b {
-		all[class] = max(all[class], amount)
-	}
-	return all
 }
 
 // nearest returns the error of a resize that does not fit, with the largest amounts that do.
