@@ -1,15 +1,20 @@
 package args_test
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
 
 	"croft/cli/args"
 	"croft/control/cloud/direct"
+	"croft/node/settings"
 )
 
 // An address that is given is used even if it is the default one: the cloud of this machine does not take its place.
@@ -53,5 +58,35 @@ func TestAGivenAddressOfEtcdIsUsedAlthoughItIsTheDefault(t *testing.T) {
 				t.Errorf("etcd is at %v (%v), want %s", s.Etcd.Endpoints, err, c.want)
 			}
 		})
+	}
+}
+
+// A test that runs croft passes it the variables of make and the scripts.
+func TestVariablesOfScriptsAndTestsAreNoUnknownSettings(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files, err := filepath.Glob(filepath.Join(root, "scripts", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	exported := regexp.MustCompile(`\bexport (CROFT_[A-Z_]+)|\$\{(CROFT_[A-Z_]+)`)
+	for _, file := range append(files, filepath.Join(root, "Makefile")) {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, syscall.EISDIR) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range exported.FindAllStringSubmatch(string(text), -1) {
+			found = append(found, cmp.Or(m[1], m[2])+"=1")
+		}
+	}
+	found = append(found, "CROFT_SAMPLE=1") // internal/testing/sample
+	if len(found) < 10 {
+		t.Fatalf("%d variables found in the scripts, want more", len(found))
+	}
+	if err := direct.CheckEnvironment(found, settings.EnvNames()); err != nil {
+		t.Error(err)
 	}
 }

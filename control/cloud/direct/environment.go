@@ -14,6 +14,7 @@ import (
 // variables of scripts, containers and tests.
 var notSettings = []string{
 	"CROFT_READY_FD", "CROFT_TEST_", "CROFT_IMAGE_TEST_", "CROFT_SOAK", "CROFT_KILL", "CROFT_MUTANT", "CROFT_NET_",
+	"CROFT_RACE", "CROFT_SAMPLE",
 	"CROFT_PREVIOUS", "CROFT_BIND", login.Variable,
 	"CROFT_VERSION", "CROFT_BINARY", "CROFT_HOOK", "CROFT_OPENSTACK", "CROFT_NAMES", "CROFT_BENCH",
 }

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -71,14 +72,19 @@ func (r repository) Open(name string) (fs.File, error) {
 	return r.more.Open(name)
 }
 
-// archives caches the image archive.
-var archives []byte
+// archives caches the image archive, which tests that run side by side share.
+var archives struct {
+	sync.Mutex
+	made []byte
+}
 
 func archive(t *testing.T) []byte {
-	if archives == nil {
-		archives = Archive(t)
+	archives.Lock()
+	defer archives.Unlock()
+	if archives.made == nil {
+		archives.made = Archive(t)
 	}
-	return archives
+	return archives.made
 }
 
 // Unit returns a unit of a new cluster. The unit is removed at the end of the test.
