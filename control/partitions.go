@@ -81,6 +81,7 @@ var partitionOperations = noun{Tag: "partitions",
 				return api.SignerList{Signers: append([]federation.Signer{}, all...)}, err
 			}),
 		do(Operation{ID: "retireSigner", At: "DELETE /v1/signers/{id}", May: access.Operates,
+			Object:      actions.Signer,
 			Summary:     "Take a key out of the cards of this cloud",
 			Description: "Peers go on to believe it until they get another card."},
 			func(ctx context.Context, c *call, in api.SignerNamed) (nothing, error) {

@@ -111,7 +111,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}()
 	tokens := access.NewBearer(store.AccessTokens.NewFeed(), store.Partition(), nil)
 	callers := []access.Authenticator{tokens, access.Socket{Partition: store.Partition()}}
-	tree, peers := store.Projects.NewLive(), newPeering(s, store, scheme+"://"+l.Addr().String(), log)
+	recorder := actions.NewRecorder(store.Actions, log)
+	tree, peers := store.Projects.NewLive(), newPeering(s, store, scheme+"://"+l.Addr().String(), log, recorder)
 	callers = append(callers, peers.callers())
 	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
@@ -122,7 +123,6 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		callers = append(callers, access.Certificates{Partition: store.Partition(), Admit: c.admitted.Caller})
 	}
 	view, own := store.NewHostsView(), &direct.Own{}
-	recorder := actions.NewRecorder(store.Actions, log)
 	sender, err := actions.NewSender(s.CloudAPI.ActionsTo, log)
 	if err != nil {
 		return "", err

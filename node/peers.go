@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"croft/control/actions"
 	"croft/control/bodies"
 	"croft/control/federation"
 	"croft/control/federation/assertion"
@@ -28,15 +29,17 @@ type peering struct {
 	keys     *assertion.Keys
 	endpoint string
 	own      bool
+	actions  *actions.Recorder
 	log      *slog.Logger
 	told     map[federation.PublicKey]bool
 	warned   bool
 }
 
-func newPeering(s *settings.Settings, store *etcdstore.Store, at string, log *slog.Logger) *peering {
+func newPeering(s *settings.Settings, store *etcdstore.Store, at string, log *slog.Logger,
+	recorder *actions.Recorder) *peering {
 	return &peering{store: store, book: assertion.NewBook(store.Partitions.NewFeed()), endpoint: endpoint.Outward(at),
 		keys: &assertion.Keys{Dir: PeerKeys(s.StateDir)}, own: s.CloudAPI.Cert == "", log: log,
-		told: map[federation.PublicKey]bool{}}
+		actions: recorder, told: map[federation.PublicKey]bool{}}
 }
 
 // PeerKeys returns the directory of the keys with which this machine signs for peers.
@@ -77,11 +80,17 @@ func (p *peering) tell(ctx context.Context) {
 		}
 		name, _ := os.Hostname() // for people
 		for _, k := range all[current:] {
-			if !p.told[k.Public] && err == nil {
-				err = p.store.Partitions.PutSigner(ctx, federation.Signer{Key: k.Public, Endpoint: p.endpoint,
-					Own:  p.own,
-					Host: name, Since: k.Since, Use: k.Use})
-				p.told[k.Public] = err == nil
+			if p.told[k.Public] || err != nil {
+				continue
+			}
+			var added bool
+			added, err = p.store.Partitions.PutSigner(ctx, federation.Signer{Key: k.Public, Endpoint: p.endpoint,
+				Own: p.own, Host: name, Since: k.Since, Use: k.Use})
+			p.told[k.Public] = err == nil
+			if added { // by croft partition key rotate, or at the first start
+				p.actions.Add(actions.Entry{Time: time.Now(), Operation: actions.SignerAdded, User: "root",
+					Operator: true, From: name, Result: actions.Done,
+					Object: actions.Object{Kind: actions.Signer, Name: k.Public.ID()}})
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -130,7 +131,7 @@ func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) e
 // throughSocket sets the API of this machine's cloud, because other clouds can be reached only through an API. Invalid:
 // this machine serves no API.
 func throughSocket(s *direct.Settings) error {
-	if _, err := os.Stat(direct.MachineSocket); err != nil {
+	if !servedByMachine() {
 		return croft.Errorf(croft.Invalid,
 			"partition %s is asked through the API of your cloud: say where that is in url "+
 				"(CROFT_URL), or log in (croft login)", s.Partition)
@@ -139,10 +140,18 @@ func throughSocket(s *direct.Settings) error {
 	return nil
 }
 
+// servedByMachine reports whether the croft that root runs serves its API on this machine. A user who names another
+// state directory means another cloud.
+func servedByMachine() bool {
+	_, err := os.Stat(direct.MachineSocket)
+	named := os.Getenv("CROFT_STATE_DIR")
+	return err == nil && (named == "" || filepath.Clean(named) == direct.MachineDir)
+}
+
 // addLocal finds the cloud of this machine, unless the settings name another one.
 func addLocal(s *direct.Settings) error {
 	err := direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
-	if _, none := os.Stat(direct.MachineSocket); errors.Is(err, croft.Denied) && none == nil {
+	if errors.Is(err, croft.Denied) && servedByMachine() {
 		// the API there knows who operates the cloud
 		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil
 	}

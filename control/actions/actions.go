@@ -34,6 +34,10 @@ type Entry struct {
 // It is not an operation of the API; those are forgetHost and fenceHost, which concern the host.
 const InstanceLost = "loseInstance"
 
+// SignerAdded is the operation of an entry about a key with which a server of the API signs for peers. The root of the
+// server's machine made the key in its state directory, so the entry has the machine's name as its source.
+const SignerAdded = "addSigner"
+
 // Done is the result of an action that was completed, or ordered.
 const Done = "done"
 
@@ -76,13 +80,14 @@ const (
 	Group      Kind = "group"
 	Definition Kind = "definition" // named by the kind whose properties it governs
 	Partition  Kind = "partition"
+	Signer     Kind = "signer" // a key with which this cloud signs for its peers
 )
 
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
 	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
 	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Group),
-	string(Definition), string(Partition)}
+	string(Definition), string(Partition), string(Signer)}
 
 // DistancesOf returns the object for the distances of a type. An invalid type is left out.
 func DistancesOf(kind string) Object {

@@ -61,7 +61,7 @@ func StartTrusting(t testing.TB, further []access.Authenticator, change ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Cloud.Store.Partitions.PutSigner(t.Context(), federation.Signer{Key: all[0].Public, Endpoint: s.URL,
+	_, err = s.Cloud.Store.Partitions.PutSigner(t.Context(), federation.Signer{Key: all[0].Public, Endpoint: s.URL,
 		Host: "host1", Since: all[0].Since})
 	if err != nil {
 		t.Fatal(err)

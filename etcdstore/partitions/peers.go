@@ -317,13 +317,14 @@ func (f FollowedPeers) WatchPeers(ctx context.Context,
 	})
 }
 
-// PutSigner stores the public half of a key with which a server of the API signs, and the address of that server.
-func (s *Partitions) PutSigner(ctx context.Context, one federation.Signer) error {
-	_, err := s.conn.Etcd.Put(ctx, s.peerKeys().signer(one.Key.ID()), kv.Encode(one))
+// PutSigner stores the public half of a key with which a server of the API signs, and the address of that server. It
+// reports whether the cloud did not have the key before.
+func (s *Partitions) PutSigner(ctx context.Context, one federation.Signer) (added bool, err error) {
+	before, err := s.conn.Etcd.Put(ctx, s.peerKeys().signer(one.Key.ID()), kv.Encode(one), clientv3.WithPrevKV())
 	if err != nil {
-		return s.conn.Wrap(err, "write with which key a server signs")
+		return false, s.conn.Wrap(err, "write with which key a server signs")
 	}
-	return nil
+	return before.PrevKv == nil, nil
 }
 
 // Signers implements federation.PeerStore.

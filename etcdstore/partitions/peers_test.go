@@ -29,8 +29,14 @@ func (i *installation) signs(endpoint string) *assertion.Keys {
 	keys := &assertion.Keys{Dir: i.TempDir() + "/peers"}
 	all, err := keys.Open()
 	i.check(err)
-	i.check(i.store.Partitions.PutSigner(i.Context(), federation.Signer{Key: all[0].Public, Endpoint: endpoint,
-		Host: "host1", Since: all[0].Since}))
+	for _, want := range []bool{true, false} {
+		added, err := i.store.Partitions.PutSigner(i.Context(), federation.Signer{Key: all[0].Public,
+			Endpoint: endpoint, Host: "host1", Since: all[0].Since})
+		i.check(err)
+		if added != want {
+			i.Errorf("a key was added: %v, want %v", added, want)
+		}
+	}
 	return keys
 }
 
