@@ -709,6 +709,13 @@ const (
 	MaxSnapshots = 8
 )
 
+// NewDisk is a volume that is created together with an instance, and attached to it. It outlives the instance.
+type NewDisk struct {
+	SizeGB int64 `json:"size_gb" minimum:"1" maximum:"16384"` // in GiB
+	// Unique in the project. The instance's name with -disk, -disk2 ... by default.
+	Name string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+}
+
 // CheckVolumeSize returns Invalid if no volume can have this size.
 func CheckVolumeSize(sizeGB int64) error {
 	if sizeGB < 1 || sizeGB > MaxVolumeGB {

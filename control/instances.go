@@ -297,7 +297,7 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 // requested converts a body into a request.
 func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, GuestSettings: given.GuestSettings,
-		InstanceSettings: given.InstanceSettings, Volumes: given.Volumes,
+		InstanceSettings: given.InstanceSettings, Volumes: given.Volumes, Disks: given.Disks,
 		Expires: time.Duration(given.Expires) * time.Second}
 	if r.ID != "" {
 		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {

@@ -197,6 +197,7 @@ func (b belongings) bodies(schema string) []any {
 			wanted("policy", "crush:everywhere"), wanted("in", []string{b.aggregate}),
 			wanted("in", []string{"!" + b.aggregate}),
 			wanted("volumes", []string{b.name}),
+			wanted("disks", []any{fields{"size_gb": 1, "name": b.name}}),
 			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -105,7 +106,7 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 	for len(left) > 0 {
 		var ch *choice
 		ch, left = a.inFlight.choose(o.reading, a.inst, left, a.rank(o))
-		d, err = a.take(ctx, ch, o.hosts[hostOf(ch.candidate)], o)
+		d, err = a.takeWithDisks(ctx, ch, o.hosts[hostOf(ch.candidate)], o)
 		a.inFlight.end(ch, d.Host.ID != "")
 		if err != nil || d.Host.ID != "" {
 			return d, err
@@ -123,9 +124,11 @@ func (a *attempt) try(ctx context.Context, o *snapshot, some []croft.Candidate) 
 }
 
 // take claims a candidate and writes the order. It returns no host and no error if the caller should try the next
-// candidate.
-func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot) (Decision, error) {
+// candidate. begun are the new volumes of the request, which are claimed on the host.
+func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snapshot, begun []croft.Volume) (Decision,
+	error) {
 	seated := a.inst
+	seated.Volumes = slices.Concat(a.inst.Volumes, begun)
 	seated.BasedOn = o.measure.BasedOn(topology.BasedOn(seated.Spec.In, o.aggregates))
 	seated.PropertiesGeneration = o.filtered.Generation(seated.Spec, host.ID)
 	seats, err := seatsOf(a.inst.Spec.Affinities, host)
@@ -140,7 +143,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 	a.claimed = host.ID
 	err = span.Do(ctx, "claim", func(ctx context.Context) error {
 		owner := croft.Owner{Partition: a.Partition, Project: a.inst.Project}
-		return a.Claims.Claim(ctx, a.inst.ID, owner, ch.candidate)
+		return a.Claims.Claim(ctx, a.inst.ID, owner, withoutDisks(ch.candidate, begun))
 	}, attribute.String("croft.host", string(host.ID)))
 	switch {
 	case errors.Is(err, croft.Conflict):

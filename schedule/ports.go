@@ -144,13 +144,19 @@ func (noCrush) Find(_ context.Context, name string) (croft.CrushPolicy, error) {
 func (noCrush) Numbers(context.Context) (n croft.CrushNumbers, err error) { return n, nil }
 func (noCrush) Number(context.Context, []croft.HostID, []string) error    { return nil }
 
-// Volumes is the scheduler's read access to volumes.
+// Volumes is the scheduler's access to volumes.
 type Volumes interface {
 	// ForRequest returns the named volumes of a project, which a request for an instance attaches. NotFound. Conflict:
 	// one of them cannot be attached, or they are on different hosts.
 	ForRequest(ctx context.Context, project croft.Project, names []string) ([]croft.Volume, error)
 	// AttachedTo returns the volumes that are attached to an instance.
 	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+	// Begin records new volumes on a host and claims them. The transaction of an order settles and attaches them; until
+	// then a caretaker undoes them if this process dies. After an error none is left. NoCapacity or ErrClosed: another
+	// host may succeed. Conflict: a name is taken. OverQuota.
+	Begin(ctx context.Context, host croft.HostID, disks []croft.Volume) ([]croft.Volume, error)
+	// Cancel undoes volumes that were begun and are not settled. It leaves settled ones alone.
+	Cancel(ctx context.Context, begun []croft.Volume) error
 }
 
 // noVolumes replaces Volumes in a scheduler that has none.
@@ -165,6 +171,10 @@ func (noVolumes) ForRequest(_ context.Context, _ croft.Project, names []string) 
 func (noVolumes) AttachedTo(context.Context, croft.InstanceID) ([]croft.Volume, error) {
 	return nil, nil
 }
+func (noVolumes) Begin(context.Context, croft.HostID, []croft.Volume) ([]croft.Volume, error) {
+	return nil, croft.Errorf(croft.Unavailable, "this scheduler creates no volumes")
+}
+func (noVolumes) Cancel(context.Context, []croft.Volume) error { return nil }
 
 // Keys stores the public SSH keys of projects by name.
 type Keys interface {

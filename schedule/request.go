@@ -31,7 +31,8 @@ type Request struct {
 	croft.GuestSettings
 	croft.InstanceSettings
 
-	Volumes []string // names of volumes of the project to attach
+	Volumes []string        // names of volumes of the project to attach
+	Disks   []croft.NewDisk // volumes to create on the instance's host, and to attach
 
 	Hidden []string // keys of properties that the caller may not read; tag: stands for tags
 	Policy *Policy  // nil: the scheduler's policy
@@ -76,6 +77,9 @@ func (r Request) record() (croft.Instance, error) {
 	inst.Spec.In = slices.Compact(slices.Sorted(slices.Values(r.Query.In)))
 	inst.Spec.Where, inst.Spec.WhereNot = r.Query.Where, r.Query.WhereNot
 	if err := croft.CheckBounds(inst.Spec.In); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
+	if _, err := r.disks(inst); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	var err error
@@ -153,7 +157,7 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		return Decision{}, fmt.Errorf("schedule %s: %w", r.label(), err)
 	}
 	a := attempt{search: s.search(r, inst), hold: r.Hold != 0}
-	if a.placer = s.Placer(); a.placer != nil && !a.hold && len(inst.Volumes) == 0 {
+	if a.placer = s.Placer(); a.placer != nil && !a.hold && len(inst.Volumes)+len(a.disks) == 0 {
 		return a.inOneStep(ctx)
 	}
 	a.placer = nil
@@ -239,7 +243,8 @@ func (s *Scheduler) search(r Request, inst croft.Instance) search {
 	if policy.Crush == "" && (byLocation(inst.Spec) || bounded(inst)) {
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
-	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks), policy: policy,
-		hidden: r.Hidden, begun: time.Now(),
+	disks, _ := r.disks(inst) // checked with the record
+	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks).withDisks(disks), policy: policy,
+		hidden: r.Hidden, begun: time.Now(), disks: disks,
 		dropped: map[croft.HostID]string{}}
 }

@@ -22,6 +22,7 @@ type search struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
+	disks   []croft.Volume          // to create on the host; without ID and Host
 	hidden  []string                // keys of properties that the caller may not read
 	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
 	begun   time.Time
@@ -265,7 +266,8 @@ func has(volumes []croft.Volume, host croft.HostID) error {
 
 // within checks whether bounds and filters of the request admit a host. NoCapacity: they do not admit it.
 func (s *search) within(o *snapshot, host croft.Host) error {
-	if err := cmp.Or(has(s.inst.Volumes, host.ID), o.filtered.Admit(s.inst.Spec, host.ID)); err != nil {
+	err := cmp.Or(has(s.inst.Volumes, host.ID), makes(s.disks, host), o.filtered.Admit(s.inst.Spec, host.ID))
+	if err != nil {
 		return err
 	}
 	return topology.AdmitBounds(s.inst.Spec.In, host, o.aggregates)

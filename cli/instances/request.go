@@ -33,7 +33,7 @@ type asking struct {
 	count                int
 	networks             []string
 	open                 []string
-	volumes              []string
+	volumes, disks       []string
 	ephemeral            bool
 	expires, hold        time.Duration
 	together, apart      []string
@@ -59,6 +59,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
 	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on its host; "+
 		"repeat for more (none)")
+	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
+		"20G, or 20G:data to name it; it outlives the instance; repeat for more (none)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -194,6 +196,9 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
 	case a.allOrNone && a.count == 1:
 		return wanted, croft.Errorf(croft.Invalid, "--all-or-none is about several instances: give --count")
+	case a.count > 1 && slices.ContainsFunc(one.Disks, func(d croft.NewDisk) bool { return d.Name != "" }):
+		return wanted, croft.Errorf(croft.Invalid, "--disk names one volume, and --count asks for %d instances: leave out "+
+			"the name, and each volume is named after its instance", a.count)
 	case a.uuid != "" && a.count > 1:
 		return wanted, croft.Errorf(croft.Invalid, "--uuid names one instance, and --count asks for %d", a.count)
 	case a.name != "":
@@ -208,6 +213,9 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
 			Near: a.near, Far: a.far, Distance: a.distance}}
 	r.Networks, r.Open, r.Volumes, r.Ephemeral = a.networks, a.open, a.volumes, a.ephemeral
+	if r.Disks, err = parseDisks(a.disks); err != nil {
+		return r, err
+	}
 	if _, err = schedule.ParseQuery(query); err != nil {
 		return r, err
 	}
@@ -244,6 +252,22 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	r.Image, err = imageOf(s)
 	r.InstanceRequest.Image = r.Image
 	return r, err
+}
+
+// parseDisks parses SIZE[:NAME] texts.
+func parseDisks(texts []string) (all []croft.NewDisk, err error) {
+	for _, text := range texts {
+		size, name, named := strings.Cut(text, ":")
+		d := croft.NewDisk{Name: name}
+		if d.SizeGB, err = args.ParseVolumeSize(size); err == nil && named {
+			err = schedule.CheckName(name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--disk %s: %w", text, err)
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // guest returns the values of the flags about the guest, which do not depend on the host.

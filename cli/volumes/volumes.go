@@ -4,8 +4,6 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,22 +77,6 @@ func instance(v api.Volume) string {
 	return name
 }
 
-// parseSize parses a size in GiB, such as 20, 20G or 1T. Invalid.
-func parseSize(text string) (int64, error) {
-	number, factor := strings.TrimSuffix(text, "iB"), int64(1)
-	if short, is := strings.CutSuffix(number, "T"); is {
-		number, factor = short, 1024
-	} else {
-		number = strings.TrimSuffix(number, "G")
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n > croft.MaxVolumeGB {
-		return 0, croft.Errorf(croft.Invalid, "%q is not a size of a volume: write whole GiB, such as 20G, up to %dG", text,
-			croft.MaxVolumeGB)
-	}
-	return n * factor, croft.CheckVolumeSize(n * factor)
-}
-
 // poll is how often a command looks whether a host has done what was ordered.
 const poll = 100 * time.Millisecond
 
@@ -125,7 +107,7 @@ project is charged for its DISK_GB until the volume is removed.`,
 	}
 	cmd.Flags().StringVar(&host, "host", "", "the `host` that it is on, for operators (the one with the most room)")
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
-		sizeGB, err := parseSize(c.Args[1])
+		sizeGB, err := args.ParseVolumeSize(c.Args[1])
 		if err != nil {
 			return err
 		}
@@ -151,7 +133,7 @@ func growCommand() *cobra.Command {
 		Long:              `grow makes a volume larger. The guest then enlarges its file system, as with resize2fs.`,
 		ValidArgsFunction: volumes.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			sizeGB, err := parseSize(c.Args[1])
+			sizeGB, err := args.ParseVolumeSize(c.Args[1])
 			if err != nil {
 				return err
 			}

@@ -123,6 +123,8 @@ type InstanceRequest struct {
 	Distance string   `json:"distance,omitempty" maxLength:"32" minLength:"1"` // the type of these distances
 	// Volumes of the project to attach. The instance gets a host only where they are.
 	Volumes []string `json:"volumes,omitempty" maxItems:"16" maxLength:"63" minLength:"1"`
+	// Volumes to create on its host and to attach. They outlive the instance.
+	Disks []croft.NewDisk `json:"disks,omitempty" maxItems:"16"`
 	// seconds after the request; 0: never
 	Expires int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"`
 	// Which host with room to take: `spread` the one with the most room, `pack` the one with the least, and

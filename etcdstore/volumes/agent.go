@@ -90,15 +90,15 @@ func (s *Volumes) ForgetVolume(ctx context.Context, host croft.HostID, id croft.
 }
 
 // Assigned returns the comparisons and operations that attach the volumes of a request, in the transaction that gives
-// the instance its host, and the reads for Unassigned. Volumes that are attached to the instance already only must not
-// have changed.
+// the instance its host, and the reads for Unassigned. It settles the claims of new volumes. Volumes that are attached
+// to the instance already only must not have changed.
 func (k Keys) Assigned(inst croft.Instance) (compares []clientv3.Cmp, ops, reads []clientv3.Op) {
 	for _, v := range inst.Volumes {
 		key := k.record(v)
 		compares = append(compares, kv.Unchanged(key, v.Revision))
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		if v.Instance != inst.ID {
-			v.Instance = inst.ID
+			v.Instance, v.ClaimedGB, v.Session = inst.ID, v.SizeGB, ""
 			ops = append(ops, clientv3.OpPut(key, kv.Encode(v)), clientv3.OpPut(k.attachment(v), string(v.Host)))
 		}
 	}

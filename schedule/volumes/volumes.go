@@ -167,18 +167,12 @@ func amount(v croft.Volume, sizeGB int64) croft.Candidate {
 // claim claims the size of a volume whose record names it, and settles the record. After an error the request is
 // undone, unless a store does not answer: then a caretaker undoes it.
 func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, error) {
-	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
-	if err == nil {
-		err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.SizeGB))
-	}
+	err := m.reserve(ctx, v)
 	if err == nil {
 		var settled croft.Volume
 		if settled, err = m.Settle(ctx, v); err == nil {
 			return settled, nil
 		}
-	}
-	if croft.KindOf(err) == croft.Conflict { // the error of Placement names the host
-		err = croft.Errorf(croft.Conflict, "others changed its claim, or claimed on its host, all the while: try again")
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -187,6 +181,46 @@ func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, erro
 		return settled, nil
 	}
 	return v, errors.Join(err, undo)
+}
+
+// reserve claims the size of a volume whose record names it.
+func (m *Manager) reserve(ctx context.Context, v croft.Volume) error {
+	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err == nil {
+		err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.SizeGB))
+	}
+	if croft.KindOf(err) == croft.Conflict { // the error of Placement names the host
+		err = croft.Errorf(croft.Conflict, "others changed its claim, or claimed on its host, all the while: try again")
+	}
+	return err
+}
+
+// Begin implements schedule.Volumes.
+func (m *Manager) Begin(ctx context.Context, host croft.HostID, disks []croft.Volume) (begun []croft.Volume,
+	err error) {
+	for _, v := range disks {
+		v.ID, v.Host = croft.NewVolumeID(), host
+		if v, err = m.Store.Create(ctx, v); err == nil {
+			begun = append(begun, v)
+			err = m.reserve(ctx, v)
+		}
+		if err != nil {
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+			defer cancel()
+			return nil, errors.Join(fmt.Errorf("create volume %s: %w", v.Name, err), m.Cancel(after, begun))
+		}
+	}
+	return begun, nil
+}
+
+// Cancel implements schedule.Volumes.
+func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
+	var all error
+	for _, v := range begun {
+		_, err := m.undo(ctx, v)
+		all = errors.Join(all, err)
+	}
+	return all
 }
 
 // Undo implements audit.Volumes.

@@ -90,6 +90,11 @@ type dying struct {
 	volumes.Store
 }
 
+func (d dying) Create(ctx context.Context, v croft.Volume) (next croft.Volume, err error) {
+	err = d.call(func() error { next, err = d.Store.Create(ctx, v); return err })
+	return next, err
+}
+
 func (d dying) Settle(ctx context.Context, v croft.Volume) (next croft.Volume, err error) {
 	err = d.call(func() error { next, err = d.Store.Settle(ctx, v); return err })
 	return next, err
@@ -181,7 +186,7 @@ func (w *world) undo() {
 }
 
 func TestARequestThatDiesAnywhereIsUndoneOrDone(t *testing.T) {
-	for n := range 8 {
+	for n := range 9 {
 		for _, after := range []bool{false, true} {
 			for _, grows := range []bool{false, true} {
 				t.Run(fmt.Sprintf("call %d, after it %v, grows %v", n, after, grows), func(t *testing.T) {
