@@ -47,15 +47,15 @@ func (c *Client) refusal(ctx context.Context, in api.InstanceNamed) error {
 const refusalTimeout = 10 * time.Second
 
 // AttachConsole lets use read and write the console of a guest; use may close it. NotFound: the instance has no host.
-// Conflict: the console is already attached. Unavailable.
-func (c *Client) AttachConsole(ctx context.Context, in api.InstanceNamed, use func(io.ReadWriteCloser) error) error {
+// Conflict: the console is already attached, and in.TakeOver is not set. Unavailable.
+func (c *Client) AttachConsole(ctx context.Context, in api.Console, use func(io.ReadWriteCloser) error) error {
 	opened := false
 	err := c.socket(ctx, pathOf("/v1/instances/{id}/console", in), func(guest io.ReadWriteCloser) error {
 		opened = true
 		return use(guest)
 	})
 	if opened && ctx.Err() == nil {
-		return cmp.Or(c.refusal(ctx, in), err)
+		return cmp.Or(c.refusal(ctx, in.InstanceNamed), err)
 	}
 	return err
 }

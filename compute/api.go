@@ -209,7 +209,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a live console wants the protocol "+ConsoleProtocol, http.StatusUpgradeRequired)
 		return
 	}
-	guest, err := consoles.OpenConsole(r.Context(), id)
+	guest, err := consoles.OpenConsole(r.Context(), id, r.URL.Query().Get("takeover") == "1")
 	if err != nil {
 		httpapi.Error(w, err)
 		return

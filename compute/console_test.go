@@ -131,7 +131,7 @@ type terminal struct {
 	console io.ReadWriteCloser
 }
 
-func (h terminal) OpenConsole(_ context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
+func (h terminal) OpenConsole(_ context.Context, id croft.InstanceID, _ bool) (io.ReadWriteCloser, error) {
 	if id != guest {
 		return nil, croft.Errorf(croft.NotFound, "no guest")
 	}

@@ -178,9 +178,10 @@ type Bridged interface {
 // Consoles is a hypervisor whose guests have an interactive serial console.
 type Consoles interface {
 	// OpenConsole attaches exclusively to the console of a running guest, until it is closed or the guest is
-	// off, which reads as io.EOF. Read and Write may run concurrently; Close ends both. Conflict: another
-	// client is attached, or the guest is off. NotFound: there is no such instance.
-	OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error)
+	// off, which reads as io.EOF. Read and Write may run concurrently; Close ends both. With takeOver it ends the
+	// attachment of another client; without, another client is a Conflict, as is a guest that is off. NotFound: there
+	// is no such instance.
+	OpenConsole(ctx context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error)
 }
 
 // ImageStore fetches images and makes disks from them.

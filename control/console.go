@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/delay"
 	"croft/internal/plain"
 	"croft/schedule"
 )
@@ -74,7 +76,7 @@ func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 }
 
 // attachConsole connects the client to the console of the guest.
-func attachConsole(c *call, _ api.InstanceNamed) error {
+func attachConsole(c *call, in api.Console) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
 	}
@@ -90,9 +92,9 @@ func attachConsole(c *call, _ api.InstanceNamed) error {
 	lasting, end := c.lastingFor(st, nil)
 	defer end()
 	var refused error // as an answer of this server, not as an error of the host
-	err = c.Cloud.Consoles.Attach(lasting, st, func(guest io.ReadWriteCloser) error {
+	err = c.Cloud.Consoles.Attach(lasting, st, in.TakeOver, func(guest io.ReadWriteCloser) error {
 		if refused = c.checkSame(st, nil); refused == nil {
-			refused = c.tunnel(lasting, guest)
+			refused = c.tunnel(lasting, guest, true)
 		}
 		return refused
 	})
@@ -120,7 +122,8 @@ func (c *call) noConsole(st croft.Status) error {
 		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" is "+schedule.Describe(&now)+
 			": its console takes input only while it runs")
 	}
-	return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere")
+	return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere; "+
+		"takeover ends that attachment")
 }
 
 // handshake is an answer of the WebSocket library that is kept back. The connection cannot be taken over through it.
@@ -150,9 +153,26 @@ func (c *call) checkHandshake() error {
 		strings.TrimPrefix(plain.Cut(strings.TrimSpace(h.text.String()), 200), "WebSocket protocol violation: "))
 }
 
+const (
+	pingEvery  = 15 * time.Second
+	pingWithin = 30 * time.Second
+)
+
+// lookForClient calls gone when the client answers no ping. Something else has to read from the socket meanwhile.
+func lookForClient(ctx context.Context, socket *websocket.Conn, gone func()) {
+	delay.Every(ctx, pingEvery, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, pingWithin)
+		defer cancel()
+		if err := socket.Ping(ctx); err != nil {
+			gone()
+		}
+	})
+}
+
 // tunnel upgrades the connection to a WebSocket and copies bytes both ways until one side ends. checkHandshake has
-// passed.
-func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser) error {
+// passed. A client that is pinged has to answer: one that is gone without a word would keep what it has attached. Pings
+// are unanswered also while the far side takes no data, which is normal for a port of a guest.
+func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser, pinged bool) error {
 	c.upgraded = true // or refused, with an answer
 	socket, err := websocket.Accept(c.w, c.r, nil)
 	if err != nil {
@@ -163,12 +183,17 @@ func (c *call) tunnel(ctx context.Context, far io.ReadWriteCloser) error {
 	defer context.AfterFunc(ctx, func() { _ = far.Close() })()
 	near := websocket.NetConn(ctx, socket, websocket.MessageBinary)
 	var copying sync.WaitGroup
+	if pinged {
+		copying.Go(func() { lookForClient(ctx, socket, cancel) })
+	}
 	copying.Go(func() {
 		_, _ = io.Copy(far, near)
 		_ = far.Close()
 	})
 	_, err = io.Copy(near, far)
-	_ = near.Close()
+	// near.Close would cut the connection under the reader, and the client see an error instead of the end.
+	_ = socket.Close(websocket.StatusNormalClosure, "")
+	cancel()
 	copying.Wait()
 	return err
 }

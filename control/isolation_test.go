@@ -148,7 +148,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{b.name, b.name + "/" + b.id}
 	case "query image":
 		return []string{"debian-12"}
-	case "query follow":
+	case "query follow", "query takeover":
 		return []string{"false"}
 	case "path snapshot":
 		return []string{b.name}

@@ -39,7 +39,7 @@ func forwardPort(c *call, in api.GuestPort) error {
 	var refused error
 	err = c.Cloud.Ports.Connect(lasting, st, port, func(guest io.ReadWriteCloser) error {
 		if refused = c.checkSame(st, still); refused == nil {
-			refused = c.tunnel(lasting, guest)
+			refused = c.tunnel(lasting, guest, false)
 		}
 		return refused
 	})

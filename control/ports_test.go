@@ -126,10 +126,10 @@ type late struct {
 const nextGuest = "what the next guest says"
 
 func (l late) Connect(ctx context.Context, st croft.Status, _ int, use func(io.ReadWriteCloser) error) error {
-	return l.Attach(ctx, st, use)
+	return l.Attach(ctx, st, false, use)
 }
 
-func (l late) Attach(_ context.Context, _ croft.Status, use func(io.ReadWriteCloser) error) error {
+func (l late) Attach(_ context.Context, _ croft.Status, _ bool, use func(io.ReadWriteCloser) error) error {
 	l.before()
 	near, far := net.Pipe()
 	go func() { _, _ = io.WriteString(far, nextGuest); _ = far.Close() }()

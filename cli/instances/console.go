@@ -19,12 +19,13 @@ import (
 )
 
 func consoleCommand() *cobra.Command {
-	var follow, log bool
+	var follow, log, takeOver bool
 	cmd := &cobra.Command{
 		Use:   "console UUID|NAME",
 		Short: "Type at the guest's serial console",
 		Long: `console attaches this terminal to the guest's serial console, through the agent of
-its host; Ctrl-] leaves. One at a time can be attached.
+its host; Ctrl-] leaves. One at a time can be attached; --takeover ends the session of
+another one.
 
 Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
 guest wrote, as schedule logs does.`,
@@ -33,7 +34,7 @@ guest wrote, as schedule logs does.`,
 			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
 			return onConsole(cmd, args[0], func(ctx context.Context, c *session, i api.Instance) error {
 				if live {
-					return c.attach(ctx, cmd, i)
+					return c.attach(ctx, cmd, i, takeOver)
 				}
 				return c.console(ctx, cmd.OutOrStdout(), i, follow)
 			})
@@ -42,6 +43,7 @@ guest wrote, as schedule logs does.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
 		"print what the guest wrote and go on with what it writes, until interrupted")
 	cmd.Flags().BoolVar(&log, "log", false, "print what the guest wrote")
+	cmd.Flags().BoolVar(&takeOver, "takeover", false, "end the session of whoever is attached")
 	return cmd
 }
 
@@ -82,8 +84,9 @@ func (c *session) console(ctx context.Context, w io.Writer, i api.Instance, foll
 const EscapeKey = 0x1d
 
 // attach connects the terminal to the console until the escape key, the end of the guest, or the end of ctx.
-func (c *session) attach(ctx context.Context, cmd *cobra.Command, i api.Instance) error {
-	return c.AttachConsole(ctx, c.Named(string(i.ID)), func(guest io.ReadWriteCloser) error {
+func (c *session) attach(ctx context.Context, cmd *cobra.Command, i api.Instance, takeOver bool) error {
+	in := api.Console{InstanceNamed: c.Named(string(i.ID)), TakeOver: takeOver}
+	return c.AttachConsole(ctx, in, func(guest io.ReadWriteCloser) error {
 		in := cmd.InOrStdin().(*os.File) // the caller has checked that it is a terminal, and thus a file
 		before, err := term.MakeRaw(int(in.Fd()))
 		if err != nil {

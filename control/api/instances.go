@@ -55,6 +55,13 @@ type ConsoleLog struct {
 	Follow bool `query:"follow" json:"-"` // continue with what the guest writes from now on
 }
 
+// Console is the input of attachConsole.
+type Console struct {
+	InstanceNamed
+
+	TakeOver bool `query:"takeover" json:"-"` // end the attachment of another client
+}
+
 // GuestPort is the input of forwardPort.
 type GuestPort struct {
 	InstanceNamed

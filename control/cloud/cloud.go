@@ -77,8 +77,9 @@ type Consoles interface {
 	// Log passes the guest's output to show. With follow, it continues with new output, and returns no error when ctx
 	// is canceled.
 	Log(ctx context.Context, st croft.Status, follow bool, show func(io.Reader) error) error
-	// Attach lets use read and write the console; use may close it. Conflict: the console is already attached.
-	Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error
+	// Attach lets use read and write the console; use may close it. With takeOver it ends the attachment of another
+	// client, which is a Conflict otherwise.
+	Attach(ctx context.Context, st croft.Status, takeOver bool, use func(io.ReadWriteCloser) error) error
 }
 
 // Ports reaches the network of guests.

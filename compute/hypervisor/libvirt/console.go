@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +20,7 @@ var _ compute.Consoles = (*Driver)(nil)
 
 // OpenConsole opens the pseudo-terminal of the guest's serial port. The guest's output is logged whether a
 // client is attached or not.
-func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
+func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error) {
 	attach := about("attach to the console of", id)
 	path, err := call(ctx, d.conn, attach, func(c *libvirt.Connect) (path string, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
@@ -37,19 +36,26 @@ func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID) (io.ReadW
 	if err != nil {
 		return nil, err
 	}
-	if _, taken := d.attached.LoadOrStore(id, true); taken {
-		return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
-	}
-	leave := sync.OnceFunc(func() { d.attached.Delete(id) })
 	tty, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err == nil {
 		err = makeRaw(tty)
 	}
 	if err != nil {
-		leave()
 		return nil, fmt.Errorf("attach to the console of instance %s: %w", id, err)
 	}
-	return &console{tty: tty, leave: leave}, nil
+	own := &console{tty: tty}
+	own.leave = func() { d.attached.CompareAndDelete(id, own) }
+	for {
+		other, taken := d.attached.LoadOrStore(id, own)
+		switch {
+		case !taken:
+			return own, nil
+		case !takeOver:
+			_ = tty.Close() // the conflict says more
+			return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
+		}
+		_ = other.(*console).Close() // its client sees the end
+	}
 }
 
 // terminalOf returns the serial port's terminal from a domain's XML. Conflict: the domain is off.

@@ -406,13 +406,13 @@ func TestConsoleOfAGuest(t *testing.T) {
 	must(t, os.WriteFile(m.Seed, seed.Bytes(), 0o600))
 	removed(t, d, m.ID)
 	must(t, d.Define(t.Context(), m))
-	if _, err := d.OpenConsole(t.Context(), m.ID); croft.KindOf(err) != croft.Conflict {
+	if _, err := d.OpenConsole(t.Context(), m.ID, false); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("the console of one that is off: %v, want Conflict", err)
 	}
 	must(t, d.Start(t.Context(), m.ID))
-	c, err := d.OpenConsole(t.Context(), m.ID)
+	c, err := d.OpenConsole(t.Context(), m.ID, false)
 	must(t, err)
-	if _, err := d.OpenConsole(t.Context(), m.ID); croft.KindOf(err) != croft.Conflict {
+	if _, err := d.OpenConsole(t.Context(), m.ID, false); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("a second one on the console: %v, want Conflict", err)
 	}
 	var said bytes.Buffer
@@ -434,12 +434,22 @@ func TestConsoleOfAGuest(t *testing.T) {
 	_, err = c.Write([]byte("echo $((6*7))-is-typed\r"))
 	must(t, err)
 	listen("42-is-typed")
+	former := c
+	c, err = d.OpenConsole(t.Context(), m.ID, true)
+	must(t, err)
+	if _, err := io.Copy(io.Discard, former); err != nil {
+		t.Errorf("taken over, the former console says %v", err)
+	}
+	must(t, former.Close()) // and this leaves the present one attached
+	_, err = c.Write([]byte("echo $((6*8))-is-typed\r"))
+	must(t, err)
+	listen("48-is-typed")
 	must(t, c.Close())
 	must(t, c.Close())
 	for _, path := range []string{m.Seed, m.Disk[0].Path, m.Console} {
 		unreadable(t, path)
 	}
-	c, err = d.OpenConsole(t.Context(), m.ID)
+	c, err = d.OpenConsole(t.Context(), m.ID, false)
 	must(t, err)
 	must(t, d.Remove(t.Context(), m.ID))
 	if _, err := io.Copy(io.Discard, c); err != nil {

@@ -14,7 +14,7 @@ var _ compute.Consoles = (*Hypervisor)(nil)
 
 // OpenConsole attaches to the console of a simulated guest. Like a terminal without a program, it echoes
 // input and logs it.
-func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.ReadWriteCloser, error) {
+func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, err := h.find(id)
@@ -23,6 +23,8 @@ func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID) (io.Rea
 		return nil, err
 	case g.Power == compute.PowerOff:
 		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its console takes no input", id)
+	case g.console != nil && takeOver:
+		g.hangUp()
 	case g.console != nil:
 		return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
 	}
@@ -88,7 +90,7 @@ func (c *console) end() {
 	c.changed.Broadcast()
 }
 
-// hangUp ends the attachment when the guest goes off. The caller holds h.mu.
+// hangUp ends the attachment when the guest goes off or another client takes over. The caller holds h.mu.
 func (g *guest) hangUp() {
 	if g.console != nil {
 		g.console.end()

@@ -267,12 +267,26 @@ func (s *suite) consoles() {
 	log := api.ConsoleLog{InstanceNamed: named("web").InstanceNamed}
 	s.is(s.Client.ReadLog(s.ctx, log, nil), croft.NotFound, "the console of no instance")
 	s.running("web")
-	s.must(s.Client.AttachConsole(s.ctx, log.InstanceNamed, func(guest io.ReadWriteCloser) error {
+	console := api.Console{InstanceNamed: log.InstanceNamed}
+	s.must(s.Client.AttachConsole(s.ctx, console, func(guest io.ReadWriteCloser) error {
 		if _, err := io.WriteString(guest, "hello\r"); err != nil {
 			return err
 		}
-		s.is(s.Client.AttachConsole(s.ctx, log.InstanceNamed, nil), croft.Conflict, "a console that somebody has")
-		return readUntil(guest, "hello")
+		s.is(s.Client.AttachConsole(s.ctx, console, nil), croft.Conflict, "a console that somebody has")
+		if err := readUntil(guest, "hello"); err != nil {
+			return err
+		}
+		console.TakeOver = true
+		s.must(s.Client.AttachConsole(s.ctx, console, func(next io.ReadWriteCloser) error {
+			if _, err := io.Copy(io.Discard, guest); err != nil {
+				s.Errorf("the former console says %v when another client takes over", err)
+			}
+			if _, err := io.WriteString(next, "again\r"); err != nil {
+				return err
+			}
+			return readUntil(next, "again")
+		}))
+		return nil
 	}))
 	var said bytes.Buffer
 	s.must(s.Client.ReadLog(s.ctx, log, func(from io.Reader) error {

@@ -36,8 +36,13 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 }
 
 // Attach implements cloud.Consoles.
-func (c consoles) Attach(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
-	answer, err := c.ask(ctx, st, "attach to", http.MethodPost, "", false)
+func (c consoles) Attach(ctx context.Context, st croft.Status, takeOver bool,
+	use func(io.ReadWriteCloser) error) error {
+	query := ""
+	if takeOver {
+		query = "?takeover=1"
+	}
+	answer, err := c.ask(ctx, st, "attach to", http.MethodPost, query, false)
 	if answer == nil {
 		return err
 	}

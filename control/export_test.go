@@ -1,0 +1,4 @@
+package control
+
+// LookForClient is lookForClient for the tests.
+var LookForClient = lookForClient
