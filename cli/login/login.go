@@ -3,6 +3,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,9 @@ else may read.`,
 			return err
 		}
 		c.User = caller.User
+		if c.Refresh == "" && !caller.Expires.IsZero() { // a token of croft, which is bound to its project
+			c.Expires, c.Project = caller.Expires, cmp.Or(c.Project, caller.Project)
+		}
 		if err := login.Own().Put(*name, c); err != nil {
 			return err
 		}
@@ -219,13 +223,13 @@ func forget(cmd *cobra.Command, name string) error {
 	}
 	until := ""
 	if !c.Expires.IsZero() {
-		until = fmt.Sprintf(", which counted until %s", c.Expires.Local().Format(time.DateTime))
+		until = fmt.Sprintf("; its token is valid until %s", c.Expires.Local().Format(time.DateTime))
 	}
 	which := ""
 	if name != login.Default {
 		which = " " + name
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s%s is removed\n", which, c.URL, until)
+	fmt.Fprintf(cmd.ErrOrStderr(), "the login%s of %s is removed%s\n", which, c.URL, until)
 	return nil
 }
 
@@ -253,8 +257,12 @@ the address of the cloud.`,
 				Cloud string `json:"cloud"`
 			}{caller, cloud}
 			return c.Print(data, func(t *out.Table) {
-				for _, row := range [][2]string{{"user", caller.User}, {"project", out.OrDash(string(caller.Project))},
-					{"roles", strings.Join(access.Words(caller.Roles), ", ")}, {"via", caller.Via}, {"cloud", cloud}} {
+				rows := [][2]string{{"user", caller.User}, {"project", out.OrDash(string(caller.Project))},
+					{"roles", strings.Join(access.Words(caller.Roles), ", ")}, {"via", caller.Via}, {"cloud", cloud}}
+				if !caller.Expires.IsZero() {
+					rows = append(rows, [2]string{"expires", caller.Expires.Local().Format(time.DateTime)})
+				}
+				for _, row := range rows {
 					t.Texts(row[0], row[1])
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"croft"
 )
@@ -72,6 +73,8 @@ type Caller struct {
 	// The id of that project.
 	PeerProjectID croft.ProjectID `json:"peer_project_id,omitempty" format:"uuid"`
 	Via           string          `json:"via"` // the credentials, such as "token 1f3a" or "socket, uid 0"
+	// When a token of this cloud expires; absent for other credentials.
+	Expires time.Time `json:"expires,omitzero"`
 
 	// ProjectID is the identity of Project, which distinguishes it from a later project of the same name. Empty: the
 	// name has no record, or it was not read yet.

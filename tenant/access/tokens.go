@@ -121,7 +121,8 @@ func (b *Bearer) Authenticate(ctx context.Context, r *http.Request) (Caller, boo
 		return Caller{}, false, err
 	}
 	return Caller{Partition: b.partition, User: t.User, Project: t.Project, ProjectID: t.ProjectID,
-		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID)}, true, nil
+		Token: t.ID, Delegated: delegatedBy(t), Roles: slices.Clone(t.Roles), Via: "token " + string(t.ID),
+		Expires: t.Expires}, true, nil
 }
 
 // token returns the token with an ID, which another server may have created a moment ago; the zero Token: none exists.
