@@ -76,6 +76,7 @@ var (
 		"croft/placementclient/...",
 		"croft/compute/hypervisor/...",
 		"croft/compute/image/...",
+		"croft/compute/restic",
 		"croft/pool/shell/...",
 		"croft/trust/gate/...",
 		"croft/grid/ssh/...",

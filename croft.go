@@ -103,6 +103,8 @@ type Host struct {
 	Networks map[string][]Project `json:"networks,omitempty"`
 	// its guests are simulated: they run no cloud-init and report no result of it
 	NoSetUp bool `json:"no_set_up,omitempty"`
+	// public key for the access to stores of backups, in base64; empty: its agent makes no backups
+	BackupKey string `json:"backup_key,omitempty"`
 	// the declaration that it is dead; derived from another key
 	Death *Death `json:"death,omitempty"`
 }
@@ -332,6 +334,8 @@ type Instance struct {
 	Rebooted   int64     `json:"rebooted,omitempty"`
 	Rebuilt    int64     `json:"rebuilt,omitempty"`
 	Resized    int64     `json:"resized,omitempty"`
+	// the backup that its disks are made from; nil: none
+	Backup *FromBackup `json:"backup,omitempty"`
 	// the request to resize it that is about to claim, or has claimed but not ordered yet; nil: none
 	Resizing *Resizing `json:"resizing,omitempty"`
 	Session  string    `json:"session,omitempty"`
@@ -500,6 +504,9 @@ type Order struct {
 	// the generation of the newest order with another size: a domain defined by an earlier one gets the spec's
 	Resized int64 `json:"resized,omitempty"`
 
+	// the backup from which a domain that an earlier generation defined gets its disks; nil: none
+	Backup *FromBackup `json:"backup,omitempty"`
+
 	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
 	LeftBefore []HostID `json:"left_before,omitempty"`
 	Move       *Move    `json:"move,omitempty"` // of WantLeaving and WantArriving; nil for others
@@ -515,6 +522,23 @@ type Order struct {
 	// revision at which the order was first stored: its identity, because an order for a later instance with the same
 	// UUID has another one
 	CreateRevision int64 `json:"-"`
+}
+
+// FromBackup orders that the disks of an instance are made from a backup. Records and orders share it: replace it to
+// change it.
+type FromBackup struct {
+	ID   string `json:"id"`   // UUID of the backup
+	Name string `json:"name"` // of the backup, in the instance's project
+	// of the order that it was first in; 0: it was not restored, and the disks are the former ones
+	Generation int64  `json:"generation"`
+	InPlace    bool   `json:"in_place,omitempty"` // the instance has other disks, which stay until these are verified
+	Error      string `json:"error,omitempty"`    // why it was not restored
+}
+
+// Restores reports whether the disks of a domain that was defined by an order of a generation are to be made from the
+// backup; 0: of a domain that is not defined yet.
+func (o Order) Restores(defined int64) bool {
+	return o.Backup != nil && o.Backup.Generation > o.Rebuilt && o.Backup.Generation > defined
 }
 
 // Move is what the two hosts of a move with the disk know about it.
@@ -617,7 +641,8 @@ type Volume struct {
 
 // Snapshot is the part of a record that only snapshots have. Copies of the record share it: replace it to change it.
 type Snapshot struct {
-	Instance InstanceID `json:"instance"`          // whose disks it has; the record's Instance is empty once that has ended
+	// whose disks it has; the record's Instance is empty once that has ended
+	Instance InstanceID `json:"instance"`
 	Volumes  []VolumeID `json:"volumes,omitempty"` // whose disks it has besides the instance's own
 	Taken    time.Time  `json:"taken,omitzero"`    // zero: not taken yet
 	Method   Method     `json:"method,omitempty"`  // how it was taken
@@ -625,6 +650,8 @@ type Snapshot struct {
 	Note       string    `json:"note,omitempty"`
 	Rollback   Rollback  `json:"rollback,omitempty"`   // the order to roll back to it; empty: none
 	RolledBack time.Time `json:"rolled_back,omitzero"` // the last time; zero: never
+	// the name of the backup that is made from it; croft removes it afterwards; empty: a user took it
+	Backup string `json:"backup,omitempty"`
 }
 
 // Method is how a snapshot was taken.

@@ -14,6 +14,7 @@ import (
 
 	"croft/cli/actions"
 	"croft/cli/admin"
+	"croft/cli/backups"
 	"croft/cli/catalogue"
 	"croft/cli/clusters"
 	"croft/cli/crush"
@@ -119,7 +120,7 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	}
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
-			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(),
+			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(), backups.Command(),
 			keys.Command(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},

@@ -32,6 +32,9 @@ crush export
 image list pull remove prune
 volume create list show grow attach detach remove
 snapshot create list show rollback remove
+backup create list show check restore remove overdue
+backup store add list show check remove
+backup schedule create list show remove
 key add list remove
 project create list show remove
 project member add set remove

@@ -229,6 +229,89 @@ func (c *Client) RemoveSnapshot(ctx context.Context, in api.SnapshotNamed) error
 	return c.do(ctx, "DELETE /v1/instances/{id}/snapshots/{snapshot}", in)
 }
 
+// ListBackups: List backups.
+func (c *Client) ListBackups(ctx context.Context, in api.InProject, which ...api.Listing) (api.BackupList, error) {
+	return call[api.BackupList](ctx, c, "GET /v1/backups", listed{in, which})
+}
+
+// CreateBackup: Back up an instance.
+func (c *Client) CreateBackup(ctx context.Context, in api.NewBackup) (api.Backup, error) {
+	return call[api.Backup](ctx, c, "POST /v1/instances/{id}/backups", in)
+}
+
+// GetBackup: Get a backup.
+func (c *Client) GetBackup(ctx context.Context, in api.BackupNamed) (api.Backup, error) {
+	return call[api.Backup](ctx, c, "GET /v1/backups/{name}", in)
+}
+
+// CheckBackup: Read all data of a backup, and compare its digests.
+func (c *Client) CheckBackup(ctx context.Context, in api.BackupNamed) (api.Backup, error) {
+	return call[api.Backup](ctx, c, "POST /v1/backups/{name}/check", in)
+}
+
+// RestoreBackup: Restore a backup as a new instance, or in its stopped instance.
+func (c *Client) RestoreBackup(ctx context.Context, in api.BackupRestore) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/backups/{name}/restore", in)
+}
+
+// RemoveBackup: Remove a backup, and the data that no other backup needs.
+func (c *Client) RemoveBackup(ctx context.Context, in api.BackupNamed) error {
+	return c.do(ctx, "DELETE /v1/backups/{name}", in)
+}
+
+// ListUnprotected: List the instances without a recent backup, and for how long.
+func (c *Client) ListUnprotected(ctx context.Context,
+	in api.OverdueFilter, which ...api.Listing) (api.UnprotectedList, error) {
+	return call[api.UnprotectedList](ctx, c, "GET /v1/unprotected-instances", listed{in, which})
+}
+
+// ListBackupStores: List the backup stores that a project may use; for operators all.
+func (c *Client) ListBackupStores(ctx context.Context,
+	in api.InProject, which ...api.Listing) (api.BackupStoreList, error) {
+	return call[api.BackupStoreList](ctx, c, "GET /v1/backup-stores", listed{in, which})
+}
+
+// CreateBackupStore: Add a backup store.
+func (c *Client) CreateBackupStore(ctx context.Context, in api.NewBackupStore) (api.BackupStore, error) {
+	return call[api.BackupStore](ctx, c, "POST /v1/backup-stores", in)
+}
+
+// GetBackupStore: Get a backup store.
+func (c *Client) GetBackupStore(ctx context.Context, in api.BackupStoreInProject) (api.BackupStore, error) {
+	return call[api.BackupStore](ctx, c, "GET /v1/backup-stores/{name}", in)
+}
+
+// CheckBackupStore: Verify all data of a backup store.
+func (c *Client) CheckBackupStore(ctx context.Context, in api.BackupStoreNamed) (api.BackupStore, error) {
+	return call[api.BackupStore](ctx, c, "POST /v1/backup-stores/{name}/check", in)
+}
+
+// RemoveBackupStore: Forget a backup store without backups; the repository stays.
+func (c *Client) RemoveBackupStore(ctx context.Context, in api.BackupStoreNamed) error {
+	return c.do(ctx, "DELETE /v1/backup-stores/{name}", in)
+}
+
+// ListBackupSchedules: List backup schedules.
+func (c *Client) ListBackupSchedules(ctx context.Context,
+	in api.InProject, which ...api.Listing) (api.BackupScheduleList, error) {
+	return call[api.BackupScheduleList](ctx, c, "GET /v1/backup-schedules", listed{in, which})
+}
+
+// CreateBackupSchedule: Create a backup schedule.
+func (c *Client) CreateBackupSchedule(ctx context.Context, in api.NewBackupSchedule) (api.BackupSchedule, error) {
+	return call[api.BackupSchedule](ctx, c, "POST /v1/backup-schedules", in)
+}
+
+// GetBackupSchedule: Get a backup schedule.
+func (c *Client) GetBackupSchedule(ctx context.Context, in api.BackupScheduleNamed) (api.BackupSchedule, error) {
+	return call[api.BackupSchedule](ctx, c, "GET /v1/backup-schedules/{name}", in)
+}
+
+// RemoveBackupSchedule: Remove a backup schedule; its backups stay.
+func (c *Client) RemoveBackupSchedule(ctx context.Context, in api.BackupScheduleNamed) error {
+	return c.do(ctx, "DELETE /v1/backup-schedules/{name}", in)
+}
+
 // ListKeys: List the keys of a project.
 func (c *Client) ListKeys(ctx context.Context, in api.InProject, which ...api.Listing) (api.KeyList, error) {
 	return call[api.KeyList](ctx, c, "GET /v1/keys", listed{in, which})

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"croft"
+	"croft/compute/backup"
 	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/internal/endpoint"
@@ -28,7 +29,8 @@ import (
 	"croft/internal/turns"
 )
 
-// Config configures an Agent. All interfaces are required except Shared, Volumes, Seeds and Peers.
+// Config configures an Agent. All interfaces are required except Shared, Volumes, Backups, Repository, Key, Seeds and
+// Peers.
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
@@ -43,8 +45,11 @@ type Config struct {
 	Shared   audit.Shared // records that belong to no host; nil: another process audits them
 	// ends requests for volumes whose processes died; nil: another process does
 	VolumeRequests audit.Volumes
-	Resizes        audit.Resizes // the same of requests to resize instances
-	Volumes        Volumes       // nil: this host has no volumes
+	Resizes        audit.Resizes  // the same of requests to resize instances
+	Volumes        Volumes        // nil: this host has no volumes
+	Backups        Backups        // nil: this host makes no backups
+	Repository     Repository     // likewise
+	Key            backup.HostKey // opens the access to stores of backups; its public key is in the record of the host
 	Inventory      Inventory
 	Hypervisor     Hypervisor
 	Images         ImageStore
@@ -75,6 +80,10 @@ type Agent struct {
 	awaitedVolumes sync.Map
 	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
 
+	jobWorkers keyed.Workers[string]
+	jobs       chan struct{} // one token per running job
+	knownJobs  sync.Map      // keys are the jobs of the host that it has seen
+
 	builds  chan struct{} // one token per running build
 	copies  chan struct{} // one token per disk that is fetched from another host
 	metrics *metrics
@@ -104,7 +113,8 @@ func New(c Config) (*Agent, error) {
 		c.Orders == nil || c.Registry == nil || c.Records == nil ||
 		c.Inventory == nil || c.Hypervisor == nil || c.Images == nil {
 		return nil,
-			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Shared, Volumes and Seeds are required")
+			croft.Errorf(croft.Invalid, "compute: Host, Partition, Dir, Log and all interfaces but Shared, Volumes "+
+				"and Seeds are required")
 	}
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -124,6 +134,7 @@ func New(c Config) (*Agent, error) {
 		Config:    c,
 		builds:    make(chan struct{}, c.MaxBuilds),
 		copies:    make(chan struct{}, mostCopies),
+		jobs:      make(chan struct{}, mostJobs),
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
@@ -134,7 +145,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
 		newUsages(c.Hypervisor, a.instances.names))
-	a.workers.Do, a.volumeWorkers.Do = a.pass, a.passVolume
+	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do = a.pass, a.passVolume, a.passJob
 	return a, nil
 }
 
@@ -153,6 +164,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 		_ = a.Hypervisor.Watch(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})
 	work.Go(func() { a.watchVolumes(ctx) })
+	work.Go(func() { a.watchJobs(ctx) })
 	work.Go(func() {
 		a.resync(ctx)
 		delay.Every(ctx, a.ResyncEvery, a.resync)
@@ -168,6 +180,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { a.serve(ctx, ready) })
 	work.Wait()
 	a.volumeWorkers.Wait()
+	a.jobWorkers.Wait()
 	a.workers.Wait()
 	a.instances.arriveAll()
 	if a.known.Load() && a.locked.Load() {
@@ -301,6 +314,7 @@ func (a *Agent) resync(ctx context.Context) {
 		a.workers.Wake(ctx, id)
 	}
 	a.wakeVolumes(ctx)
+	a.wakeJobs(ctx)
 }
 
 // logUnless logs an error unless ctx has ended.

@@ -32,6 +32,9 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	defer func() { <-p.agent.builds }()
 	p.agent.Log.Info("building", "instance", p.id, "host", p.agent.Host.ID, "name", p.want.Name, "project",
 		p.want.Project, "image", redact.Image(p.want.Spec.Image), "resources", p.want.Spec.Resources.String())
+	if p.want.Restores(0) {
+		return p.buildRestored(ctx, source, nics)
+	}
 	img, err := p.fetch(ctx)
 	if err != nil {
 		return err
@@ -53,6 +56,20 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		layers, err = p.agent.topmost(dir) // there may be snapshots of an instance whose definition was lost
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return p.define(ctx, layers, source, nics)
+}
+
+// buildRestored defines the domain on disks that it makes from a backup.
+func (p *pass) buildRestored(ctx context.Context, source croft.Metadata, nics []NIC) error {
+	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
+	if err := p.phase(ctx, phaseFetch, p.restore); err != nil {
+		return err
+	}
+	p.memory.note(croft.EventImage)
+	layers, err := p.agent.topmost(p.agent.dir(p.id))
 	if err != nil {
 		return err
 	}

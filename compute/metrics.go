@@ -23,6 +23,7 @@ type metrics struct {
 	arrival     prometheus.Observer
 	failures    *prometheus.CounterVec
 	sweeps      *prometheus.CounterVec
+	jobs        *prometheus.CounterVec
 	differences *prometheus.GaugeVec
 	instances   *prometheus.Desc
 }
@@ -42,7 +43,8 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 	others ...prometheus.Collector) *metrics {
 	m := &metrics{states: states, others: others}
 	m.passes = m.Counters("croft_agent_passes_total",
-		"Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the kind of the error.", "result")
+		"Looks at an instance and its order, by how they ended: ok, interrupted, waiting for another host, or the "+
+			"kind of the error.", "result")
 	m.steps = m.Seconds("croft_agent_step_seconds", "Steps of passes, by step and outcome.", meter.Work, "step",
 		"result")
 	m.phases = m.Seconds("croft_agent_phase_seconds",
@@ -58,6 +60,9 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 		"Passes that could not carry out their order, by the kind of the error.", "kind")
 	m.sweeps = m.Counters("croft_agent_sweeps_total",
 		"Comparisons of guests, disks, claims and records, by how they ended.", "result")
+	m.jobs = m.Counters("croft_agent_backup_jobs_total",
+		"Jobs for backups, by what they do and how they ended: ok, interrupted, or the kind of the error.", "job",
+		"result")
 	m.differences = m.Gauges("croft_agent_differences",
 		"Differences on the host that two comparisons of the last sweep found, by kind; croft audit shows "+
 			"them.", "kind")

@@ -19,7 +19,8 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	if ctx.Err() != nil {
 		return // interrupted: the next pass has newer information
 	}
-	if errors.Is(failure, errNotArrived) || errors.Is(failure, errChanged) {
+	if errors.Is(failure, errNotArrived) || errors.Is(failure, errChanged) ||
+		errors.Is(failure, errNoAccess) {
 		p.agent.instances.await(p.id, true)
 		return
 	}

@@ -147,6 +147,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 			}
 			return p.tearDown(ctx)
 		})
+	case OpRestore:
+		return p.restore(ctx)
 	case OpResize:
 		return p.resize(ctx)
 	case OpMark:
@@ -325,6 +327,10 @@ func (p *pass) withOrderSpan(ctx context.Context) context.Context {
 // errNotArrived is not counted as a failure: the pass is repeated until the former host has removed the instance.
 var errNotArrived = errors.New("a host that the instance moved away from still has it")
 
+// errNoAccess is not counted as a failure: the pass is repeated when a server of the API has given the access to the
+// store from which the disks are restored.
+var errNoAccess = errors.New("a server of the API has not given the access to the store yet")
+
 // errChanged is not counted as a failure: the next pass reads the order again.
 var errChanged = errors.New("the order has changed")
 
@@ -334,7 +340,7 @@ func outcome(ctx context.Context, err error) string {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "interrupted"
-	case errors.Is(err, errNotArrived), errors.Is(err, errChanged):
+	case errors.Is(err, errNotArrived), errors.Is(err, errChanged), errors.Is(err, errNoAccess):
 		return "waiting"
 	}
 	return meter.Result(err)

@@ -18,6 +18,7 @@ const (
 	OpStop    Op = "stop"    // power it off
 	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it again
 	OpResize  Op = "resize"  // give the domain and its disk the size of the spec
+	OpRestore Op = "restore" // make its disks from a backup
 	OpMark    Op = "mark"    // record on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
 	OpClean   Op = "clean"   // remove its files
@@ -134,11 +135,17 @@ func planStopped(want *croft.Order, have Have) []Step {
 	if have.Domain.Power != PowerOff {
 		steps = []Step{{OpStop, "it should be stopped and is " + string(have.Domain.Power)}}
 	}
+	if want.Restores(have.Domain.Generation) {
+		steps = append(steps, restoring...)
+	}
 	if have.Domain.Generation < want.Resized {
 		steps = append(steps, Step{OpResize, "another size is ordered"}, Step{OpMark, "it has the size"})
 	}
 	return steps
 }
+
+// restoring replaces the disks of a domain that is off.
+var restoring = []Step{{OpRestore, "a backup is ordered as its disks"}, {OpMark, "it has the disks of the backup"}}
 
 func planRunning(want *croft.Order, have Have) []Step {
 	switch {
@@ -146,6 +153,10 @@ func planRunning(want *croft.Order, have Have) []Step {
 		return []Step{{OpBuild, "there is no domain yet"}, {OpStart, "it should run"}}
 	case have.Domain.Generation < want.Rebuilt:
 		return []Step{{OpRebuild, "a fresh disk is ordered"}, {OpStart, "it should run"}}
+	case want.Restores(have.Domain.Generation) && have.Domain.Power != PowerOff:
+		return []Step{{OpRefuse, "its disks are to be restored from a backup, and it runs"}}
+	case want.Restores(have.Domain.Generation):
+		return append(slices.Clone(restoring), Step{OpStart, "it should run"})
 	case have.Domain.Generation < want.Resized:
 		return append([]Step{{OpResize, "another size is ordered"}}, planPower(want, have)...)
 	}

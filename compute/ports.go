@@ -218,6 +218,12 @@ type ImageStore interface {
 	// repeated after it was interrupted. No guest may use the layers. Unavailable: there is no space, or no program
 	// for it.
 	Merge(ctx context.Context, layers []Layer) error
+	// ReadDisk writes the content of a disk to w, given its layers, to which nothing writes meanwhile.
+	ReadDisk(ctx context.Context, layers []Layer, w io.Writer) error
+	// WriteDisk makes, or replaces, a disk without a layer below, of sizeGB GiB, with the content that it reads; a
+	// shorter
+	// one is followed by zeros. After an error there is no file. No guest may use it. Unavailable: there is no space.
+	WriteDisk(ctx context.Context, file string, sizeGB int64, r io.Reader) error
 	// Rebase names another backing file in the header of a disk, which has the same data. No guest may use it.
 	Rebase(ctx context.Context, file string, below Layer) error
 }

@@ -55,7 +55,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
-		case "instances", "claims", "policies", "snapshots":
+		case "instances", "claims", "policies", "snapshots", "backups":
 			return []string{b.id, b.name}
 		case "objects":
 			return []string{b.id, b.name, b.group, b.host}
@@ -107,7 +107,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	case "query not":
 		return []string{"name=" + b.name, "host=" + b.host}
 	case "path name":
-		return map[string][]string{"keys": {b.key}, "volumes": {b.name}, "policies": {"everywhere"},
+		return map[string][]string{"keys": {b.key}, "volumes": {b.name}, "backups": {b.name},
+			"backup-stores": {b.name}, "backup-schedules": {b.name}, "policies": {"everywhere"},
 			"aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}, "sites": {"pretend"},
 			"appliances": {b.appliance}, "images": {"debian-12"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
@@ -165,6 +166,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"2999-01-01"}
 	case "path output":
 		return []string{"jupyter_token"}
+	case "query than":
+		return []string{"60"}
 	case "query former":
 		return []string{"true"}
 	case "query limit":
@@ -270,6 +273,16 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{}, fields{"name": b.name}}
 	case "SnapshotRollback":
 		return []any{fields{}, fields{"stop": true}}
+	case "NewBackup":
+		return []any{fields{}, fields{"name": b.name, "store": b.name}}
+	case "BackupRestore":
+		return []any{fields{"as": "mine"}, fields{"in_place": true}, fields{"as": "mine", "host": b.host}}
+	case "NewBackupStore":
+		return []any{fields{"name": b.name, "repository": "/" + b.name, "password": "x",
+			"projects": []string{b.project}}}
+	case "NewBackupSchedule":
+		return []any{fields{"name": "mine", "instance": b.name, "every": 3600}, fields{"name": "mine", "at": "03:00",
+			"store": b.name}}
 	case "NewKey":
 		return []any{fields{"name": b.key, "line": "no key"}}
 	case "NewProject":

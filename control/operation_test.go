@@ -41,6 +41,9 @@ r listVolumes getVolume
 m createVolume growVolume attachVolume detachVolume removeVolume
 r listSnapshots getSnapshot
 m createSnapshot rollBackSnapshot removeSnapshot
+r listBackups getBackup listUnprotected listBackupStores getBackupStore listBackupSchedules getBackupSchedule
+m createBackup checkBackup restoreBackup removeBackup createBackupSchedule removeBackupSchedule
+o createBackupStore checkBackupStore removeBackupStore
 m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken

@@ -9,6 +9,7 @@ func nouns() []noun {
 		poolOperations,
 		ticketOperations,
 		volumeOperations, snapshotOperations,
+		backupOperations, backupStoreOperations, backupScheduleOperations,
 		keyOperations,
 		projectOperations,
 		tokenOperations,

@@ -80,7 +80,8 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 			"instance %s was changed by another request while it was being scheduled", inst.ID)
 	case done.Responses[1].GetResponseRange().Count == 0:
 		return nil, croft.Errorf(croft.Conflict,
-			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its request is being undone; try again", inst.ID)
+			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its "+
+				"request is being undone; try again", inst.ID)
 	}
 	answers := done.Responses[2:]
 	var attached []*mvccpb.KeyValue
@@ -171,12 +172,14 @@ func stale(next croft.Instance, read []*etcdserverpb.ResponseOp) error {
 // Reorder implements schedule.Records.
 func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	if inst.Copying && o.Want != croft.WantGone {
-		return inst, croft.Errorf(croft.Conflict, "its disk is being copied to another host; wait until it has moved, or "+
+		return inst, croft.Errorf(croft.Conflict, "its disk is being copied to another host; wait until it has "+
+			"moved, or "+
 			"have an operator end the move: `schedule move --cancel`")
 	}
 	record := s.conn.keys.instance(inst.ID)
 	next := inst
 	next.Generation, next.Rebooted, next.Rebuilt, next.Resized = o.Generation, o.Rebooted, o.Rebuilt, o.Resized
+	next.Backup = o.Backup
 	if o.Want == croft.WantGone {
 		next.State, next.Copying = croft.StateDestroying, false
 	}

@@ -7,6 +7,7 @@ import (
 	"croft"
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/backups"
 	"croft/etcdstore/clusters"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
@@ -21,7 +22,9 @@ import (
 // of which has a keys.go.
 //
 //	/croft/home                                    partition and schema version, minted once
-//	/croft/low/<member>                            present under a lease while the disk of a member of etcd is nearly full
+//
+// /croft/low/<member> present under a lease while the disk of a member of etcd is nearly full
+//
 //	/croft/partitions/<partition>                  another partition that is known here: its alias
 //	/croft/<partition>/imported/head               the visible import of that partition
 //	/croft/<partition>/imported/begun/<import>     an import that is not or no longer visible
@@ -57,6 +60,12 @@ import (
 //	                                               also of a snapshot of the instance
 //	/croft/<partition>/volumes/snapshots/<project>/<instance>/<name>
 //	                                               the snapshot that has the name, as host and UUID
+//	/croft/<partition>/backups/stores/<name>       where backups are kept; the access to it is sealed
+//	/croft/<partition>/backups/records/<project>/<name>
+//	                                               a backup of an instance
+//	/croft/<partition>/backups/schedules/<project>/<name>
+//	                                               when backups are made, and which are kept
+//	/croft/<partition>/backups/jobs/<host>/<job>   what a host's agent is to do with a store; access sealed for it
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
@@ -80,7 +89,9 @@ import (
 //	/croft/<partition>/objects/host/<host>         the same for a host, which has no project
 //	/croft/<partition>/definitions/<level>/<kind>  definitions of the properties of a kind
 //	/croft/<partition>/actions/<project>/<time>-<nonce>-<count>
-//	                                               entries of its action log, written together; - stands for no project
+//
+// entries of its action log, written together; - stands for no project
+//
 //	/croft/<partition>/actions-ended/<project>     when a project of this name was removed
 //	/croft/<partition>/peers/known/<partition>     a peer: its alias, endpoint, public keys, its users' roles
 //	/croft/<partition>/peers/mappings/<project>/<partition>/<project>
@@ -116,7 +127,9 @@ import (
 //	/croft/<partition>/clusters/owned/<project>/appliances/<name>
 //	                                               present for each appliance of a project
 //	/croft/<partition>/clusters/used/<kind>/<name>/<cluster>
-//	                                               present for each living cluster that uses a site, a credential or an
+//
+// present for each living cluster that uses a site, a credential or an
+//
 //	                                               implementation
 //	/croft/<partition>/clusters/sites/<name>       a site where clusters can be built
 //	/croft/<partition>/clusters/credentials/<id>   a credential, its secret sealed
@@ -202,7 +215,8 @@ func (k keys) owned(p croft.Project) tenants.Owned {
 	return tenants.Owned{
 		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
 			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"},
-			{Prefix: k.volumes().Names(p), Noun: "volume"}, {Prefix: k.volumes().Snapshots(p), Noun: "snapshot"}},
+			{Prefix: k.volumes().Names(p), Noun: "volume"}, {Prefix: k.volumes().Snapshots(p), Noun: "snapshot"},
+			{Prefix: k.backups().Of(p), Noun: "backup"}, {Prefix: k.backups().Schedules(p), Noun: "backup schedule"}},
 		End: actionlog.Keys(k.prefix).End(p),
 		Rest: []tenants.Part{{Prefix: k.sshKeys(p), Noun: "SSH key"}, {Prefix: k.tenants().TokensOf(p), Noun: "token"},
 			{Prefix: properties.Keys(k.prefix).Project(objects.Image, p), Noun: "described image"},
@@ -216,6 +230,9 @@ func (k keys) etcdMember(h croft.HostID) string { return k.members() + string(h)
 
 // volumes returns the keys of volumes.
 func (k keys) volumes() volumes.Keys { return volumes.Keys(k.prefix) }
+
+// backups returns the keys of backups.
+func (k keys) backups() backups.Keys { return backups.Keys(k.prefix) }
 
 // pools returns the keys of the managers of pools.
 func (k keys) pools() pools.Keys { return pools.Keys(k.prefix + "pools/") }

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/etcdstore/actionlog"
 	"croft/etcdstore/aggregates"
+	"croft/etcdstore/backups"
 	"croft/etcdstore/clusters"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
@@ -33,6 +34,7 @@ type Store struct {
 	AccessTokens *tenants.AccessTokens
 	Actions      *actionlog.Log
 	Aggregates   *aggregates.Aggregates
+	Backups      *backups.Store
 	Distances    *aggregates.Distances
 	Cluster      *EtcdCluster
 	Clusters     *clusters.Store
@@ -95,13 +97,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()), volumes.Charged(s.shared()))...)
 	projects.Keep(chargedKeys(s), properties.Charged(s.shared()))
 	projects.Keep(clusters.Kept(s.shared())...)
+	projects.Keep(backups.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, projects, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys), projects)
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
-		Actions: actionlog.New(s.shared()), Aggregates: named, Cluster: &EtcdCluster{s},
+		Actions: actionlog.New(s.shared()), Aggregates: named,
+		Backups: backups.New(s.shared(), projects, func() error { return canVolume(s) }), Cluster: &EtcdCluster{s},
 		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canCluster(s) }),
 		Distances: distances, Groups: &Groups{s},
 		Instances: instances, Objects: objects, Orders: &Orders{conn: s},

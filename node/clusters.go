@@ -19,6 +19,7 @@ import (
 type building struct {
 	*direct.Clusters
 	builds bool // it has a key, or none is required
+	seals  bool // it has a key
 }
 
 // newBuilding reads the keys. The first machine of a cloud creates a key if it has none: no other server can have
@@ -27,12 +28,13 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 	files := s.Clusters.CredentialKeyFile
 	if own := direct.ClusterKey(s.StateDir); len(files) == 0 {
 		_, err := os.Stat(own)
-		if errors.Is(err, fs.ErrNotExist) && first && s.Clusters.Enabled {
+		if errors.Is(err, fs.ErrNotExist) && first {
 			id, made := seal.Generate(own)
 			if made != nil {
 				return nil, made
 			}
-			log.Info("made the key that seals credentials for clusters: keep a copy of it", "file", own, "key", id)
+			log.Info("made the key that seals credentials for clusters and stores of backups: keep a copy of it",
+				"file", own, "key", id)
 			err = nil
 		}
 		if err == nil {
@@ -60,7 +62,7 @@ func newBuilding(s *settings.Settings, first bool, log *slog.Logger) (*building,
 	pretended.Delay = s.Sim.Boot
 	return &building{&direct.Clusters{Vault: keys, AllowedIP: s.Clusters.AllowedIP,
 		Outbound: outbound.Rule{Allow: callable}, Sim: pretended, Log: log},
-		s.Clusters.Enabled && len(files) > 0}, nil
+		s.Clusters.Enabled && len(files) > 0, len(files) > 0}, nil
 }
 
 // start builds clusters until the process ends.

@@ -18,6 +18,7 @@ import (
 	"croft/control"
 	"croft/control/actions"
 	"croft/control/api"
+	services "croft/control/cloud"
 	"croft/control/cloud/direct"
 	"croft/etcdstore"
 	"croft/etcdstore/tenants"
@@ -138,7 +139,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err != nil {
 		return "", err
 	}
-	server, fleet, err := newControl(s, c, claims, direct.Scheduling{Hosts: view, Own: own, Clusters: builder.Clusters},
+	server, made, err := newControl(s, c, claims, direct.Scheduling{Hosts: view, Own: own, Clusters: builder.Clusters},
 		control.Config{Pools: manager, Peers: peers.forwards(), Callers: access.InTree(tree, access.First(callers...)),
 			Actions: recorder, Log: log})
 	if err != nil {
@@ -165,7 +166,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Start(ctx, "the tree of projects", tree.Run)
 	p.Start(ctx, "the changes that the API tells", server.Run)
 	p.Start(ctx, "the copy of the hosts", view.Run)
-	p.Start(ctx, "the watch of the hosts", (&hosts.Watcher{Fleet: fleet, Log: log}).Run)
+	p.Start(ctx, "the watch of the hosts", (&hosts.Watcher{Fleet: made.Fleet, Log: log}).Run)
 	if c.placement != nil {
 		own.Use(store, c.placement)
 	} else {
@@ -175,6 +176,10 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	}
 	if err := builder.start(ctx, p); err != nil {
 		return "", err
+	}
+	if builder.seals { // it opens the access to stores
+		p.Self.Counts(made.Backups.Collector())
+		p.Start(ctx, "the manager of backups", made.Backups.Run)
 	}
 	p.Start(ctx, "the API", func(ctx context.Context) error {
 		defer claims.Close()
@@ -304,7 +309,7 @@ func isOurs(ctx context.Context, store *etcdstore.Store, claims direct.Claims) (
 // newControl creates the server, and returns the fleet that it serves. It completes config with the values that depend
 // on the cloud.
 func newControl(s *settings.Settings, c underControl, claims direct.Claims, how direct.Scheduling,
-	config control.Config) (*control.Server, *hosts.Fleet, error) {
+	config control.Config) (*control.Server, *services.Cloud, error) {
 	store := c.store
 	sources, err := image.ParseSources(s.CloudAPI.ImageSources)
 	if err != nil {
@@ -327,7 +332,7 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 		return nil, nil, err
 	}
 	server, err := control.New(config)
-	return server, under.Fleet, err
+	return server, under, err
 }
 
 // listenControl opens the address of the API. For other machines it uses TLS, with the configured certificate or else

@@ -44,7 +44,8 @@ func (h *host) followGates(ctx context.Context, client *gate.Client, of *trust.M
 			client.SetEndpoints(of.GateURLs(gates))
 			h.log.Info("agents are served at", "host", h.id, "endpoints", gates)
 			if err := trust.KeepGates(h.dir.Path, gates); err != nil {
-				h.log.Warn("the list of hosts that serve agents is not stored: the next start will not know the new ones",
+				h.log.Warn("the list of hosts that serve agents is not stored: the next start will not know the new "+
+					"ones",
 					"host", h.id, "err", err)
 			}
 			last = gates
@@ -78,11 +79,13 @@ type etcdCloud struct {
 	compute.Registry
 	compute.Records
 	compute.Volumes
+	compute.Backups
 	audit.Shared
 }
 
 func cloudIn(store *etcdstore.Store) etcdCloud {
-	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Turn}
+	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Backups,
+		store.Turn}
 }
 
 // requestClaims is the part of the Placement API that ends requests whose processes died.

@@ -25,9 +25,11 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/backup"
 	"croft/compute/hypervisor/libvirt"
 	"croft/compute/hypervisor/sim"
 	"croft/compute/image"
+	"croft/compute/restic"
 	"croft/internal/build"
 	"croft/internal/endpoint"
 	"croft/mdserver"
@@ -51,6 +53,7 @@ type cloud interface {
 	compute.Registry
 	compute.Records
 	compute.Volumes
+	compute.Backups
 	Partition() croft.PartitionID
 	// Usable returns why orders are impossible at the moment; nil: they are possible.
 	Usable(ctx context.Context) error
@@ -236,6 +239,15 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
 	c.Volumes = h.store
+	if missing := restic.Missing(); len(missing) > 0 {
+		h.log.Info("this host makes no backups: programs are missing", "missing", missing)
+	} else if c.Key, err = backup.OpenHostKey(filepath.Join(h.dir.Path, "backup.key")); err != nil {
+		return nil, me, err
+	} else {
+		c.Backups, c.Repository = h.store, restic.Engine{Cache: filepath.Join(h.dir.Path, "restic")}
+		me.BackupKey = c.Key.Public()
+		c.Host = me
+	}
 	if direct, is := h.store.(etcdCloud); is { // behind a gate, its own caretaker has these
 		c.Shared = direct
 		if claims, is := h.inventory.(requestClaims); is {
@@ -256,7 +268,8 @@ func (h *host) peers(other croft.Host) (*http.Client, error) {
 	switch {
 	case !endpoint.IsTLS(other.API):
 		if h.trust.Has(pki.Hosts) && !endpoint.IsLoopback(other.API) {
-			return nil, croft.Errorf(croft.Invalid, "host %s serves its API without TLS: disks are copied only over TLS",
+			return nil, croft.Errorf(croft.Invalid, "host %s serves its API without TLS: disks are copied only over "+
+				"TLS",
 				other.Name)
 		}
 		return endpoint.AgentClient(nil), nil

@@ -116,7 +116,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	}
 	server, err := gate.NewServer(gate.ServerConfig{
 		Caller: s.admitted.Agent, Orders: store.Orders, Registry: store.Registry, Records: store.Records,
-		Volumes: store.Volumes, Inventory: claims, Usable: store.Usable,
+		Volumes: store.Volumes, Backups: store.Backups, Inventory: claims, Usable: store.Usable,
 		Gates: func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
 	})
 	if err != nil {

@@ -34,6 +34,56 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation })
 }
 
+// Restore orders that the disks of a stopped instance become those of a backup. Its host keeps the present ones until
+// the others are complete and verified. Conflict: it is not stopped.
+func (s *Scheduler) Restore(ctx context.Context, inst croft.Instance, from croft.FromBackup) (croft.Instance, error) {
+	return s.restore(ctx, inst, func(st croft.Status, o *croft.Order) error {
+		switch off := st.Observation != nil && st.Observation.Generation == st.Instance.Generation &&
+			st.Observation.State == croft.StateStopped; {
+		case !off || st.Order == nil || st.Order.Want != croft.WantStopped:
+			return croft.Errorf(croft.Conflict, "it is not stopped: `schedule stop --wait %s` first", st.Instance.Name)
+		case st.Instance.Moving != "" || st.Instance.Resizing != nil:
+			return croft.Errorf(croft.Conflict, "it is being moved or resized: try again later")
+		}
+		from.Generation, from.InPlace = o.Generation, true
+		o.Backup = &from
+		return nil
+	})
+}
+
+// EndRestore gives up to restore an instance in place, if that is still ordered by from: it keeps its disks.
+func (s *Scheduler) EndRestore(ctx context.Context, inst croft.Instance, from croft.FromBackup, why string) error {
+	_, err := s.restore(ctx, inst, func(st croft.Status, o *croft.Order) error {
+		if now := st.Instance.Backup; now == nil || *now != from || st.Order == nil {
+			return croft.Errorf(croft.Conflict, "another order has replaced it")
+		}
+		from.Generation, from.Error = 0, why
+		o.Backup, o.Want = &from, st.Order.Want
+		return nil
+	})
+	return err
+}
+
+func (s *Scheduler) restore(ctx context.Context, inst croft.Instance, change func(croft.Status, *croft.Order) error) (
+	_ croft.Instance, err error) {
+	err = s.changeOwn(ctx, inst.Project, string(inst.ID), "restore", func(st croft.Status) (again bool, err error) {
+		if st.Instance.CreateRevision != inst.CreateRevision {
+			return false, croft.Errorf(croft.NotFound, "it was removed meanwhile")
+		}
+		inst = st.Instance
+		if inst.State != croft.StateScheduled {
+			return false, unorderable(inst)
+		}
+		order := NewOrder(s.Partition, inst, inst.Host, croft.WantStopped)
+		if err := change(st, &order); err != nil {
+			return false, err
+		}
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
+		return true, err
+	})
+	return inst, err
+}
+
 // anew orders an instance to run. change completes the order.
 func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string,
 	change func(*croft.Order)) (inst croft.Instance, err error) {

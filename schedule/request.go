@@ -31,8 +31,9 @@ type Request struct {
 	croft.GuestSettings
 	croft.InstanceSettings
 
-	Volumes []string        // names of volumes of the project to attach
-	Disks   []croft.NewDisk // volumes to create on the instance's host, and to attach
+	Volumes []string          // names of volumes of the project to attach
+	Disks   []croft.NewDisk   // volumes to create on the instance's host, and to attach
+	Backup  *croft.FromBackup // the backup that its disk is made from; nil: from the image
 
 	Hidden []string // keys of properties that the caller may not read; tag: stands for tags
 	Policy *Policy  // nil: the scheduler's policy
@@ -54,6 +55,7 @@ func (r Request) record() (croft.Instance, error) {
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
 		MadeFor: r.MadeFor,
+		Backup:  r.Backup,
 	}
 	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
@@ -85,7 +87,8 @@ func (r Request) record() (croft.Instance, error) {
 	var err error
 	if r.Hold != 0 && r.Expires != 0 {
 		return inst, croft.Errorf(croft.Invalid,
-			"schedule %s: what is held ends by itself; say when the instance expires where the claim is used", inst.Name)
+			"schedule %s: what is held ends by itself; say when the instance expires where the claim is used",
+			inst.Name)
 	}
 	if inst.Expires, err = expiry(inst.Created, cmp.Or(r.Hold, r.Expires)); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)

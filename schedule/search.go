@@ -148,6 +148,10 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = why.text
 			continue
 		}
+		if s.inst.Backup != nil && host.BackupKey == "" {
+			s.dropped[id] = "it cannot restore backups"
+			continue
+		}
 		err := cmp.Or(s.connects(host), s.within(o, host))
 		if err == nil {
 			err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
@@ -188,7 +192,8 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.GroupMember) 
 func (s *search) noCapacity(ctx context.Context, last *snapshot) error {
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
-		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)", s.inst.Name,
+		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)",
+			s.inst.Name,
 			s.query.Total(), err)
 	}
 	s.addTrace(explanation, last, nil)

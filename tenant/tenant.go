@@ -37,12 +37,15 @@ const (
 	CountImplementations Measure = "implementations" // of those appliances
 	CountCredentials     Measure = "credentials"     // for sites
 	CountDescribed       Measure = "described"       // images that have properties or tags
-	StoredBytes          Measure = "bytes"           // size of the separately counted records
+	CountBackups         Measure = "backups"         // until they are removed from their store
+	BackupGB             Measure = "backup_gb"       // the sizes of the disks of backups, in GiB
+	CountBackupSchedules Measure = "backup_schedules"
+	StoredBytes          Measure = "bytes" // size of the separately counted records
 )
 
 var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters, CountVolumes,
 	CountSnapshots, CountProjects, CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials,
-	CountDescribed, StoredBytes}
+	CountDescribed, CountBackups, BackupGB, CountBackupSchedules, StoredBytes}
 
 // bounds are the limits on stored records that apply if neither the project nor the partition sets one. They apply to
 // each project together with all projects below it, so that no tenant can fill the store. Instances have no bound,
@@ -50,7 +53,7 @@ var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, Co
 var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000, CountClusters: 2_000,
 	CountVolumes: 2_000, CountSnapshots: 2_000, CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000,
 	CountAppliances: 100, CountImplementations: 400, CountCredentials: 1_000, CountDescribed: 2_000,
-	StoredBytes: 32 << 20}
+	CountBackups: 5_000, BackupGB: 100_000, CountBackupSchedules: 200, StoredBytes: 32 << 20}
 
 // Bounded lists the measures that have a bound if no limit is set.
 func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }

@@ -76,17 +76,22 @@ const (
 	Credential Kind = "credential"
 	Appliance  Kind = "appliance"
 	Volume     Kind = "volume"
-	Image      Kind = "image" // for sites, or with properties
-	Group      Kind = "group"
-	Definition Kind = "definition" // named by the kind whose properties it governs
-	Partition  Kind = "partition"
-	Signer     Kind = "signer" // a key with which this cloud signs for its peers
+	Backup     Kind = "backup"
+	// where backups are kept, and when they are made
+	BackupStore    Kind = "backup-store"
+	BackupSchedule Kind = "backup-schedule"
+	Image          Kind = "image" // for sites, or with properties
+	Group          Kind = "group"
+	Definition     Kind = "definition" // named by the kind whose properties it governs
+	Partition      Kind = "partition"
+	Signer         Kind = "signer" // a key with which this cloud signs for its peers
 )
 
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
 	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
-	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Group),
+	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Backup),
+	string(BackupStore), string(BackupSchedule), string(Group),
 	string(Definition), string(Partition), string(Signer)}
 
 // DistancesOf returns the object for the distances of a type. An invalid type is left out.
@@ -113,9 +118,11 @@ func ParseObject(text string) (Object, error) {
 	}
 	switch {
 	case name == "" || len(name) > longest:
-		return Object{}, croft.Errorf(croft.Invalid, "%.80q names no object: write KIND/NAME, such as instance/web", text)
+		return Object{}, croft.Errorf(croft.Invalid, "%.80q names no object: write KIND/NAME, such as instance/web",
+			text)
 	case kind == "" || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz-") != "":
-		return Object{}, croft.Errorf(croft.Invalid, "%.80q is no kind of object: write KIND/NAME, such as instance/web%s",
+		return Object{}, croft.Errorf(croft.Invalid, "%.80q is no kind of object: write KIND/NAME, such as "+
+			"instance/web%s",
 			kind, nearest.Hint(kind, kinds))
 	}
 	return Object{Kind: Kind(kind), Name: name}, nil

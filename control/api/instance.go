@@ -110,6 +110,8 @@ type Instance struct {
 	MovingTo croft.HostID `json:"moving_to,omitempty"`
 	// Why it is still on its host after its last move.
 	Unmoved string `json:"unmoved,omitempty"`
+	// The backup that its disks are being made from, or were last made from; left out: none.
+	Backup *InstanceBackup `json:"backup,omitempty"`
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
 
@@ -131,6 +133,32 @@ func InstanceTag(record, labels int64) string { return fmt.Sprintf(`"%d-%d"`, re
 // EntityTag returns the header ETag of an answer with the instance; empty: it has none.
 func (i Instance) EntityTag() string { return i.ETag }
 
+// InstanceBackup is the backup that an instance has its disks from.
+type InstanceBackup struct {
+	Name  string `json:"name"`                                   // name of the backup
+	State string `json:"state" enum:"restoring,restored,failed"` // failed: the instance keeps its former disks
+	Error string `json:"error"`                                  // why it was not restored
+}
+
+// States of InstanceBackup.
+const (
+	Restoring  = "restoring"
+	Restored   = "restored"
+	Unrestored = "failed"
+)
+
+func restoreState(st croft.Status) string {
+	from, o := st.Instance.Backup, st.Observation
+	switch {
+	case from.Generation == 0:
+		return Unrestored
+	case o != nil && o.Generation >= from.Generation && slices.Contains([]croft.State{croft.StateBooting,
+		croft.StateRunning, croft.StateStopped, croft.StateMoving}, o.State):
+		return Restored
+	}
+	return Restoring
+}
+
 // InstanceOf returns a status as people see it.
 func InstanceOf(st croft.Status) Instance {
 	inst, spec := st.Instance, st.Instance.Spec
@@ -142,6 +170,9 @@ func InstanceOf(st croft.Status) Instance {
 		WhereNot: spec.WhereNot, Near: spec.Near, HostKey: publicKey(spec.HostKey),
 		Peers: spec.Peers, HostID: inst.Host, Refused: inst.Refused, Unmoved: inst.Unmoved,
 		Revision: inst.Revision}
+	if inst.Backup != nil {
+		i.Backup = &InstanceBackup{Name: inst.Backup.Name, State: restoreState(st), Error: inst.Backup.Error}
+	}
 	if inst.Copying {
 		i.MovingTo = inst.Moving
 	}

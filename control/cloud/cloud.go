@@ -17,6 +17,7 @@ import (
 	"croft/hosts"
 	"croft/hosts/audit"
 	"croft/schedule"
+	"croft/schedule/backups"
 	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/tenant"
@@ -52,6 +53,7 @@ type Cloud struct {
 	Appliances  registry.Appliances
 	SiteImages  registry.SiteImages
 	Volumes     *volumes.Manager
+	Backups     *backups.Manager
 	Sizes       *resize.Manager // changes the sizes of instances
 	Connection  io.Closer
 }

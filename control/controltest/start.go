@@ -150,6 +150,7 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 		}
 	})
 	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage, Every: time.Second}.Run(ctx) })
+	run.Go(func() { _ = under.Backups.Run(ctx) })
 	run.Go(func() { building.Ensure(ctx); _ = builds.Run(ctx) })
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(func() {

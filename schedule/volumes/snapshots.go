@@ -60,7 +60,35 @@ func (m *Manager) WithoutSnapshots(ctx context.Context, inst croft.Instance, rem
 // once. Without a name it gets one with the time. Conflict: the name is taken, or the instance or its disks are being
 // changed. NoCapacity: its host has no room for what may be written from now on. OverQuota. Unavailable: its host is
 // silent.
-func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name string) (v croft.Volume, err error) {
+func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name string) (croft.Volume, error) {
+	return m.snapshot(ctx, st, name, "")
+}
+
+// CaptureFor takes a snapshot like CreateSnapshot for a backup, which only EndCapture removes. One instance has one
+// such
+// snapshot at a time.
+func (m *Manager) CaptureFor(ctx context.Context, st croft.Status, name, backup string) (croft.Volume, error) {
+	return m.snapshot(ctx, st, name, backup)
+}
+
+// EndCapture orders the removal of a snapshot that CaptureFor took. A missing one is no error.
+func (m *Manager) EndCapture(ctx context.Context, inst croft.Instance, name string) error {
+	v, err := m.FindSnapshot(ctx, inst, name)
+	if errors.Is(err, croft.NotFound) || err == nil && v.Removing {
+		return nil
+	}
+	if err == nil && v.Snapshot.Backup == "" {
+		return nil // a user took it
+	}
+	if err == nil {
+		_, err = m.changeSnapshot(ctx, "remove", inst, name, func(v croft.Volume) (croft.Volume, error) {
+			return m.condemn(ctx, v)
+		})
+	}
+	return err
+}
+
+func (m *Manager) snapshot(ctx context.Context, st croft.Status, name, backup string) (v croft.Volume, err error) {
 	inst, now := st.Instance, time.Now().UTC()
 	if name == "" {
 		name = "snapshot-" + now.Format("20060102-150405")
@@ -71,13 +99,14 @@ func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name stri
 	}
 	snapshots, disks, err := m.disksOf(ctx, inst.ID)
 	if err == nil {
-		err = m.capturable(ctx, st, snapshots, disks)
+		err = m.capturable(ctx, st, snapshots, disks, backup)
 	}
 	if err != nil {
 		return v, fmt.Errorf("%s: %w", what, err)
 	}
 	v = croft.Volume{ID: croft.NewVolumeID(), Project: inst.Project, Name: name, Host: inst.Host, Instance: inst.ID,
-		SizeGB: inst.Spec.Resources[croft.DiskGB], Created: now, Snapshot: &croft.Snapshot{Instance: inst.ID}}
+		SizeGB: inst.Spec.Resources[croft.DiskGB], Created: now, Snapshot: &croft.Snapshot{Instance: inst.ID,
+			Backup: backup}}
 	for _, disk := range disks {
 		v.SizeGB += disk.SizeGB
 		v.Snapshot.Volumes = append(v.Snapshot.Volumes, disk.ID)
@@ -88,7 +117,8 @@ func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name stri
 	size := v.SizeGB
 	v, err = m.claim(ctx, v)
 	if errors.Is(err, croft.NoCapacity) {
-		err = croft.Errorf(croft.NoCapacity, "its host has no DISK_GB:%d left, which a snapshot claims for what is written "+
+		err = croft.Errorf(croft.NoCapacity, "its host has no DISK_GB:%d left, which a snapshot claims for what is "+
+			"written "+
 			"after it", size)
 	}
 	if err != nil {
@@ -99,7 +129,8 @@ func (m *Manager) CreateSnapshot(ctx context.Context, st croft.Status, name stri
 }
 
 // capturable returns why no snapshot of an instance can be taken now.
-func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, disks []croft.Volume) error {
+func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, disks []croft.Volume,
+	backup string) error {
 	inst := st.Instance
 	switch {
 	case inst.State != croft.StateScheduled || inst.Moving != "":
@@ -108,9 +139,14 @@ func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, di
 		st.Observation.State):
 		return croft.Errorf(croft.Conflict, "it neither runs nor is stopped: wait until its host has made it")
 	case len(snapshots) >= croft.MaxSnapshots:
-		return croft.Errorf(croft.Conflict, "it has %d snapshots, and may not have more: remove one first", len(snapshots))
+		return croft.Errorf(croft.Conflict, "it has %d snapshots, and may not have more: remove one first",
+			len(snapshots))
 	}
 	for _, s := range snapshots {
+		if s.Snapshot.Backup != "" && backup != "" {
+			return croft.Errorf(croft.Conflict, "its backup %s is being made: wait until that is done",
+				s.Snapshot.Backup)
+		}
 		if state := s.State(); state != croft.SnapshotReady {
 			return croft.Errorf(croft.Conflict, "its snapshot %s is %s: wait, or remove that first", s.Name, state)
 		}
@@ -145,6 +181,8 @@ func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, st
 		}
 		newer := slices.IndexFunc(snapshots, func(s croft.Volume) bool { return s.CreateRevision > v.CreateRevision })
 		switch {
+		case v.Snapshot.Backup != "":
+			return v, errBackup(v)
 		case v.Snapshot.Rollback != "":
 			return v, nil
 		case v.State() != croft.SnapshotReady:
@@ -161,6 +199,12 @@ func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, st
 	})
 }
 
+// errBackup refuses to change a snapshot that a backup is made from.
+func errBackup(v croft.Volume) error {
+	return croft.Errorf(croft.Conflict, "backup %s is being made from it: it is removed when that is done",
+		v.Snapshot.Backup)
+}
+
 // isOff reports whether an instance is off, as ordered.
 func isOff(st croft.Status) bool {
 	return st.Order != nil && st.Order.Want == croft.WantStopped && st.Observation != nil &&
@@ -173,6 +217,9 @@ func (m *Manager) RemoveSnapshot(ctx context.Context, inst croft.Instance, name 
 		return v, nil
 	}
 	return m.changeSnapshot(ctx, "remove", inst, name, func(v croft.Volume) (croft.Volume, error) {
+		if v.Snapshot.Backup != "" {
+			return v, errBackup(v)
+		}
 		if v.Snapshot.Rollback != "" {
 			return v, croft.Errorf(croft.Conflict, "the instance is being rolled back to it")
 		}

@@ -15,10 +15,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"croft"
 	"croft/compute"
+	"croft/compute/backup"
 	"croft/compute/hypervisor/sim"
+	"croft/compute/restic"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/internal/testing/patient"
@@ -153,12 +156,21 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if c.Peers != nil {
 		peers = func(croft.Host) (*http.Client, error) { return c.Peers(name), nil }
 	}
+	key, err := backup.OpenHostKey(filepath.Join(c.Dir, name+".backup-key"))
+	if err != nil {
+		return err
+	}
+	if len(restic.Missing()) == 0 {
+		me.BackupKey = key.Public()
+	}
 	agent, err := compute.New(compute.Config{
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
 		}},
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
+		Backups: c.Store.Backups, Key: key,
+		Repository: restic.Engine{Cache: filepath.Join(c.Dir, name+".restic"), Wait: time.Minute},
 		Shared:     c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,

@@ -74,6 +74,9 @@ func first[E any](entries []E) []E { return entries[:min(len(entries), mostEntri
 func checkHost(h *croft.Host) error {
 	h.Addresses, h.Problems = first(h.Addresses), first(h.Problems)
 	h.Networks = validNetworks(h.Networks)
+	if len(h.BackupKey) > 100 {
+		return croft.Errorf(croft.Invalid, "the public key of the host is too long")
+	}
 	return checkAPI(h.API)
 }
 

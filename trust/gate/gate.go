@@ -173,6 +173,8 @@ type line struct {
 	Instance croft.InstanceID `json:"instance,omitempty"` // server, in WatchOrders: wake this instance
 	Volume   croft.VolumeID   `json:"volume,omitempty"`   // server, in WatchVolumes: wake this volume
 
+	Job string `json:"job,omitempty"` // server, in WatchJobs: wake this job
+
 	Agent *croft.Agent `json:"agent,omitempty"` // client, in Serve: the first line
 	Known bool         `json:"known,omitempty"` // client: the host has been announced and may become alive
 	May   *bool        `json:"may,omitempty"`   // client: the answer to Lock

@@ -275,6 +275,9 @@ var attacks = map[string]func(*hostile) any{
 	"ForgetVolume":   (*hostile).anyVolume,
 	"TookSnapshot":   (*hostile).anyVolume,
 	"RolledBack":     (*hostile).anyVolume,
+	"WatchJobs":      (*hostile).anyJob,
+	"Job":            (*hostile).anyJob,
+	"Report":         (*hostile).anyJob,
 	"Claims":         func(h *hostile) any { return h.anyHost() },
 	"Release":        func(h *hostile) any { return h.anyInstance() },
 	"Vacate":         func(h *hostile) any { return h.anyInstance() },
@@ -287,9 +290,17 @@ var attacks = map[string]func(*hostile) any{
 	"TakeTurn": func(*hostile) any { return 60e9 },
 }
 
+// streams do not end on their own.
+var streams = []string{"WatchOrders", "WatchVolumes", "WatchJobs"}
+
 func (h *hostile) anyVolume() any {
 	return map[string]any{"host": h.anyHost(), "volume": h.anyInstance(), "size_gb": h.rng.IntN(9), "error": "x",
 		"instance": h.anyInstance()}
+}
+
+func (h *hostile) anyJob() any {
+	return map[string]any{"host": h.anyHost(), "job": pick(h, string(h.anyInstance()), "../x"),
+		"report": map[string]any{"done": true, "error": "x"}}
 }
 
 func (h *hostile) anyPlace() any {
@@ -304,7 +315,7 @@ func (h *hostile) post(name string, question any) (int, string) {
 	h.check(err)
 	ctx, cancel := context.WithTimeout(h.t.Context(), patient.Longest)
 	defer cancel()
-	if name == "WatchOrders" || name == "WatchVolumes" {
+	if slices.Contains(streams, name) {
 		defer time.AfterFunc(100*time.Millisecond, cancel).Stop() // the stream does not end on its own
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+h.front.Address+"/v1/agent/"+name,
@@ -382,7 +393,7 @@ func TestAHostileHostReachesNothingOfOthers(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(attacks)) {
 		attack := attacks[name]
 		rounds := 50
-		if name == "WatchOrders" || name == "WatchVolumes" {
+		if slices.Contains(streams, name) {
 			rounds = 3
 		}
 		for range rounds {
@@ -435,7 +446,7 @@ func (h *hostile) judge(said, name string, question any, status int, answer stri
 	if strings.Contains(answer, secret) || strings.Contains(answer, "U0VDUkVU") { // the same in base64
 		h.judgeSecrets(said, name, answer)
 	}
-	if p, ok := question.(map[string]any); ok && name != "WatchOrders" && name != "WatchVolumes" {
+	if p, ok := question.(map[string]any); ok && !slices.Contains(streams, name) {
 		if host, ok := p["host"].(croft.HostID); ok && host != h.host && status == http.StatusOK && name != "Order" &&
 			name != "Remains" {
 			h.t.Errorf("%s: was answered, of another host", said)

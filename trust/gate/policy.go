@@ -21,7 +21,8 @@ import (
 var policy = map[string]method{
 	"WatchOrders": stream("wakes for the host's own orders", (*Server).watchOrders),
 	"Order": call(
-		"the host's own, with its user-data; of another host only whether there is one, for an instance that comes from there by the host's own order", (*Server).order),
+		"the host's own, with its user-data; of another host only whether there is one, for an instance that comes "+
+			"from there by the host's own order", (*Server).order),
 	"Remains": call(
 		"of another host whether it has an order, for an instance that comes from there by the host's own order",
 		(*Server).remainsThere),
@@ -29,24 +30,29 @@ var policy = map[string]method{
 	"Observe":  call("the host's own, where it has an order", (*Server).observe),
 	"Forget": call("the host's own order where that is a tombstone, with the record where that is the host's",
 		(*Server).forget),
-	"Origin": call("of an instance that comes to the host with its disk, by the host's own order: name and address of the "+
+	"Origin": call("of an instance that comes to the host with its disk, by the host's own order: name and address "+
+		"of the "+
 		"host that has the disk", (*Server).origin),
-	"Arrived": call("of such an instance, that it is here; and of one that comes or leaves, why that fails", (*Server).arrived),
+	"Arrived": call("of such an instance, that it is here; and of one that comes or leaves, why that fails",
+		(*Server).arrived),
 	"HandOver": call("of an instance on the host that came with its disk, that its former host may remove it",
 		(*Server).handOver),
 	"PutHost": call("the host's own record, cleaned of what is no text", (*Server).putHost),
 	"Hosts":   call("the host's own record", (*Server).hosts),
 	"Serve":   stream("the host's own agent lock and life, for as long as the stream lasts", (*Server).serve),
 	"Instance": call(
-		"without user-data; whole else where the instance is on the host; where it is only ordered or claimed there, whose it is; else whether it is there", (*Server).instance),
+		"without user-data; whole else where the instance is on the host; where it is only ordered or claimed "+
+			"there, whose it is; else whether it is there", (*Server).instance),
 	hostEvidenceCall: call(
-		"the host's own orders and observations; records as Instance gives them, and of others that the host names on which host they are", (*Server).hostEvidence),
+		"the host's own orders and observations; records as Instance gives them, and of others that the host names "+
+			"on which host they are", (*Server).hostEvidence),
 	"Drop": call("the host's own order without a record, or observation without an order", (*Server).drop),
 	"EnsureProvider": call("the host's own provider, whatever it says of itself; no sharing with other providers",
 		(*Server).ensureProvider),
 	"Claims": call("those on the host's own provider", (*Server).claims),
 	"Release": call(
-		"that of an instance on the host which its order wants gone, or of one without a record that claims on the host", (*Server).release),
+		"that of an instance on the host which its order wants gone, or of one without a record that claims on the "+
+			"host", (*Server).release),
 	"Vacate": call("what an instance claims on the host that is on another one, and does not come to this one",
 		(*Server).vacate),
 	"WatchVolumes":   stream("wakes for the volumes of the host", (*Server).watchVolumes),
@@ -56,9 +62,13 @@ var policy = map[string]method{
 	"DetachedVolume": call("of the host's own that is to be detached, that it is", (*Server).detachedVolume),
 	"ForgetVolume":   call("the host's own that is to be removed", (*Server).forgetVolume),
 	"TookSnapshot":   call("of the host's own, when and how it was taken", (*Server).tookSnapshot),
-	"RolledBack":     call("of the host's own that is to be rolled back to, that it was or why not", (*Server).rolledBack),
-	"Gates":          call("where all gates of the cloud are", (*Server).gates),
-	"Usable":         call("whether orders can come", (*Server).usable),
+	"RolledBack": call("of the host's own that is to be rolled back to, that it was or why not",
+		(*Server).rolledBack),
+	"WatchJobs": stream("wakes for the jobs of the host about backups", (*Server).watchJobs),
+	"Job":       call("the host's own, with the access to the store sealed for the host", (*Server).job),
+	"Report":    call("what the host did about its own", (*Server).report),
+	"Gates":     call("where all gates of the cloud are", (*Server).gates),
+	"Usable":    call("whether orders can come", (*Server).usable),
 }
 
 // own refuses requests for another host than the caller.

@@ -25,6 +25,7 @@ type ServerConfig struct {
 	Registry  compute.Registry
 	Records   compute.Records
 	Volumes   compute.Volumes
+	Backups   compute.Backups
 	Inventory compute.Inventory
 	Usable    func(context.Context) error             // why nothing can be ordered now
 	Gates     func(context.Context) ([]string, error) // HOST:PORT of all gates of this cloud
@@ -44,7 +45,7 @@ type Server struct {
 // NewServer checks the configuration. It starts nothing.
 func NewServer(c ServerConfig) (*Server, error) {
 	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil ||
-		c.Volumes == nil || c.Inventory == nil ||
+		c.Volumes == nil || c.Backups == nil || c.Inventory == nil ||
 
 		c.Usable == nil || c.Gates == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")
@@ -166,7 +167,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, caller croft.HostI
 	case errors.Is(err, ErrRefused):
 		f.Kind, f.Error = "", strings.TrimPrefix(f.Error, ErrRefused.Error()+": ")
 		s.allowed.of(caller).complain(func() {
-			s.Log.Warn("a host requested what is not its own; further refusals of this kind are not logged for a minute", "host",
+			s.Log.Warn("a host requested what is not its own; further refusals of this kind are not logged for a "+
+				"minute", "host",
 				caller, "op", clean(r.URL.Path), "err", err, "from", r.RemoteAddr)
 		})
 	case errors.Is(err, errCrowded):

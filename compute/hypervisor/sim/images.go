@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,7 +169,31 @@ func (Images) Overlay(_ context.Context, file string, below compute.Layer) error
 // Below returns what Overlay or Rebase wrote.
 func (Images) Below(file string) (string, error) {
 	text, err := os.ReadFile(file)
+	if bytes.HasPrefix(text, written) {
+		return "", err
+	}
 	return string(text), err
+}
+
+// written begins a disk that WriteDisk made, which has its content in the file.
+var written = []byte("\x00content\n")
+
+// ReadDisk writes the content of the topmost file: what WriteDisk wrote, or the text of another simulated disk.
+func (Images) ReadDisk(_ context.Context, all []compute.Layer, w io.Writer) error {
+	text, err := os.ReadFile(all[0].Path)
+	if err == nil {
+		_, err = w.Write(bytes.TrimPrefix(text, written))
+	}
+	return err
+}
+
+// WriteDisk stores the content in the file.
+func (Images) WriteDisk(_ context.Context, file string, _ int64, r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(bytes.Clone(written), text...), 0o600)
 }
 
 // Fits accepts every file: a simulated disk has no data.

@@ -15,8 +15,10 @@ import (
 	"croft/hosts/audit"
 	"croft/placementclient"
 	"croft/schedule"
+	"croft/schedule/backups"
 	"croft/schedule/resize"
 	"croft/schedule/volumes"
+	"croft/tenant/access"
 	"croft/tenant/objects"
 	"croft/trust"
 )
@@ -66,7 +68,29 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if building == nil {
 		building = &Clusters{}
 	}
-	return over, building.over(over, store, scheduler)
+	if err := building.over(over, store, scheduler); err != nil {
+		return nil, err
+	}
+	over.Backups = backups.New(backups.Manager{Partition: store.Partition(), Store: store.Backups,
+		Vault:     building.Vault,
+		Snapshots: requests, Scheduler: scheduler, Hosts: store.Registry, Labels: labels(store), Log: building.Log})
+	return over, nil
+}
+
+// labels returns the source of the labels of a project's instances, as name=value.
+func labels(store *etcdstore.Store) func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) {
+	return func(ctx context.Context, project croft.Project) (map[croft.InstanceID][]string, error) {
+		noted, _, err := store.Objects.List(ctx, access.Everything(), objects.Instance)
+		all := map[croft.InstanceID][]string{}
+		for _, o := range noted {
+			for name, value := range o.Properties {
+				if o.Project == project {
+					all[croft.InstanceID(o.ID)] = append(all[croft.InstanceID(o.ID)], name+"="+value.String())
+				}
+			}
+		}
+		return all, err
+	}
 }
 
 // power returns the fence agents in a file; nil: no file is configured.

@@ -1,0 +1,428 @@
+package compute
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"croft"
+	"croft/compute/backup"
+	"croft/internal/delay"
+	"croft/internal/wording"
+)
+
+// Backups is the store of the jobs of the host.
+type Backups interface {
+	// WatchJobs calls wake for every job of the host, then for every job that changes or disappears. It lists again
+	// after a compaction or a lost connection, and returns only when ctx ends.
+	WatchJobs(ctx context.Context, host croft.HostID, wake func(id string)) error
+	// Job returns a job of the host. NotFound.
+	Job(ctx context.Context, host croft.HostID, id string) (backup.Job, error)
+	// Report records what was done about a job. NotFound: it is gone. A report about a job that is done changes
+	// nothing.
+	Report(ctx context.Context, host croft.HostID, id string, r backup.Report) error
+}
+
+// Repository is the program that keeps disks in a repository. ErrDamaged: data there is missing or was changed.
+// ErrLocked: another process uses the repository. Denied: it has another password. Unavailable: it cannot be reached,
+// or is full.
+type Repository interface {
+	// Open checks the password of a repository, and makes the repository if there is none.
+	Open(ctx context.Context, a backup.Access) error
+	// Copy stores a disk of a backup under a name, and returns the snapshot that has it, and how many bytes were new.
+	Copy(ctx context.Context, a backup.Access, id, name string, r io.Reader) (snapshot string, added int64, err error)
+	// Describe completes a backup by the text from which its record can be made again.
+	Describe(ctx context.Context, a backup.Access, id string, text []byte) error
+	// Read writes a disk that Copy stored. What it writes is verified only when it returns nil.
+	Read(ctx context.Context, a backup.Access, snapshot, name string, w io.Writer) error
+	// Verify reads all data of the repository.
+	Verify(ctx context.Context, a backup.Access) error
+	// Discard removes what Copy and Describe stored of a backup, also of an incomplete one, and, with prune, the data
+	// that no backup needs any more.
+	Discard(ctx context.Context, a backup.Access, id string, prune bool) error
+}
+
+// ErrDamaged says that a repository lacks data that it should have, or has other data.
+var ErrDamaged = croft.Errorf(croft.Invalid, "the data of the backup is damaged")
+
+// ErrLocked says that another process uses a repository.
+var ErrLocked = croft.Errorf(croft.Unavailable, "another process has locked the repository")
+
+// Bounds of jobs.
+const (
+	mostJobs     = 2                // jobs at once
+	stall        = 20 * time.Minute // a store that takes or gives no data for so long is given up
+	lockWait     = time.Hour        // how long a copy waits for a locked repository
+	lockRetry    = 10 * time.Second
+	progressStep = 2 * time.Second // between two reports of progress
+	openTime     = 3 * time.Minute
+)
+
+// watchJobs wakes the jobs of the host as they change, until ctx ends.
+func (a *Agent) watchJobs(ctx context.Context) {
+	if a.Backups == nil || a.Repository == nil {
+		return
+	}
+	_ = a.Backups.WatchJobs(ctx, a.Host.ID, func(id string) {
+		a.knownJobs.Store(id, true)
+		a.jobWorkers.Wake(ctx, id)
+	})
+}
+
+// wakeJobs wakes the jobs that are known, for an agent that had not had the lock of the host.
+func (a *Agent) wakeJobs(ctx context.Context) {
+	a.knownJobs.Range(func(id, _ any) bool {
+		a.jobWorkers.Wake(ctx, id.(string))
+		return true
+	})
+}
+
+// passJob carries out a job. The workers run at most one per job at a time. A job that was interrupted begins again.
+func (a *Agent) passJob(ctx context.Context, id string) {
+	if !a.locked.Load() {
+		return
+	}
+	j, err := a.Backups.Job(ctx, a.Host.ID, id)
+	switch {
+	case errors.Is(err, croft.NotFound) || err == nil && j.Report.Done:
+		a.knownJobs.Delete(id)
+		return
+	case err == nil && j.Kind == backup.Restore:
+		a.workers.Wake(ctx, j.Instance) // the pass of its instance carries it out
+		return
+	case err == nil:
+		err = a.doJob(ctx, j)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.Log.Warn("the result of a job for a backup is not recorded; it is tried again", "job", id, "host", a.Host.ID,
+			"err", err)
+		if delay.For(ctx, lastWait) == nil {
+			a.jobWorkers.Wake(ctx, id)
+		}
+	}
+}
+
+// doJob carries out a job and reports its result.
+func (a *Agent) doJob(ctx context.Context, j backup.Job) error {
+	select {
+	case a.jobs <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-a.jobs }()
+	// The job may have been withdrawn while it waited, for example because the instance is being destroyed.
+	j, err := a.Backups.Job(ctx, a.Host.ID, j.ID)
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	log := a.Log.With("job", j.ID, "host", a.Host.ID, "op", string(j.Kind), "store", j.Store, "backup", j.Backup)
+	log.Info("working for a backup")
+	access, err := a.Key.Open(j)
+	var r backup.Report
+	if err == nil {
+		r.Disks, err = a.carryOutJob(ctx, j, access)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.Done, r.At = true, time.Now().UTC()
+	if err != nil {
+		r.Error, r.Damaged = masked(err.Error(), access), errors.Is(err, ErrDamaged)
+		log.Warn("a job for a backup failed", "err", r.Error)
+	}
+	a.metrics.jobs.WithLabelValues(string(j.Kind), outcome(ctx, err)).Inc()
+	if err := a.Backups.Report(ctx, a.Host.ID, j.ID, r); err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// longestError limits the error in a report, in bytes.
+const longestError = 2000
+
+// masked returns an error without the secrets of an access.
+func masked(text string, a backup.Access) string {
+	secrets := []string{a.Password}
+	for _, value := range a.Environment {
+		secrets = append(secrets, value)
+	}
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "[secret]")
+		}
+	}
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError], "")
+	}
+	return text
+}
+
+func (a *Agent) carryOutJob(ctx context.Context, j backup.Job, access backup.Access) ([]backup.Disk, error) {
+	switch j.Kind {
+	case backup.Open:
+		ctx, cancel := context.WithTimeoutCause(ctx, openTime, croft.Errorf(croft.Unavailable, "the store does not "+
+			"answer"))
+		defer cancel()
+		if err := a.Repository.Open(ctx, access); err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+		return nil, nil
+	case backup.Copy:
+		disks, err := a.copyDisks(ctx, j, access)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLocked) {
+			// Its data would stay for good. A store that does not answer gets it removed with the record.
+			after, cancel := context.WithTimeout(ctx, openTime)
+			defer cancel()
+			_ = a.Repository.Discard(after, access, j.Backup, false)
+		}
+		return disks, err
+	case backup.Verify:
+		if len(j.Disks) == 0 {
+			return nil, a.Repository.Verify(ctx, access)
+		}
+		for i, d := range j.Disks {
+			if err := a.readBack(ctx, j, access, i, io.Discard); err != nil {
+				return nil, fmt.Errorf("%s: %w", diskWord(d), err)
+			}
+		}
+		return nil, nil
+	case backup.Discard:
+		return nil, a.Repository.Discard(ctx, access, j.Backup, true)
+	}
+	return nil, croft.Errorf(croft.Invalid, "this agent does not know the job %q: upgrade it", j.Kind)
+}
+
+func diskWord(d backup.Disk) string {
+	if d.Volume == "" {
+		return "the disk of the instance"
+	}
+	return "volume " + d.Name
+}
+
+// diskName is the name of a disk in a repository.
+func diskName(d backup.Disk) string {
+	if d.Volume == "" {
+		return "disk.raw"
+	}
+	return "volume-" + string(d.Volume) + ".raw"
+}
+
+// copyDisks copies the disks of a snapshot into a repository.
+func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Access) ([]backup.Disk, error) {
+	s, err := a.Volumes.Volume(ctx, a.Host.ID, j.Snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("read the snapshot of the backup: %w", err)
+	}
+	if s.Snapshot == nil || s.MadeGB == 0 || s.Snapshot.Instance != j.Instance {
+		return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup is not taken")
+	}
+	if err := a.Repository.Discard(ctx, access, j.Backup, false); err != nil { // of an attempt that was interrupted
+		return nil, err
+	}
+	progress := a.reporter(ctx, j)
+	for _, d := range j.Disks {
+		progress.total += d.SizeGB << 30
+	}
+	var disks []backup.Disk
+	for _, d := range j.Disks {
+		layers, err := a.captured(ctx, s, d.Volume)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", diskWord(d), err)
+		}
+		if d, err = a.copyDisk(ctx, j, access, d, layers, progress); err != nil {
+			return nil, fmt.Errorf("copy %s: %w", diskWord(d), err)
+		}
+		disks = append(disks, d)
+	}
+	if err := a.stillCaptured(ctx, j); err != nil {
+		return nil, err
+	}
+	text, err := describe(j, disks)
+	if err == nil {
+		err = a.Repository.Describe(ctx, access, j.Backup, text)
+	}
+	return disks, err
+}
+
+// describe completes the description of a backup by its disks.
+func describe(j backup.Job, disks []backup.Disk) ([]byte, error) {
+	var b backup.Backup
+	if err := json.Unmarshal(j.Describe, &b); err != nil {
+		return nil, croft.Errorf(croft.Invalid, "the description of the backup is damaged: %v", err)
+	}
+	b.Disks, b.State, b.Done = disks, backup.Ready, time.Now().UTC()
+	return json.Marshal(b)
+}
+
+// captured returns the layers that have a disk as it was at the moment of a snapshot.
+func (a *Agent) captured(ctx context.Context, s croft.Volume, disk croft.VolumeID) ([]Layer, error) {
+	for _, c := range a.captures(s) {
+		if c.disk != disk {
+			continue
+		}
+		top := ""
+		tops, err := a.Hypervisor.Tops(ctx, s.Snapshot.Instance)
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			return nil, err
+		}
+		var layers []Layer
+		if top = tops[disk]; top == "" {
+			layers, err = a.topmost(c.dir)
+		} else {
+			layers, err = a.layers(top)
+		}
+		if err != nil {
+			return nil, err
+		}
+		at := LayerAt(layers, c.overlay)
+		if at < 0 || at+1 >= len(layers) {
+			return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup is gone")
+		}
+		return layers[at+1:], nil
+	}
+	return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup does not have it")
+}
+
+// stillCaptured returns a Conflict unless the snapshot was there all the while: its removal changes the layers below.
+func (a *Agent) stillCaptured(ctx context.Context, j backup.Job) error {
+	s, err := a.Volumes.Volume(ctx, a.Host.ID, j.Snapshot)
+	gone := croft.Errorf(croft.Conflict, "the instance was removed while it was copied")
+	if errors.Is(err, croft.NotFound) || err == nil && (s.Removing || s.Instance == "") {
+		return gone
+	}
+	if err != nil {
+		return err
+	}
+	o, err := a.Orders.Order(ctx, a.Host.ID, j.Instance)
+	if errors.Is(err, croft.NotFound) || err == nil && o.Want.Withdrawn() {
+		return gone
+	}
+	return err
+}
+
+// copyDisk copies one disk, and again while the repository is locked.
+func (a *Agent) copyDisk(ctx context.Context, j backup.Job, access backup.Access, d backup.Disk, layers []Layer,
+	progress *reporter) (backup.Disk, error) {
+	for end := time.Now().Add(lockWait); ; {
+		begun := progress.done.Load()
+		sum := sha256.New()
+		counted := &counter{}
+		err := a.stalling(ctx, counted, func(ctx context.Context) error {
+			r, w := io.Pipe()
+			read := make(chan error, 1)
+			go func() {
+				err := a.Images.ReadDisk(ctx, layers, io.MultiWriter(w, sum, counted, progress))
+				read <- err
+				_ = w.CloseWithError(err)
+			}()
+			var err error
+			d.Restic, d.Added, err = a.Repository.Copy(ctx, access, j.Backup, diskName(d), r)
+			_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe))
+			if readErr := <-read; readErr != nil && !errors.Is(readErr, err) && !errors.Is(readErr, io.ErrClosedPipe) {
+				err = errors.Join(readErr, err) // the copy ends where the disk could not be read
+			}
+			return err
+		})
+		if err == nil {
+			d.Bytes, d.SHA256 = counted.n.Load(), hex.EncodeToString(sum.Sum(nil))
+			return d, nil
+		}
+		if !errors.Is(err, ErrLocked) || time.Now().After(end) {
+			return d, err
+		}
+		progress.done.Store(begun)
+		if err := delay.For(ctx, lockRetry); err != nil {
+			return d, err
+		}
+	}
+}
+
+// readBack writes a disk of a backup, and compares its digest. What it wrote is good only if it returns nil.
+// ErrDamaged.
+func (a *Agent) readBack(ctx context.Context, j backup.Job, access backup.Access, disk int, w io.Writer) error {
+	d := j.Disks[disk]
+	progress := a.reporter(ctx, j)
+	for i, other := range j.Disks {
+		progress.total += other.Bytes
+		if i < disk {
+			progress.done.Add(other.Bytes)
+		}
+	}
+	sum, counted := sha256.New(), &counter{}
+	err := a.stalling(ctx, counted, func(ctx context.Context) error {
+		return a.Repository.Read(ctx, access, d.Restic, diskName(d), io.MultiWriter(w, sum, counted, progress))
+	})
+	if err == nil && (hex.EncodeToString(sum.Sum(nil)) != d.SHA256 || counted.n.Load() != d.Bytes) {
+		err = fmt.Errorf("%w: it has another digest than when it was copied", ErrDamaged)
+	}
+	return err
+}
+
+// counter counts the bytes that are written to it.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// stalling does something that counts bytes, and ends it when the count has not changed for a long time.
+func (a *Agent) stalling(ctx context.Context, c *counter, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		for last := int64(-1); ; {
+			now := c.n.Load()
+			if now == last {
+				cancel(croft.Errorf(croft.Unavailable, "the store has taken or given no data for %s",
+					wording.Duration(stall)))
+				return
+			}
+			last = now
+			if delay.For(ctx, stall) != nil {
+				return
+			}
+		}
+	}()
+	err := do(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// reporter records the progress of a job from time to time.
+type reporter struct {
+	ctx   context.Context
+	agent *Agent
+	job   backup.Job
+	total int64
+	done  atomic.Int64
+	last  atomic.Int64 // when it last reported, in nanoseconds since 1970
+}
+
+func (a *Agent) reporter(ctx context.Context, j backup.Job) *reporter {
+	return &reporter{ctx: ctx, agent: a, job: j}
+}
+
+func (r *reporter) Write(p []byte) (int, error) {
+	done, now := r.done.Add(int64(len(p))), time.Now().UnixNano()
+	if last := r.last.Load(); now-last > int64(progressStep) && r.last.CompareAndSwap(last, now) {
+		report := backup.Report{Progress: &croft.Progress{Done: done, Total: r.total}, At: time.Now().UTC()}
+		if err := r.agent.Backups.Report(r.ctx, r.agent.Host.ID, r.job.ID, report); errors.Is(err, croft.NotFound) {
+			return 0, croft.Errorf(croft.Conflict, "the job was withdrawn")
+		}
+	}
+	return len(p), nil
+}

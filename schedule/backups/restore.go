@@ -1,0 +1,229 @@
+package backups
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/compute/backup"
+	"croft/schedule"
+)
+
+// RestoreRequest asks for disks from a backup.
+type RestoreRequest struct {
+	Project croft.Project
+	Backup  string
+	As      string       // name of a new instance
+	InPlace bool         // in the instance of the backup, which must be stopped
+	Host    croft.HostID // of a new instance; empty: any
+	// restore only the instance's own disk, though the backup has volumes too
+	WithoutVolumes bool
+}
+
+// Restore restores a backup as a new instance, or in place. It returns once that is ordered. Conflict: the backup is
+// not complete, is damaged or is being removed; or the instance is not stopped, has snapshots or other disks.
+func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (inst croft.Instance, err error) {
+	b, err := m.Backup(ctx, r.Project, r.Backup)
+	if err != nil {
+		return inst, err
+	}
+	what := fmt.Sprintf("restore backup %s", b.Name)
+	var volumes []string
+	for _, d := range b.Disks {
+		if d.Volume != "" {
+			volumes = append(volumes, d.Name)
+		}
+	}
+	switch {
+	case !b.Usable():
+		return inst, croft.Errorf(croft.Conflict, "%s: it is %s", what, b.State)
+	case r.InPlace == (r.As != ""):
+		return inst, croft.Errorf(croft.Invalid, "%s: give either the name of a new instance or in-place", what)
+	case len(b.Restoring) >= backup.MaxRestoring:
+		return inst, croft.Errorf(croft.Conflict, "%s: %d instances are being restored from it: try again later", what,
+			len(b.Restoring))
+	case r.As != "" && len(volumes) > 0 && !r.WithoutVolumes:
+		return inst, croft.Errorf(croft.Conflict, "%s: it has volumes too (%v), which a new instance does not get: "+
+			"add --without-volumes to restore its own disk only, or restore it in place", what, volumes)
+	}
+	if r.InPlace {
+		inst, err = m.restoreInPlace(ctx, b)
+	} else {
+		inst, err = m.restoreAs(ctx, b, r)
+	}
+	if err != nil {
+		return inst, fmt.Errorf("%s: %w", what, err)
+	}
+	m.Log.Info("restore ordered", "backup", b.ID, "instance", inst.ID, "name", inst.Name)
+	b, err = m.Backup(ctx, b.Project, b.Name)
+	if err == nil {
+		err = m.restoring(ctx, b, inst.ID, map[string]backup.Job{}, map[string]bool{})
+	}
+	if errors.Is(err, croft.Conflict) {
+		err = nil // another manager was faster
+	}
+	return inst, err
+}
+
+// begin notes in the record of a backup that an instance is restored from it, before that is ordered.
+func (m *Manager) begin(ctx context.Context, b backup.Backup, id croft.InstanceID) error {
+	if slices.Contains(b.Restoring, id) {
+		return nil
+	}
+	b.Restoring = append(slices.Clone(b.Restoring), id)
+	b.Asked = time.Now().UTC()
+	_, err := m.PutBackup(ctx, b)
+	return err
+}
+
+func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreRequest) (croft.Instance, error) {
+	query, err := schedule.ParseQuery(cmp.Or(b.Spec.Query, b.Spec.Resources.String()))
+	if err != nil {
+		return croft.Instance{}, fmt.Errorf("read its query: %w", err)
+	}
+	if r.Host != "" {
+		query.Groups = slices.Clone(query.Groups)
+		query.Groups[0].InTree = r.Host
+	}
+	id := croft.NewInstanceID()
+	if err := m.begin(ctx, b, id); err != nil {
+		return croft.Instance{}, err
+	}
+	d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
+		Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic, GuestSettings: b.Spec.GuestSettings,
+		InstanceSettings: b.Spec.InstanceSettings,
+		Backup:           &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1}})
+	return d.Instance, err
+}
+
+func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.Instance, error) {
+	st, err := m.Scheduler.View.FindByID(ctx, b.Instance)
+	if errors.Is(err, croft.NotFound) || err == nil && st.Instance.Project != b.Project {
+		return st.Instance, croft.Errorf(croft.NotFound, "its instance %s was removed: restore it as a new one", b.Of)
+	}
+	if err != nil {
+		return st.Instance, err
+	}
+	if err := cannot(st); err != nil {
+		return st.Instance, err
+	}
+	inst := st.Instance
+	has := map[croft.VolumeID]int64{"": inst.Spec.Resources[croft.DiskGB]}
+	attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
+	if err != nil {
+		return inst, err
+	}
+	for _, v := range attached {
+		if v.Snapshot != nil {
+			return inst, croft.Errorf(croft.Conflict, "instance %s has snapshot %s, which would be lost: remove it "+
+				"first",
+				inst.Name, v.Name)
+		}
+		has[v.ID] = v.SizeGB
+	}
+	for _, d := range b.Disks {
+		switch size, there := has[d.Volume]; {
+		case !there:
+			return inst, croft.Errorf(croft.Conflict, "volume %s is not attached to instance %s any more", d.Name,
+				inst.Name)
+		case size < d.SizeGB:
+			return inst, croft.Errorf(croft.Conflict, "a disk of the backup has %d GiB, and that of the instance "+
+				"has %d",
+				d.SizeGB, size)
+		}
+	}
+	if err := m.begin(ctx, b, inst.ID); err != nil {
+		return inst, err
+	}
+	return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
+}
+
+// forgetAfter is how long the record of a backup names an instance for which no order to restore it is found.
+const forgetAfter = 2 * time.Minute
+
+// restores carries on all restores.
+func (m *Manager) restores(ctx context.Context, jobs map[string]backup.Job, wanted map[string]bool) (err error) {
+	all, err := m.Backups(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		for _, id := range b.Restoring {
+			if failed := m.restoring(ctx, b, id, jobs, wanted); failed != nil {
+				if !errors.Is(failed, croft.Conflict) {
+					err = errors.Join(err, failed)
+				}
+				break // the record has changed
+			}
+		}
+	}
+	return err
+}
+
+// restoring carries on the restore of an instance from a backup: it gives the host the access to the store, and records
+// the end.
+func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.InstanceID, jobs map[string]backup.Job,
+	wanted map[string]bool) error {
+	st, err := m.Scheduler.View.FindByID(ctx, id)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	inst := st.Instance
+	end := func(j backup.Job) error {
+		b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring), func(one croft.InstanceID) bool { return one == id })
+		if _, err := m.PutBackup(ctx, b); err != nil {
+			return err
+		}
+		if j.ID == "" {
+			return nil
+		}
+		return m.RemoveJob(ctx, j.Host, j.ID)
+	}
+	if err != nil || inst.Backup == nil || inst.Backup.ID != b.ID || inst.Backup.Generation == 0 ||
+		inst.Rebuilt >= inst.Backup.Generation || inst.Project != b.Project {
+		if time.Since(b.Asked) < forgetAfter {
+			return nil // the order may follow
+		}
+		return end(backup.Job{})
+	}
+	if inst.State != croft.StateScheduled {
+		return nil // a lost one waits for another host
+	}
+	name := backup.RestoreJob(id, inst.Generation)
+	j := jobs[name]
+	wanted[name] = true
+	switch {
+	case j.ID != "" && j.Host != inst.Host:
+		return m.RemoveJob(ctx, j.Host, j.ID)
+	case j.Report.Done && j.Report.Error == "":
+		return end(j)
+	case j.Report.Done:
+		if j.Report.Damaged && b.State == backup.Ready {
+			b.State, b.Error = backup.Damaged, j.Report.Error
+			if b, err = m.PutBackup(ctx, b); err != nil {
+				return err
+			}
+		}
+		if !inst.Backup.InPlace {
+			return nil // the instance shows why it failed, and an order to start it tries again
+		}
+		m.Log.Error("an instance was not restored, and keeps its disks", "instance", id, "backup", b.ID, "err",
+			j.Report.Error)
+		if err := m.Scheduler.EndRestore(ctx, inst, *inst.Backup, j.Report.Error); err != nil {
+			return err
+		}
+		return end(j)
+	case j.ID == "":
+		s, err := m.Store.Store(ctx, b.Store)
+		if err != nil {
+			return err
+		}
+		return m.order(ctx, s, backup.Job{ID: name, Host: inst.Host, Kind: backup.Restore, Backup: b.ID, Instance: id,
+			Disks: b.Disks})
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+// Package backups_test makes, verifies and restores backups over the API, with restic on real repositories and
+// simulated guests.
+package backups_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/client"
+	"croft/cluster"
+	"croft/compute/backup"
+	"croft/compute/restic"
+	"croft/control/api"
+	"croft/control/controltest"
+	"croft/internal/testing/patient"
+	"croft/test/simcloud"
+)
+
+type world struct {
+	*testing.T
+	url   string
+	cloud *simcloud.Cloud
+	repo  string
+}
+
+func start(t *testing.T) world {
+	t.Helper()
+	if missing := restic.Missing(); len(missing) > 0 {
+		t.Skipf("%v are missing", missing)
+	}
+	url, cloud := controltest.Start(t)
+	w := world{t, url, cloud, filepath.Join(t.TempDir(), "repository")}
+	w.must(os.Mkdir(w.repo, 0o700))
+	return w
+}
+
+func (w world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// as returns a client of a caller of controltest.Known.
+func (w world) as(token string) *client.Client {
+	w.Helper()
+	c, err := client.Through(http.DefaultClient, w.url, token)
+	w.must(err)
+	return c
+}
+
+// until calls done until it returns true.
+func (w world) until(what string, done func(context.Context) bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patient.Longest)
+	defer cancel()
+	for !done(ctx) {
+		select {
+		case <-ctx.Done():
+			w.Fatal("never: " + what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func given(text string) api.Given { return api.Given{Secret: cluster.NewSecret(text)} }
+
+// store adds a store and waits for its check.
+func (w world) store(name, repository, password string) api.BackupStore {
+	w.Helper()
+	c := w.as("operator")
+	s, err := c.CreateBackupStore(w.Context(), api.NewBackupStore{Name: name, Repository: repository,
+		Password: given(password)})
+	w.must(err)
+	w.until("store "+name+" is checked", func(ctx context.Context) bool {
+		s, err = c.GetBackupStore(ctx, api.BackupStoreInProject{BackupStoreNamed: api.BackupStoreNamed{Name: name}})
+		w.must(err)
+		return s.State != backup.Checking
+	})
+	return s
+}
+
+// instance creates an instance of a caller's project and waits until it runs.
+func (w world) instance(token, name string) api.Instance {
+	w.Helper()
+	c := w.as(token)
+	inst, err := c.CreateInstance(w.Context(), api.NewInstance{InstanceRequest: api.InstanceRequest{Name: name,
+		Query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", Image: "debian-12"}})
+	w.must(err)
+	return w.runs(token, inst.ID, croft.StateRunning)
+}
+
+func (w world) runs(token string, id croft.InstanceID, state croft.State) (inst api.Instance) {
+	w.Helper()
+	w.until("instance is "+string(state), func(ctx context.Context) (is bool) {
+		var err error
+		inst, err = w.as(token).GetInstance(ctx, api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: string(id)}})
+		w.must(err)
+		return inst.State == string(state)
+	})
+	return inst
+}
+
+// backup backs an instance up and waits until nothing is done with it.
+func (w world) backup(token, instance, name string) api.Backup {
+	w.Helper()
+	_, err := w.as(token).CreateBackup(w.Context(), api.NewBackup{InstanceNamed: api.InstanceNamed{ID: instance},
+		Name: name})
+	w.must(err)
+	return w.settled(token, name)
+}
+
+func (w world) settled(token, name string) (b api.Backup) {
+	w.Helper()
+	w.until("backup "+name+" is settled", func(ctx context.Context) bool {
+		var err error
+		b, err = w.as(token).GetBackup(ctx, api.BackupNamed{Name: name})
+		w.must(err)
+		return b.State != backup.Creating && b.State != backup.Checking
+	})
+	return b
+}
+
+// disk is the file of an instance's disk on the simulated host.
+func (w world) disk(id croft.InstanceID) string {
+	return filepath.Join(w.cloud.Dir, "host1", string(id), "disk.qcow2")
+}
+
+func (w world) noSnapshots() {
+	w.Helper()
+	w.until("no snapshot is left", func(ctx context.Context) bool {
+		list, err := w.as("operator").ListSnapshots(ctx, api.InProject{})
+		w.must(err)
+		return len(list.Snapshots) == 0
+	})
+}
+
+func TestABackupIsMadeVerifiedRestoredAndRemoved(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	if s := w.store("main", w.repo, "secret of the store"); s.State != backup.Ready {
+		t.Fatalf("store: %+v", s)
+	}
+	web := w.instance("berta", "web")
+	first := "what the guest wrote first"
+	w.must(os.WriteFile(w.disk(web.ID), append([]byte("\x00content\n"), first...), 0o600))
+	b := w.backup("berta", "web", "b1")
+	if b.State != backup.Ready || len(b.Disks) != 1 || b.Disks[0].SHA256 == "" || b.Method == "" || b.Taken == nil {
+		t.Fatalf("backup: %+v", b)
+	}
+	w.noSnapshots()
+	c := w.as("berta")
+	if _, err := c.CheckBackup(t.Context(), api.BackupNamed{Name: "b1"}); err != nil {
+		t.Fatal(err)
+	}
+	if b = w.settled("berta", "b1"); b.State != backup.Ready || b.Checked == nil || b.Error != "" {
+		t.Errorf("checked: %+v", b)
+	}
+
+	t.Run("as a new instance", func(t *testing.T) {
+		inst, err := c.RestoreBackup(t.Context(), api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b1"},
+			As: "web2"})
+		w.must(err)
+		if inst = w.runs("berta", inst.ID, croft.StateRunning); inst.ID == web.ID || inst.Backup.State != api.Restored {
+			t.Errorf("restored: %+v", inst.Backup)
+		}
+		text, err := os.ReadFile(w.disk(inst.ID))
+		w.must(err)
+		if !strings.HasSuffix(string(text), first) {
+			t.Errorf("its disk has %q", text)
+		}
+	})
+
+	t.Run("in place", func(t *testing.T) {
+		w.must(os.WriteFile(w.disk(web.ID), []byte("\x00content\nchanged"), 0o600))
+		in := api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b1"}, InPlace: true}
+		if _, err := c.RestoreBackup(t.Context(), in); croft.KindOf(err) != croft.Conflict {
+			t.Errorf("of a running instance: %v", err)
+		}
+		_, err := c.StopInstance(t.Context(), api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: "web"}})
+		w.must(err)
+		w.runs("berta", web.ID, croft.StateStopped)
+		inst, err := c.RestoreBackup(t.Context(), in)
+		w.must(err)
+		w.until("it is restored", func(ctx context.Context) bool {
+			inst, err = c.GetInstance(ctx, api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: string(web.ID)}})
+			w.must(err)
+			return inst.Backup != nil && inst.Backup.State != api.Restoring
+		})
+		text, err := os.ReadFile(w.disk(web.ID))
+		w.must(err)
+		if !strings.HasSuffix(string(text), first) || inst.Backup.State != api.Restored {
+			t.Errorf("its disk has %q, %+v", text, inst.Backup)
+		}
+	})
+
+	t.Run("damaged data", func(t *testing.T) {
+		w.must(os.WriteFile(w.disk(web.ID), []byte("\x00content\nnewer"), 0o600))
+		w.damage()
+		_, err := c.RestoreBackup(t.Context(), api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b1"},
+			InPlace: true})
+		w.must(err)
+		var inst api.Instance
+		w.until("it is refused", func(ctx context.Context) bool {
+			inst, err = c.GetInstance(ctx, api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: string(web.ID)}})
+			w.must(err)
+			return inst.Backup.State == api.Unrestored
+		})
+		text, err := os.ReadFile(w.disk(web.ID))
+		w.must(err)
+		if string(text) != "\x00content\nnewer" || !strings.Contains(inst.Backup.Error, "damaged") {
+			t.Errorf("its disk has %q: %q", text, inst.Backup.Error)
+		}
+		if b := w.settled("berta", "b1"); b.State != backup.Damaged {
+			t.Errorf("the backup is %s", b.State)
+		}
+		if _, err := w.as("operator").CheckBackupStore(t.Context(), api.BackupStoreNamed{Name: "main"}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the store is damaged", func(ctx context.Context) bool {
+			s, err := w.as("operator").GetBackupStore(ctx,
+				api.BackupStoreInProject{BackupStoreNamed: api.BackupStoreNamed{
+					Name: "main"}})
+			w.must(err)
+			if s.State == backup.Ready {
+				t.Fatal("a damaged store was verified")
+			}
+			return s.State == backup.Damaged
+		})
+	})
+}
+
+// damage flips bytes of all packs of the repository.
+func (w world) damage() {
+	w.Helper()
+	w.must(filepath.WalkDir(filepath.Join(w.repo, "data"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for i := range min(len(text), 200) {
+			text[i] ^= 0x55
+		}
+		return errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, text, 0o600))
+	}))
+}
+
+func TestABackupIsRemovedFromItsStoreAndTheStoreOnlyWithoutBackups(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	w.instance("berta", "web")
+	w.backup("berta", "web", "b1")
+	op := w.as("operator")
+	if err := op.RemoveBackupStore(t.Context(),
+		api.BackupStoreNamed{Name: "main"}); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("a used store: %v", err)
+	}
+	for _, other := range []string{"anna", "bertil"} {
+		if err := w.as(other).RemoveBackup(t.Context(), api.BackupNamed{Name: "b1"}); err == nil {
+			t.Errorf("%s removed it", other)
+		}
+	}
+	if _, err := w.as("anna").GetBackup(t.Context(), api.BackupNamed{Name: "b1"}); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("another project: %v", err)
+	}
+	w.must(w.as("berta").RemoveBackup(t.Context(), api.BackupNamed{Name: "b1"}))
+	w.until("it is gone", func(ctx context.Context) bool {
+		_, err := w.as("berta").GetBackup(ctx, api.BackupNamed{Name: "b1"})
+		return errors.Is(err, croft.NotFound)
+	})
+	snapshots, err := os.ReadDir(filepath.Join(w.repo, "snapshots"))
+	w.must(err)
+	if len(snapshots) > 0 {
+		t.Errorf("%d snapshots of restic are left", len(snapshots))
+	}
+	w.must(op.RemoveBackupStore(t.Context(), api.BackupStoreNamed{Name: "main"}))
+}
+
+func TestAStoreThatCannotBeUsedSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	for _, c := range []struct{ name, repository, password, want string }{
+		{"other-password", w.repo, "xyzzy", "the repository has another password"},
+		{"no-directory", w.repo + "-none", "secret", "there is no directory"},
+		{"other-files", filepath.Dir(w.repo), "secret", "has other files and is no repository"},
+		{"silent", "rest:http://127.0.0.1:1/", "secret", "reached"},
+	} {
+		s := w.store(c.name, c.repository, c.password)
+		if s.State != backup.Failed || !strings.Contains(s.Error, c.want) || strings.Contains(s.Error, "\n") {
+			t.Errorf("%s: %s, %q", c.name, s.State, s.Error)
+		}
+	}
+	for _, repository := range []string{"relative", "rclone:x:y", "rest:http://user:word@host/", "/"} {
+		_, err := w.as("operator").CreateBackupStore(t.Context(), api.NewBackupStore{Name: "bad",
+			Repository: repository,
+			Password:   given("x")})
+		if croft.KindOf(err) != croft.Invalid {
+			t.Errorf("%s: %v", repository, err)
+		}
+	}
+}
+
+func TestAScheduleMakesBackupsAndRemovesOldOnes(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	w.instance("berta", "web")
+	c := w.as("berta")
+	s, err := c.CreateBackupSchedule(t.Context(), api.NewBackupSchedule{Name: "often", Instance: "web", Every: 300,
+		Keep: backup.Keep{Last: 1}})
+	w.must(err)
+	if s.Store != "main" {
+		t.Errorf("its store is %q", s.Store)
+	}
+	list := func(ctx context.Context) []api.Backup {
+		all, err := c.ListBackups(ctx, api.InProject{})
+		w.must(err)
+		return all.Backups
+	}
+	w.until("the first is made", func(ctx context.Context) bool {
+		all := list(ctx)
+		return len(all) == 1 && all[0].State == backup.Ready && all[0].Schedule == "often"
+	})
+	first := list(t.Context())[0].Name
+	plan, err := w.cloud.Store.Backups.Plan(t.Context(), "berta", "often")
+	w.must(err)
+	plan.Last = plan.Last.Add(-time.Hour)
+	_, err = w.cloud.Store.Backups.PutPlan(t.Context(), plan)
+	w.must(err)
+	w.until("only the second is kept", func(ctx context.Context) bool {
+		all := list(ctx)
+		return len(all) == 1 && all[0].State == backup.Ready && all[0].Name != first
+	})
+	overdue, err := c.ListUnprotected(t.Context(), api.OverdueFilter{})
+	w.must(err)
+	if len(overdue.Instances) != 0 {
+		t.Errorf("overdue: %+v", overdue)
+	}
+	w.noSnapshots()
+}
