@@ -7,6 +7,7 @@ import (
 	"context"
 	"iter"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -259,6 +260,8 @@ type InstanceSettings struct {
 	Ephemeral bool `json:"ephemeral,omitempty"`
 	// The groups that it joins.
 	Affinities []Affinity `json:"affinities,omitempty" maxItems:"16"`
+	// Volumes that cloud-init mounts in the guest.
+	Mounts []Mount `json:"mounts,omitempty" maxItems:"16"`
 }
 
 // Restart is the policy for a guest that should run and went off without an order to stop.
@@ -801,4 +804,53 @@ type Peer struct {
 	Address string `json:"address"`            // where it is reached
 	HostKey string `json:"host_key,omitempty"` // public key of its SSH server, in the form of authorized_keys
 	Role    string `json:"role,omitempty"`     // in its cluster
+}
+
+// Mount lets the guest mount a volume at its first boot. A blank volume gets a file system first; a volume with data is
+// never formatted.
+type Mount struct {
+	// Name of a volume that the request attaches or creates; at most 20 characters, so that it is the serial number.
+	Volume string `json:"volume" maxLength:"20" minLength:"1"`
+	// The directory, an absolute path.
+	Path string `json:"path" maxLength:"255" minLength:"2"`
+	// The file system that a blank volume gets; ext4 by default. The guest needs its mkfs.
+	Filesystem string `json:"filesystem,omitempty" enum:"ext4,xfs,btrfs"`
+}
+
+// DefaultFilesystem is the file system of blank volumes whose Mount names none.
+const DefaultFilesystem = "ext4"
+
+// Filesystems are the valid values of Mount.Filesystem.
+var Filesystems = []string{DefaultFilesystem, "xfs", "btrfs"}
+
+// mountable reports whether a path is absolute, and needs no quoting in a shell or in /etc/fstab.
+func mountable(text string) bool {
+	needsQuotes := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._/-", r)
+	}
+	return len(text) > 1 && len(text) < 256 && text[0] == '/' && path.Clean(text) == text &&
+		!strings.ContainsFunc(text, needsQuotes)
+}
+
+// CheckMounts returns Invalid if a guest cannot mount these of the named volumes.
+func CheckMounts(mounts []Mount, volumes []string) error {
+	for i, m := range mounts {
+		same := func(o Mount) bool { return o.Volume == m.Volume || o.Path == m.Path }
+		switch {
+		case !slices.Contains(volumes, m.Volume):
+			return Errorf(Invalid, "volume %.64q cannot be mounted: the request neither attaches nor creates it", m.Volume)
+		case len(m.Volume) > maxSerial:
+			return Errorf(Invalid, "volume %s cannot be mounted: its name has more than %d characters, so it is not the "+
+				"serial number of the disk", m.Volume, maxSerial)
+		case !mountable(m.Path):
+			return Errorf(Invalid, "volume %s cannot be mounted on %.64q: write an absolute path of letters, digits, dots, "+
+				"dashes and underscores, such as /srv/data", m.Volume, m.Path)
+		case m.Filesystem != "" && !slices.Contains(Filesystems, m.Filesystem):
+			return Errorf(Invalid, "volume %s cannot get the file system %.16q: use %s", m.Volume, m.Filesystem,
+				strings.Join(Filesystems, ", "))
+		case slices.ContainsFunc(mounts[:i], same):
+			return Errorf(Invalid, "volume %s on %s: each volume and each path can be mounted once", m.Volume, m.Path)
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ func (g Guest) ownParts() []userdata.Part {
 	if config := g.hostKeyConfig(); config != nil {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}
+	parts = append(parts, g.mountParts()...)
 	if g.ClusterKey != "" {
 		peers := "#cloud-boothook\n" + acquaint.Script(acquaint.Metadata)
 		parts = append(parts, userdata.Part{Name: "croft-peers", Data: []byte(peers)},

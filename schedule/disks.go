@@ -33,7 +33,7 @@ func (r Request) disks(inst croft.Instance) (all []croft.Volume, err error) {
 		names = append(names, name)
 		all = append(all, croft.Volume{Project: inst.Project, Name: name, SizeGB: d.SizeGB, Created: inst.Created})
 	}
-	return all, nil
+	return all, croft.CheckMounts(r.Mounts, names)
 }
 
 // withDisks returns the query for a host that has room for the instance and its new volumes. It does not change q.

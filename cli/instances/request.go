@@ -58,9 +58,10 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.open, "open", nil,
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
 	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on its host; "+
-		"repeat for more (none)")
+		"data:/srv/data or data:/srv/data:xfs lets cloud-init mount it there, and format it if it is blank; repeat for more "+
+		"(none)")
 	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
-		"20G, or 20G:data to name it; it outlives the instance; repeat for more (none)")
+		"20G, or 20G:data to name it, or 20G:data:/srv/data to mount it too; it outlives the instance; repeat for more (none)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -212,8 +213,8 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query,
 			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
 			Near: a.near, Far: a.far, Distance: a.distance}}
-	r.Networks, r.Open, r.Volumes, r.Ephemeral = a.networks, a.open, a.volumes, a.ephemeral
-	if r.Disks, err = parseDisks(a.disks); err != nil {
+	r.Networks, r.Open, r.Ephemeral = a.networks, a.open, a.ephemeral
+	if err = a.addVolumes(&r.InstanceRequest); err != nil {
 		return r, err
 	}
 	if _, err = schedule.ParseQuery(query); err != nil {
@@ -254,20 +255,50 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	return r, err
 }
 
-// parseDisks parses SIZE[:NAME] texts.
-func parseDisks(texts []string) (all []croft.NewDisk, err error) {
-	for _, text := range texts {
-		size, name, named := strings.Cut(text, ":")
+// addVolumes parses NAME[:PATH[:FILESYSTEM]] texts of volumes, and SIZE[:NAME[:PATH[:FILESYSTEM]]] texts of new ones.
+func (a *asking) addVolumes(r *api.InstanceRequest) error {
+	var names []string
+	add := func(flag, text, volume string) (name string, err error) {
+		name, where, mounted := strings.Cut(volume, ":")
+		path, filesystem, formatted := strings.Cut(where, ":")
+		names = append(names, name)
+		switch {
+		case mounted && name == "":
+			return name, croft.Errorf(croft.Invalid, "--%s %s: name the volume that is to be mounted", flag, text)
+		case formatted && filesystem == "":
+			return name, croft.Errorf(croft.Invalid, "--%s %s: the file system is empty: use one of %s, or leave the last "+
+				"colon out", flag, text, strings.Join(croft.Filesystems, ", "))
+		case mounted:
+			r.Mounts = append(r.Mounts, croft.Mount{Volume: name, Path: path, Filesystem: filesystem})
+		}
+		if err = croft.CheckMounts(r.Mounts, names); err != nil {
+			return name, fmt.Errorf("--%s %s: %w", flag, text, err)
+		}
+		return name, nil
+	}
+	for _, text := range a.volumes {
+		name, err := add("volume", text, text)
+		if err != nil {
+			return err
+		}
+		r.Volumes = append(r.Volumes, name)
+	}
+	for _, text := range a.disks {
+		size, volume, named := strings.Cut(text, ":")
+		name, err := add("disk", text, volume)
+		if err != nil {
+			return err
+		}
 		d := croft.NewDisk{Name: name}
 		if d.SizeGB, err = args.ParseVolumeSize(size); err == nil && named {
 			err = schedule.CheckName(name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--disk %s: %w", text, err)
+			return fmt.Errorf("--disk %s: %w", text, err)
 		}
-		all = append(all, d)
+		r.Disks = append(r.Disks, d)
 	}
-	return all, nil
+	return nil
 }
 
 // guest returns the values of the flags about the guest, which do not depend on the host.
