@@ -512,7 +512,10 @@ type Order struct {
 
 	MovedFrom  HostID   `json:"moved_from,omitempty"` // as in the record
 	LeftBefore []HostID `json:"left_before,omitempty"`
-	Move       *Move    `json:"move,omitempty"` // of WantLeaving and WantArriving; nil for others
+	// of WantLeaving and WantArriving, and of the tombstone for what a move that ended has copied; nil for others
+	Move *Move `json:"move,omitempty"`
+	// the volumes that moved away with the instance: their copies here end with the order
+	Left []VolumeID `json:"left,omitempty"`
 
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 
@@ -550,6 +553,8 @@ type Move struct {
 	Then Want   `json:"then"` // the goal on the host where the instance is at the end
 	// Key is what the target shows the source in addition to its certificate. Each move has another one. Secret.
 	Key string `json:"key,omitempty"`
+	// the volumes of the instance that move along, as recorded when the move began
+	Volumes []Volume `json:"volumes,omitempty"`
 }
 
 // Progress counts the bytes of a transfer; Total is 0 if unknown.

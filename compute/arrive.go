@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,6 +81,11 @@ func (p *pass) arrive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, v := range p.want.Move.Volumes {
+		if err := p.carryVolume(ctx, from, v); err != nil {
+			return fmt.Errorf("copy volume %s: %w", v.Name, err)
+		}
+	}
 	layers, err := p.carried(ctx, from, img, dir)
 	if err != nil {
 		return err
@@ -92,8 +99,14 @@ func (p *pass) arrive(ctx context.Context) error {
 }
 
 // arrivalMark returns the contents of the arrivalFile of the order's move.
-func (p *pass) arrivalMark() string {
-	sum := sha256.Sum256([]byte(p.want.Move.Key))
+func (p *pass) arrivalMark() string { return p.arrivalMarkOf(p.want.Move) }
+
+// arrivalMarkOf returns the contents of the arrivalFile of a move; nil: none.
+func (*pass) arrivalMarkOf(m *croft.Move) string {
+	if m == nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(m.Key))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -110,7 +123,8 @@ func (p *pass) ofMove() (bool, error) {
 	return err == nil && string(found) == p.arrivalMark(), err
 }
 
-// claimDirectory makes the instance's directory for this move. Invalid: it has files of something else.
+// claimDirectory makes the directory of the instance, or of a volume, for this move. Invalid: it has files of something
+// else.
 func (p *pass) claimDirectory(dir string) error {
 	mark := p.arrivalMark()
 	path := filepath.Join(dir, arrivalFile)
@@ -125,11 +139,11 @@ func (p *pass) claimDirectory(dir string) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return croft.Errorf(croft.Invalid, "host %s has older files of an instance with this UUID in %s; save what is "+
-			"needed of them and remove them, then move it again", p.agent.Host.Name, dir)
+		return croft.Errorf(croft.Invalid, "host %s has older files with this UUID in %s; save what is needed of them and "+
+			"remove them, then move it again", p.agent.Host.Name, dir)
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("make the instance's directory: %w", err)
+		return fmt.Errorf("make the directory of a disk that arrives: %w", err)
 	}
 	return durable.Write(path, []byte(mark), 0o600)
 }
@@ -186,10 +200,111 @@ func (p *pass) carried(ctx context.Context, from origin, img CachedImage, dir st
 	return layers, diskcopy.Forget(staged)
 }
 
+// carryVolume copies a volume of the instance. The mark of its directory is written last: then it is complete.
+func (p *pass) carryVolume(ctx context.Context, from origin, v croft.Volume) error {
+	a := p.agent
+	dir, file := a.volumeDir(v.ID), a.volumeFile(v.ID)
+	if err := p.claimDirectory(dir); err != nil {
+		return err
+	}
+	if there, err := exists(file); err != nil {
+		return err
+	} else if !there {
+		if err := p.copySized(ctx, from, string(v.ID), file, file+stagedSuffix, v.ClaimedGB); err != nil {
+			return err
+		}
+	}
+	if below, err := a.Images.Below(file); err != nil || below != "" {
+		return cmp.Or(err, croft.Errorf(croft.Invalid, "it has an unexpected backing file, %s", below))
+	}
+	v.MadeGB = 0 // no file is missing: this one is new here
+	return errors.Join(durable.FlushDir(dir), a.makeMark(v))
+}
+
+// leaveVolumes removes the copies of volumes that are on another host now, or that a move that ended has brought here,
+// and releases their claims here.
+func (p *pass) leaveVolumes(ctx context.Context) error {
+	a := p.agent
+	ids, arrived := slices.Clone(p.want.Left), false
+	if p.want.Move != nil {
+		arrived = true
+		for _, v := range p.want.Move.Volumes {
+			ids = append(ids, v.ID)
+		}
+	}
+	for _, id := range ids {
+		elsewhere := func(ctx context.Context) ([]croft.HostID, error) {
+			_, err := a.Volumes.Volume(ctx, a.Host.ID, id)
+			switch {
+			case errors.Is(err, croft.NotFound):
+				return []croft.HostID{a.Host.ID}, nil
+			case err == nil:
+				err = errVolumeHere
+			}
+			return nil, err
+		}
+		if _, err := elsewhere(ctx); errors.Is(err, errVolumeHere) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if err := a.dropCopy(ctx, id, arrived, p.arrivalMarkOf(p.want.Move)); err != nil {
+			return fmt.Errorf("remove the copy of volume %s: %w", id, err)
+		}
+		err := a.Inventory.Release(ctx, id.Consumer(), elsewhere)
+		if err != nil && !errors.Is(err, errVolumeHere) && !errors.Is(err, croft.NotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+var errVolumeHere = errors.New("the volume is on this host")
+
+// dropCopy removes the files of a volume that is not on this host: with arrived only those that a move with this mark
+// has brought, else only those that no move has brought.
+func (a *Agent) dropCopy(ctx context.Context, id croft.VolumeID, arrived bool, mark string) error {
+	dir := a.volumeDir(id)
+	found, err := os.ReadFile(filepath.Join(dir, arrivalFile))
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case arrived && string(found) != mark, !arrived && err == nil:
+		return nil
+	}
+	if !arrived {
+		if own, err := a.markOf(id); err != nil || own == nil {
+			return err
+		}
+	}
+	if err := a.unused(ctx, id, ""); err != nil {
+		return err
+	}
+	a.Log.Info("removing the copy of a volume", "volume", id, "host", a.Host.ID)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries { // the marks go last, so that what is left after a crash is known to be a copy
+		if name := e.Name(); name != arrivalFile && name != volumeOwner {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, name)))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
 // copy copies a file of the instance from the other host to a staging file and, unless to is empty, gives it this name.
 func (p *pass) copy(ctx context.Context, from origin, file, to, staged string) error {
+	return p.copySized(ctx, from, file, to, staged, p.want.Spec.Resources[croft.DiskGB])
+}
+
+// copySized is copy for a disk of a size in GiB.
+func (p *pass) copySized(ctx context.Context, from origin, file, to, staged string, sizeGB int64) error {
 	p.agent.Log.Info("copying a disk", "instance", p.id, "host", p.agent.Host.ID, "from", from.host.ID, "file", file)
-	most := p.want.Spec.Resources[croft.DiskGB]<<30 + p.want.Spec.Resources[croft.DiskGB]<<26 + mostTables
+	most := sizeGB<<30 + sizeGB<<26 + mostTables
 	err := diskcopy.Receive(ctx, staged, most, func(ctx context.Context, identity string, next int64) (diskcopy.Head,
 		io.ReadCloser, error) {
 		return from.open(ctx, file, identity, next)
@@ -242,6 +357,9 @@ func (p *pass) handOver(ctx context.Context) {
 	case err == nil:
 		p.memory.handedOver = p.want.CreateRevision
 		_ = os.Remove(filepath.Join(p.agent.dir(p.id), arrivalFile)) // it only takes a few bytes
+		for _, id := range p.want.Volumes {
+			_ = os.Remove(filepath.Join(p.agent.volumeDir(id), arrivalFile))
+		}
 	case ctx.Err() == nil:
 		p.agent.instances.await(p.id, true)
 		p.agent.logUnless(ctx, err, "hand a moved instance over")

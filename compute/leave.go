@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -35,7 +36,8 @@ type departing struct {
 // departure is the disk of an instance that leaves. Nothing writes to it.
 type departure struct {
 	departing
-	generation int64        // of the order to leave
+	generation int64 // of the order to leave
+	volumes    []croft.Volume
 	asked      atomic.Int64 // when the target last asked for anything or got bytes, in seconds since 1970
 	why        error        // why the disk cannot be copied; nil: it can
 	copied     atomic.Int64 // bytes of the disk up to which it was sent
@@ -48,7 +50,10 @@ func (p *pass) leave(ctx context.Context) error {
 	if d := p.memory.departure.Load(); d != nil && d.generation == p.want.Generation {
 		return nil
 	}
-	d := &departure{generation: p.want.Generation}
+	if p.want.Move == nil {
+		return croft.Errorf(croft.Invalid, "the order to leave names no host")
+	}
+	d := &departure{generation: p.want.Generation, volumes: p.want.Move.Volumes}
 	var err error
 	if d.departing, err = p.departing(ctx); isFinal(err) || errors.Is(err, croft.Conflict) {
 		d.why = err
@@ -84,6 +89,18 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == ".qcow2" && e.Name() != diskFile && !strings.HasPrefix(e.Name(), baseFile+".") {
 			return d, croft.Errorf(croft.Conflict, "a move does not carry its other disks, such as %s", e.Name())
+		}
+	}
+	for _, v := range p.want.Move.Volumes {
+		layers, err := p.agent.topmost(p.agent.volumeDir(v.ID))
+		switch {
+		case err != nil:
+			return d, err
+		case len(layers) > 1:
+			return d, croft.Errorf(croft.Conflict, "a move does not carry the snapshots of volume %s", v.Name)
+		}
+		if err := removeFiles(filepath.Join(p.agent.volumeDir(v.ID), arrivalFile)); err != nil { // of an earlier move
+			return d, err
 		}
 	}
 	base, err := p.agent.Images.Base(ctx, dir)
@@ -151,13 +168,19 @@ var errLeft = errors.New("the instance does not leave any more")
 
 // copyFile sends the disk of an instance that leaves, or the image below it.
 func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.InstanceID, d *departure) {
-	name := diskFile
-	if r.PathValue("file") == baseFile {
-		name = baseFile + "." + d.BaseFormat
+	root, name := false, r.PathValue("file")
+	path := ""
+	switch at := slices.IndexFunc(d.volumes, func(v croft.Volume) bool { return string(v.ID) == name }); {
+	case at >= 0:
+		path = api.Agent.volumeFile(d.volumes[at].ID)
+	case name == baseFile:
+		path = filepath.Join(api.Agent.dir(id), baseFile+"."+d.BaseFormat)
+	default:
+		root, path = true, filepath.Join(api.Agent.dir(id), diskFile)
 	}
-	f, err := os.Open(filepath.Join(api.Agent.dir(id), name))
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		err = croft.Errorf(croft.NotFound, "instance %s has no %s on this host", id, name)
+		err = croft.Errorf(croft.NotFound, "instance %s has no file %s on this host", id, filepath.Base(path))
 	}
 	if err != nil {
 		httpapi.Error(w, err)
@@ -188,7 +211,7 @@ func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.Instan
 		if api.Agent.instances.remember(id).departure.Load() != d {
 			cancel(errLeft)
 		}
-		if name != diskFile {
+		if !root {
 			d.asked.Store(time.Now().Unix())
 			return
 		}

@@ -176,6 +176,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		}
 		return p.agent.clean(p.id)
 	case OpRelease:
+		if err := p.leaveVolumes(ctx); err != nil {
+			return err
+		}
 		return p.release(ctx)
 	case OpForget:
 		if err := p.agent.Orders.Forget(ctx, *p.want); err != nil {

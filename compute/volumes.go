@@ -305,6 +305,9 @@ func (p *pass) attached(ctx context.Context) (all []croft.Volume, err error) {
 // file is missing.
 func (p *pass) disks(ctx context.Context) (all []Volume, err error) {
 	attached, err := p.volumes(ctx)
+	if p.want.Want == croft.WantArriving { // their records are still those of the other host
+		attached, err = p.want.Move.Volumes, nil
+	}
 	for _, v := range attached {
 		if err == nil && !v.Detaching {
 			var disk Volume

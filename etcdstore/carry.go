@@ -26,8 +26,13 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 	next := inst
 	next.Copying, next.Unmoved, next.Generation = true, "", arriving.Generation
 	leaving.Spec.UserData, arriving.Spec.UserData = nil, nil // agents that carry read it by its key
+	// The record of the instance is rewritten with each attachment, so it has no other volumes.
+	held, hold := k.volumes().Carried(inst.Volumes)
+	if len(inst.Volumes) == 0 {
+		held = []clientv3.Cmp{k.volumes().NoneAttached(inst.ID)}
+	}
 	done, err := s.conn.etcd.Txn(ctx).
-		If(append(asChosen(k, next),
+		If(append(append(asChosen(k, next), held...),
 			unchanged(k.instance(inst.ID), inst.Revision),
 			// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 			exists(k.alive(leaving.Host)),
@@ -35,11 +40,10 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 			exists(k.alive(arriving.Host)),
 			absent(k.drained(arriving.Host)),
 			absent(k.order(arriving.Host, inst.ID)),
-			k.volumes().NoneAttached(inst.ID),
 		)...).
-		Then(clientv3.OpPut(k.instance(inst.ID), encode(next)),
+		Then(append(hold, clientv3.OpPut(k.instance(inst.ID), encode(next)),
 			clientv3.OpPut(k.order(leaving.Host, inst.ID), s.conn.encodeOrder(leaving)),
-			clientv3.OpPut(k.order(arriving.Host, inst.ID), s.conn.encodeOrder(arriving))).
+			clientv3.OpPut(k.order(arriving.Host, inst.ID), s.conn.encodeOrder(arriving)))...).
 		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))}, readChosen(k, next)...)...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
@@ -54,7 +58,7 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 		}
 		return inst, croft.Errorf(croft.Unavailable,
 			"host %s or its own is silent, the former is drained or still removes an older instance of this UUID, or a "+
-				"volume was attached", arriving.Host)
+				"volume was attached or changed", arriving.Host)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil
@@ -172,6 +176,11 @@ func (s *conn) endDepartures(ctx context.Context, inst croft.Instance, goal crof
 			continue
 		}
 		was := o.Revision
+		if o.Move != nil {
+			for _, v := range o.Move.Volumes {
+				o.Left = append(o.Left, v.ID)
+			}
+		}
 		o.Want, o.Move, o.Generation = goal, nil, o.Generation+1
 		ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{unchanged(key, was)},
 			[]clientv3.Op{clientv3.OpPut(key, s.encodeOrder(o))}, nil))
@@ -181,7 +190,12 @@ func (s *conn) endDepartures(ctx context.Context, inst croft.Instance, goal crof
 
 // carry writes if nothing has changed since c was read. Conflict.
 func (s *conn) carry(ctx context.Context, c carried, ops ...clientv3.Op) error {
-	done, err := s.etcd.Txn(ctx).If(c.unchanged(s.keys)...).Then(ops...).Commit()
+	return s.carryIf(ctx, c, nil, ops...)
+}
+
+// carryIf is carry with more comparisons.
+func (s *conn) carryIf(ctx context.Context, c carried, more []clientv3.Cmp, ops ...clientv3.Op) error {
+	done, err := s.etcd.Txn(ctx).If(append(c.unchanged(s.keys), more...)...).Then(ops...).Commit()
 	if err != nil {
 		return s.wrap(err, "write the orders that move instance %s", c.inst.ID)
 	}
@@ -238,9 +252,46 @@ func (s *Orders) Arrived(ctx context.Context, o croft.Order, failure string) err
 	if err != nil {
 		return err
 	}
-	return s.conn.carry(ctx, c, slices.Concat(before, k.groups().leave(c.inst), k.groups().join(next), []clientv3.Op{
-		clientv3.OpPut(k.instance(next.ID), encode(next)),
-		clientv3.OpPut(k.order(order.Host, next.ID), s.conn.encodeOrder(order))})...)
+	compares, moved, err := s.conn.moveVolumes(ctx, c)
+	if err != nil {
+		return err
+	}
+	groups := append(k.groups().leave(c.inst), k.groups().join(next)...)
+	return s.conn.carryIf(ctx, c, compares, slices.Concat(before, moved, groups,
+		[]clientv3.Op{clientv3.OpPut(k.instance(next.ID), encode(next)),
+			clientv3.OpPut(k.order(order.Host, next.ID), s.conn.encodeOrder(order))})...)
+}
+
+// moveVolumes returns the comparisons and operations that make the volumes of a move those of its target. Conflict: one
+// is not attached to the instance any more.
+func (s *conn) moveVolumes(ctx context.Context, c carried) (compares []clientv3.Cmp, ops []clientv3.Op, err error) {
+	var reads []clientv3.Op
+	for _, v := range c.arrived.Move.Volumes {
+		reads = append(reads, s.keys.volumes().ReadRecord(v))
+	}
+	if len(reads) == 0 {
+		return nil, nil, nil
+	}
+	got, err := s.etcd.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return nil, nil, s.wrap(err, "read the volumes of instance %s", c.inst.ID)
+	}
+	for _, r := range got.Responses {
+		stored := r.GetResponseRange().Kvs
+		if len(stored) == 0 {
+			return nil, nil, changedMeanwhile(c.inst.ID)
+		}
+		var v croft.Volume
+		if err := s.decode(stored[0].Key, stored[0].Value, &v); err != nil {
+			return nil, nil, err
+		}
+		if v.Revision = stored[0].ModRevision; v.Instance != c.inst.ID {
+			return nil, nil, changedMeanwhile(c.inst.ID)
+		}
+		same, move := s.keys.volumes().Moved(v, c.arrived.Host)
+		compares, ops = append(compares, same), append(ops, move...)
+	}
+	return compares, ops, nil
 }
 
 // HandOver implements compute.Orders.

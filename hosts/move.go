@@ -50,7 +50,7 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 		}
 		m := Moved{Instance: st.Instance, WithDisk: !st.Instance.Spec.Ephemeral || st.Instance.Copying}
 		var err error
-		if m.Stays, err = f.fixed(ctx, st.Instance); err != nil {
+		if m.Stays, err = f.fixed(ctx, st.Instance, m.WithDisk); err != nil {
 			return all, err
 		}
 		if m.Stays == "" && m.WithDisk {
@@ -120,7 +120,7 @@ func (f *Fleet) movable(ctx context.Context, st croft.Status, only croft.Host) e
 	case keepsDisks(*st.Host) != "":
 		return croft.Errorf(croft.Unavailable, "%s", keepsDisks(*st.Host))
 	}
-	why, err := f.fixed(ctx, inst)
+	why, err := f.fixed(ctx, inst, true)
 	if err == nil && why != "" {
 		err = croft.Errorf(croft.Conflict, "%s", why)
 	}
@@ -151,8 +151,8 @@ func (f *Fleet) EndCopy(ctx context.Context, inst croft.Instance, why string) er
 	return err
 }
 
-// fixed returns why an instance cannot be moved; empty: it can.
-func (f *Fleet) fixed(ctx context.Context, inst croft.Instance) (string, error) {
+// fixed returns why an instance cannot be moved, with its disks or without; empty: it can.
+func (f *Fleet) fixed(ctx context.Context, inst croft.Instance, withDisks bool) (string, error) {
 	switch inst.State {
 	case croft.StateHeld:
 		return "its claim is held until " + inst.Expires.Format(time.RFC3339), nil
@@ -174,10 +174,17 @@ func (f *Fleet) fixed(ctx context.Context, inst croft.Instance) (string, error) 
 	if err != nil || len(attached) == 0 {
 		return "", err
 	}
-	if v := attached[0]; v.Snapshot == nil {
-		return "volume " + v.Name + " is attached to it, and is here", nil
+	for _, v := range attached {
+		switch {
+		case v.Snapshot != nil:
+			return "it has the snapshot " + v.Name + ", which is here", nil
+		case !withDisks:
+			return "volume " + v.Name + " is attached to it, and is here", nil
+		case !settled(v):
+			return "its volume " + v.Name + " is being changed", nil
+		}
 	}
-	return "it has the snapshot " + attached[0].Name + ", which is here", nil
+	return "", nil
 }
 
 // move chooses a host for an instance and orders it there, with its disk or from its image; only is the only host that
@@ -355,8 +362,8 @@ func (f *Fleet) carry(ctx context.Context, inst croft.Instance, to croft.HostID,
 	leaving, arriving := f.order(inst, inst.Host, croft.WantLeaving), f.order(inst, to, croft.WantArriving)
 	arriving.Generation = leaving.Generation + 1
 	key := rand.Text()
-	leaving.Move = &croft.Move{Host: to, Then: want, Key: key}
-	arriving.Move = &croft.Move{Host: inst.Host, Then: want, Key: key}
+	leaving.Move = &croft.Move{Host: to, Then: want, Key: key, Volumes: inst.Volumes}
+	arriving.Move = &croft.Move{Host: inst.Host, Then: want, Key: key, Volumes: inst.Volumes}
 	arriving.MovedFrom, arriving.LeftBefore = "", nil
 	return f.Instances.Carry(ctx, inst, leaving, arriving)
 }
@@ -390,12 +397,19 @@ const claimTries = 4
 // The order of steps keeps claim and record consistent: read the claim, then write the record by comparison, then
 // replace the claim by comparison with the one that was read. A concurrent caller, however long it is delayed between
 // two steps, finds that one of the two changed: it never changes the claim of a record that changed since its write.
+//
+// The volumes of the instance claim on the same hosts. Their claims are read before the record of the instance is
+// written, too.
 func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.HostID,
 	c croft.Candidate) (croft.Instance, error) {
 	var err error
 	for range claimTries {
 		var had croft.Claim
 		if had, err = f.Claims.ClaimOf(ctx, inst.ID); err != nil {
+			return inst, err
+		}
+		var disks []volumeClaim
+		if disks, err = f.volumeClaims(ctx, inst, hostOf(c)); err != nil {
 			return inst, err
 		}
 		if inst, err = f.Instances.SetMoving(ctx, inst, moving); err != nil {
@@ -406,7 +420,10 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 		if all, err = f.withRemains(ctx, inst, had, c); err != nil {
 			return inst, err
 		}
-		if err = f.Claims.Reclaim(ctx, had, owner, all); !errors.Is(err, croft.Conflict) {
+		if err = f.Claims.Reclaim(ctx, had, owner, all); err == nil {
+			inst.Volumes, err = f.takeVolumes(ctx, inst, disks, all)
+		}
+		if !errors.Is(err, croft.Conflict) {
 			return inst, err
 		}
 	}

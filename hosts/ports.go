@@ -75,6 +75,9 @@ type Volumes interface {
 	HostVolumes(ctx context.Context, host croft.HostID) ([]croft.Volume, error)
 	// AttachedTo returns the volumes that are attached to an instance.
 	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
+	// afterwards. NotFound: it is gone.
+	Fence(ctx context.Context, v croft.Volume) (croft.Volume, error)
 }
 
 // Orders is the access to the orders of hosts.

@@ -217,12 +217,16 @@ func (c *Client) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 }
 
 // rest returns the allocations that remain of a claim after removing those on the given hosts; without hosts, all are
-// removed. If no host remains, nothing remains: allocations of providers that share with a host are removed with it.
+// removed. If no host of an instance remains, nothing remains: allocations of providers that share with a host are
+// removed with it. Volumes claim no processors.
 func rest(claim croft.Claim, without []croft.HostID) map[croft.HostID]croft.Resources {
-	left, hosts := maps.Clone(claim.Allocations), 0
+	left, hosts, volume := maps.Clone(claim.Allocations), 0, true
+	for _, amounts := range claim.Allocations {
+		volume = volume && amounts[croft.VCPU] == 0
+	}
 	maps.DeleteFunc(left, func(host croft.HostID, amounts croft.Resources) bool {
 		gone := len(without) == 0 || slices.Contains(without, host)
-		if !gone && amounts[croft.VCPU] > 0 {
+		if !gone && (volume || amounts[croft.VCPU] > 0) {
 			hosts++
 		}
 		return gone

@@ -114,3 +114,27 @@ func Unassigned(inst croft.Instance, answers []*mvccpb.KeyValue) error {
 	}
 	return nil
 }
+
+// Carried returns the comparisons and operations with which the transaction that begins a move holds the volumes of an
+// instance: changes that are based on an earlier read of them fail.
+func (k Keys) Carried(all []croft.Volume) (compares []clientv3.Cmp, ops []clientv3.Op) {
+	for _, v := range all {
+		key := k.record(v)
+		compares = append(compares, kv.Unchanged(key, v.Revision))
+		ops = append(ops, clientv3.OpPut(key, "", clientv3.WithIgnoreValue()))
+	}
+	return compares, ops
+}
+
+// ReadRecord returns the operation that reads the record of a volume.
+func (k Keys) ReadRecord(v croft.Volume) clientv3.Op { return clientv3.OpGet(k.record(v)) }
+
+// Moved returns the comparison and the operations that make a volume one of another host.
+func (k Keys) Moved(v croft.Volume, to croft.HostID) (clientv3.Cmp, []clientv3.Op) {
+	next := v
+	next.Host, next.Error = to, ""
+	return kv.Unchanged(k.record(v), v.Revision), []clientv3.Op{
+		clientv3.OpDelete(k.record(v)), clientv3.OpPut(k.record(next), kv.Encode(next)),
+		clientv3.OpPut(k.Names(v.Project)+v.Name, string(to)+"/"+string(v.ID)),
+		clientv3.OpPut(k.attachment(next), string(to))}
+}

@@ -304,7 +304,9 @@ func (c *comparison) checkClaims(host croft.HostID) {
 		inst, exists := c.Instances[id]
 		order, ordered := c.orders[croft.OrderID{Host: host, Instance: id}]
 		switch {
+		case c.carries(host, croft.VolumeID(id)):
 		case c.isVolume(id):
+			c.checkVolumePlace(host, c.Volumes[croft.VolumeID(id)])
 		case exists && (inst.State == croft.StateScheduling || inst.Host == host || inst.Moving != ""):
 		case ordered && order.Want == croft.WantLeaving: // its disk is still here
 		case ordered && order.Want == croft.WantGone: // the claim is released with the tombstone

@@ -58,7 +58,7 @@ func (c *comparison) checkVolumes() {
 	}
 	for host, contents := range c.Contents {
 		for _, id := range contents.Volumes {
-			if v, recorded := c.Volumes[id]; !recorded || v.Host != host {
+			if v, recorded := c.Volumes[id]; (!recorded || v.Host != host) && !c.carries(host, id) {
 				c.add(Difference{Kind: StrayVolume, Host: host, Instance: id.Consumer(),
 					Cause: "a file of a volume without a record on its host: its host was forgotten and came back, " +
 						"or the record was removed past croft",
@@ -84,4 +84,22 @@ func (c *comparison) checkVolumeClaim(v croft.Volume) {
 func (c *comparison) isVolume(id croft.InstanceID) bool {
 	_, is := c.Volumes[croft.VolumeID(id)]
 	return is
+}
+
+// carries reports whether an order of a host is about a copy of a volume there: it comes or goes with its instance.
+func (c *comparison) carries(host croft.HostID, id croft.VolumeID) bool {
+	return slices.ContainsFunc(c.Orders, func(o croft.Order) bool {
+		return o.Host == host && (slices.Contains(o.Left, id) || o.Move != nil &&
+			slices.ContainsFunc(o.Move.Volumes, func(v croft.Volume) bool { return v.ID == id }))
+	})
+}
+
+// checkVolumePlace looks for a claim of a volume on a host where it is not.
+func (c *comparison) checkVolumePlace(host croft.HostID, v croft.Volume) {
+	moves := v.Instance != "" && c.Instances[v.Instance].Moving == host
+	if v.Host == host || moves || v.ClaimedGB < v.SizeGB {
+		return
+	}
+	c.ofVolume(v, Difference{Kind: UnclaimedVolume, Mendable: true, Cause: fmt.Sprintf("it claims on host %s as well, "+
+		"where it is not: a move of its instance was interrupted", c.name(host))})
 }

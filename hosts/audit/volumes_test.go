@@ -43,6 +43,32 @@ func TestVolumesAreComparedWithTheirClaimsAndFiles(t *testing.T) {
 		"a claim without a record": {func(e *Evidence, _ *croft.Volume) {
 			e.Claims[host]["other"] = croft.Resources{croft.DiskGB: 1}
 		}, []Kind{LeakedClaim}},
+		"a copy that arrives with a move": {func(e *Evidence, _ *croft.Volume) {
+			e.Orders = []croft.Order{{Host: host, Instance: "i", Want: croft.WantArriving,
+				Move: &croft.Move{Volumes: []croft.Volume{{ID: "other"}}}}}
+			e.Instances = map[croft.InstanceID]croft.Instance{"i": {ID: "i", Copying: true, Moving: host, Host: "far"}}
+			e.Only = host
+			e.Claims[host]["other"] = croft.Resources{croft.DiskGB: 1}
+			e.Contents[host] = Contents{Volumes: []croft.VolumeID{id, "other"}}
+		}, nil},
+		"a copy that was left behind by a move": {func(e *Evidence, _ *croft.Volume) {
+			e.Orders = []croft.Order{{Host: host, Instance: "i", Want: croft.WantGone, Left: []croft.VolumeID{"other"}}}
+			e.Instances = map[croft.InstanceID]croft.Instance{"i": {ID: "i", MovedFrom: host, Host: "far"}}
+			e.Only = host
+			e.Claims[host]["other"] = croft.Resources{croft.DiskGB: 1}
+			e.Contents[host] = Contents{Volumes: []croft.VolumeID{id, "other"}}
+		}, []Kind{UndoneOrder}},
+		"a claim on another host": {func(e *Evidence, _ *croft.Volume) {
+			e.Hosts["far"] = croft.Host{ID: "far", Alive: true}
+			e.Claims["far"] = map[croft.InstanceID]croft.Resources{id.Consumer(): {croft.DiskGB: 2}}
+		}, []Kind{UnclaimedVolume}},
+		"a claim where its instance moves to": {func(e *Evidence, v *croft.Volume) {
+			e.Hosts["far"], v.Instance = croft.Host{ID: "far", Alive: true}, "i"
+			e.Instances = map[croft.InstanceID]croft.Instance{"i": {ID: "i", Moving: "far", Host: host}}
+			e.Only = "far"
+			e.Claims = map[croft.HostID]map[croft.InstanceID]croft.Resources{
+				"far": {id.Consumer(): {croft.DiskGB: 2}}}
+		}, nil},
 		"a host that was forgotten": {func(e *Evidence, _ *croft.Volume) {
 			e.Hosts = map[croft.HostID]croft.Host{}
 			e.Claims, e.Contents = nil, nil

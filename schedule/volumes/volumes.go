@@ -164,6 +164,17 @@ func amount(v croft.Volume, sizeGB int64) croft.Candidate {
 	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{v.Host: {croft.DiskGB: sizeGB}}}
 }
 
+// resized returns a claim with another amount on the host of a volume. A former host may still have a copy of it.
+func resized(had croft.Claim, v croft.Volume, sizeGB int64) croft.Candidate {
+	next := amount(v, sizeGB)
+	for host, amounts := range had.Allocations {
+		if host != v.Host {
+			next.Allocations[host] = amounts
+		}
+	}
+	return next
+}
+
 // claim claims the size of a volume whose record names it, and settles the record. After an error the request is
 // undone, unless a store does not answer: then a caretaker undoes it.
 func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, error) {
@@ -187,7 +198,7 @@ func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, erro
 func (m *Manager) reserve(ctx context.Context, v croft.Volume) error {
 	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
 	if err == nil {
-		err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.SizeGB))
+		err = m.Claims.Reclaim(ctx, had, m.owner(v), resized(had, v, v.SizeGB))
 	}
 	if croft.KindOf(err) == croft.Conflict { // the error of Placement names the host
 		err = croft.Errorf(croft.Conflict, "others changed its claim, or claimed on its host, all the while: try again")
@@ -248,7 +259,7 @@ func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, e
 			_, err = pending(ctx)
 		}
 		if err == nil { // also if the amounts are the same: a pending change of the claim must fail
-			err = m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
+			err = m.Claims.Reclaim(ctx, had, m.owner(v), resized(had, v, v.ClaimedGB))
 		}
 	}
 	switch {
@@ -278,13 +289,39 @@ func (m *Manager) Reclaim(ctx context.Context, v croft.Volume) error {
 	if v.Removing || v.ClaimedGB < v.SizeGB {
 		return croft.Errorf(croft.Conflict, "%s %s is being changed", v.Noun(), v.Name)
 	}
+	if err := m.resting(ctx, v); err != nil {
+		return err
+	}
 	return m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
 }
 
 // change finds a volume and changes it, again after a concurrent change.
 func (m *Manager) change(ctx context.Context, verb string, project croft.Project, name string,
 	do func(croft.Volume) (croft.Volume, error)) (croft.Volume, error) {
-	return changeFound(verb+" volume "+name, func() (croft.Volume, error) { return m.Find(ctx, project, name) }, do)
+	return changeFound(verb+" volume "+name, func() (croft.Volume, error) { return m.Find(ctx, project, name) },
+		func(v croft.Volume) (croft.Volume, error) {
+			if err := m.resting(ctx, v); err != nil {
+				return v, err
+			}
+			return do(v)
+		})
+}
+
+// resting returns a Conflict if the instance of a volume is being moved: its record moves along. A move that begins
+// later rewrites the record, so that a change that is based on v fails.
+func (m *Manager) resting(ctx context.Context, v croft.Volume) error {
+	if v.Instance == "" {
+		return nil
+	}
+	st, err := m.Instances.FindByID(ctx, v.Instance)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return nil
+	case err == nil && st.Instance.Moving != "":
+		return croft.Errorf(croft.Conflict, "its instance %s is being moved to another host: wait until it has arrived",
+			st.Instance.Name)
+	}
+	return err
 }
 
 // changeFound finds a volume or a snapshot and changes it, again after a concurrent change.

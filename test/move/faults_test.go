@@ -311,6 +311,7 @@ func TestAKillAtEachStep(t *testing.T) {
 	k := &killer{}
 	w, disk := newWorld(t, func(w *world) {
 		k.world = w
+		withRoom(w)
 		w.Orders = func(host string, o compute.Orders) compute.Orders { return orders{o, k, host} }
 		w.Peers = func(host string) *http.Client {
 			c := endpoint.AgentClient(nil)
@@ -333,6 +334,8 @@ func TestAKillAtEachStep(t *testing.T) {
 		}
 	}), data(4)
 	inst := w.place("web", "a", disk)
+	content := data(3)
+	volume := w.attach("data", "a", inst, 3, content)
 	from, to := "a", "b"
 	for run := 2; ; run++ {
 		at, after := run/2, run%2 == 1
@@ -341,6 +344,7 @@ func TestAKillAtEachStep(t *testing.T) {
 		k.mu.Unlock()
 		w.must(w.move(inst.ID, to))
 		w.awaitOnly(inst.ID, to, croft.StateRunning, disk)
+		w.awaitVolumeOnly(volume, to, content)
 		k.work.Wait()
 		k.mu.Lock()
 		struck, steps := k.at <= 0, k.steps

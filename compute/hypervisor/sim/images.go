@@ -169,7 +169,7 @@ func (Images) Overlay(_ context.Context, file string, below compute.Layer) error
 // Below returns what Overlay or Rebase wrote.
 func (Images) Below(file string) (string, error) {
 	text, err := os.ReadFile(file)
-	if bytes.HasPrefix(text, written) {
+	if bytes.HasPrefix(text, written) || !filepath.IsAbs(string(text)) { // a disk with data
 		return "", err
 	}
 	return string(text), err
