@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -108,7 +109,43 @@ type Host struct {
 	BackupKey string `json:"backup_key,omitempty"`
 	// the declaration that it is dead; derived from another key
 	Death *Death `json:"death,omitempty"`
+	// the shared storage that it mounts now
+	Storages []HostStorage `json:"storages,omitempty"`
 }
+
+// HostStorage is a shared storage that a host mounts.
+type HostStorage struct {
+	ID   StorageID `json:"id" format:"uuid"` // its UUID
+	Name string    `json:"name"`             // its name, the same on all hosts
+}
+
+// Mounts returns the shared storage that the host mounts under a name or UUID; false: it mounts none of it.
+func (h Host) Mounts(nameOrID string) (HostStorage, bool) {
+	for _, m := range h.Storages {
+		if m.Name == nameOrID || string(m.ID) == nameOrID {
+			return m, true
+		}
+	}
+	return HostStorage{}, false
+}
+
+// Storage is the record of a directory that several hosts mount: a sharing resource provider of the same UUID.
+type Storage struct {
+	ID      StorageID `json:"id"`
+	Name    string    `json:"name"`    // unique in the cloud
+	Path    string    `json:"path"`    // the same on all hosts, because the headers of disks name it
+	Founder HostID    `json:"founder"` // the host that gives the directory its identity
+	Founded bool      `json:"founded,omitempty"`
+	Created time.Time `json:"created"`
+
+	Revision int64 `json:"-"` // version of the stored record, compared by each change
+}
+
+// The special values of InstanceSettings.Storage.
+const (
+	StorageLocal  = "local"  // on the host of the instance
+	StorageShared = "shared" // on any shared storage
+)
 
 // IsDead reports whether the host was declared dead. One that returns starts nothing until it is taken back.
 func (h Host) IsDead() bool { return h.Death != nil && !h.Death.Declared.IsZero() }
@@ -239,7 +276,7 @@ type GuestSettings struct {
 	// Readable by the guest.
 	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
 	// When to boot a guest that went off without an order; on-failure if empty.
-	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere"`
+	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere,elsewhere:disk,elsewhere:image"`
 }
 
 // Explicit returns the settings with their defaults for empty fields, so that equal settings are equal values.
@@ -258,6 +295,8 @@ type InstanceSettings struct {
 	Open []string `json:"open,omitempty" maxItems:"32"`
 	// It may be recreated on another host, so its disk may be lost.
 	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Where its disk lies: local, shared, or the name of a shared storage; local if empty.
+	Storage string `json:"storage,omitempty" maxLength:"63"`
 	// The groups that it joins.
 	Affinities []Affinity `json:"affinities,omitempty" maxItems:"16"`
 	// Volumes that cloud-init mounts in the guest.
@@ -273,9 +312,26 @@ const (
 	RestartAlways    Restart = "always"     // start it again
 	RestartOnFailure Restart = "on-failure" // start it again after a failure
 	RestartNever     Restart = "never"      // leave it off until an order starts it
-	// start it again; and on another host, from its image, if its host is declared dead
+	// start it again; and on another host if its host is declared dead: with its disk if that is on shared storage,
+	// else from its image
 	RestartElsewhere Restart = "elsewhere"
+	// the same, but only with its disk; an instance whose disk is lost stays lost
+	RestartElsewhereDisk Restart = "elsewhere:disk"
+	// the same as RestartElsewhere for an instance that must not have its disk on shared storage
+	RestartElsewhereImage Restart = "elsewhere:image"
 )
+
+// Elsewhere reports whether the policy recreates the instance on another host if its host is declared dead. onShared:
+// its disk is on shared storage.
+func (r Restart) Elsewhere(onShared bool) bool {
+	switch r {
+	case RestartElsewhere, RestartElsewhereImage:
+		return true
+	case RestartElsewhereDisk:
+		return onShared
+	}
+	return false
+}
 
 // End is the way in which a guest went off that its restart policy leaves off.
 type End string
@@ -361,6 +417,10 @@ type Instance struct {
 	Refused []Refusal `json:"refused,omitempty"`
 	// how the instance was lost, until it is scheduled again; nil: not lost
 	Lost *Loss `json:"lost,omitempty"`
+	// the shared storage with its disk, of which it claims DISK_GB; empty: its host has the disk
+	Storage StorageID `json:"storage,omitempty"`
+	// hosts that were declared dead while they had the instance: the lock of its disk may be taken from them
+	TakesFrom []HostID `json:"takes_from,omitempty"`
 
 	// MadeFor names the object for which croft itself created the instance, such as a resource of a pool. Clients
 	// cannot set it, which distinguishes an instance that a client created with the same ID. Empty: a client requested
@@ -431,6 +491,19 @@ func former(last HostID, before []HostID) []HostID {
 	}
 	return append([]HostID{last}, before...)
 }
+
+// AllocationsOn returns what the instance claims while it is on a host.
+func (i Instance) AllocationsOn(host HostID) map[HostID]Resources {
+	if i.Storage == "" {
+		return map[HostID]Resources{host: i.Spec.Resources}
+	}
+	own := maps.Clone(i.Spec.Resources)
+	delete(own, DiskGB)
+	return map[HostID]Resources{host: own, i.Storage.Provider(): i.KeptClaim()}
+}
+
+// KeptClaim returns what the instance claims of its shared storage, also while it is lost.
+func (i Instance) KeptClaim() Resources { return Resources{DiskGB: i.Spec.Resources[DiskGB]} }
 
 // Places returns the hosts on which the instance may have its claim.
 func (i Instance) Places() []HostID {
@@ -516,6 +589,9 @@ type Order struct {
 	Move *Move `json:"move,omitempty"`
 	// the volumes that moved away with the instance: their copies here end with the order
 	Left []VolumeID `json:"left,omitempty"`
+
+	Storage   StorageID `json:"storage,omitempty"` // as in the record
+	TakesFrom []HostID  `json:"takes_from,omitempty"`
 
 	Trace string `json:"trace,omitempty"` // span that wrote the order, as W3C traceparent; only if traces are recorded
 

@@ -27,6 +27,13 @@ type VolumeID string
 // Consumer returns the volume's ID as the consumer of its claim.
 func (id VolumeID) Consumer() InstanceID { return InstanceID(id) }
 
+// StorageID identifies a directory that several hosts mount for disks; it is also the UUID of a sharing resource
+// provider.
+type StorageID string
+
+// Provider returns the storage's ID as the provider of claims.
+func (id StorageID) Provider() HostID { return HostID(id) }
+
 // PartitionID is the key below which one installation stores everything.
 type PartitionID string
 
@@ -124,6 +131,15 @@ func ParseVolumeID(s string) (VolumeID, error) {
 	id, err := parseUUID(s)
 	return VolumeID(id), err
 }
+
+// ParseStorageID is ParseInstanceID for shared storage.
+func ParseStorageID(s string) (StorageID, error) {
+	id, err := parseUUID(s)
+	return StorageID(id), err
+}
+
+// NewStorageID returns a random (version 4) UUID.
+func NewStorageID() StorageID { return StorageID(uuid.NewString()) }
 
 // ParseHostID is ParseInstanceID for hosts.
 func ParseHostID(s string) (HostID, error) {

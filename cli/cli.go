@@ -123,6 +123,7 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(), backups.Command(),
 			keys.Command(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
+			hosts.StorageCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},
 		{"Tenants", []*cobra.Command{projects.Command(), projects.QuotaCommand(), projects.UsageCommand(),
 			catalogue.UserCommand(), actions.Command()}},

@@ -31,6 +31,7 @@ policy list show set check remove explain
 crush export
 image list pull remove prune
 volume create list show grow attach detach remove
+storage list
 snapshot create list show rollback remove
 backup create list show check restore remove overdue
 backup store add list show check remove

@@ -792,6 +792,11 @@ func (c *Client) ListHosts(ctx context.Context, which ...api.Listing) (api.HostL
 	return call[api.HostList](ctx, c, "GET /v1/hosts", listed{nil, which})
 }
 
+// ListStorages: List the shared storage that hosts mount.
+func (c *Client) ListStorages(ctx context.Context, which ...api.Listing) (api.StorageList, error) {
+	return call[api.StorageList](ctx, c, "GET /v1/storages", listed{nil, which})
+}
+
 // GetHost: Get a host with its instances.
 func (c *Client) GetHost(ctx context.Context, in api.HostNamed) (api.Host, error) {
 	return call[api.Host](ctx, c, "GET /v1/hosts/{id}", in)

@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/compute/backup"
+	"croft/compute/storage"
 	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/internal/endpoint"
@@ -29,8 +30,8 @@ import (
 	"croft/internal/turns"
 )
 
-// Config configures an Agent. All interfaces are required except Shared, Volumes, Backups, Repository, Key, Seeds and
-// Peers.
+// Config configures an Agent. All interfaces are required except Shared, Volumes, Storages, Backups, Repository, Key,
+// Seeds and Peers.
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
@@ -50,6 +51,8 @@ type Config struct {
 	Backups        Backups        // nil: this host makes no backups
 	Repository     Repository     // likewise
 	Key            backup.HostKey // opens the access to stores of backups; its public key is in the record of the host
+	Storages       Storages       // nil: this host uses no shared storage
+	SharedDirs     []SharedDir    // of shared storage; none without Storages
 	Inventory      Inventory
 	Hypervisor     Hypervisor
 	Images         ImageStore
@@ -92,6 +95,12 @@ type Agent struct {
 	known  atomic.Bool // the provider and the host's record are up to date
 
 	troubles troubles
+
+	shared          []*shared
+	ownAggregates   []string            // of the host's provider, without those of shared storage
+	mounts          []croft.HostStorage // of the record; accessed while introducing is held, as the next one
+	storageProblems []string
+	mountsChanged   chan struct{}
 
 	introducing sync.Mutex // held while the host's record is written
 	problems    [problemKinds]string
@@ -145,6 +154,12 @@ func New(c Config) (*Agent, error) {
 	}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states, a.caretaker.Collector(),
 		newUsages(c.Hypervisor, a.instances.names))
+	a.ownAggregates, a.mountsChanged = c.Provider.Aggregates, make(chan struct{}, 1)
+	for _, s := range c.SharedDirs {
+		a.shared = append(a.shared, &shared{problem: "the shared storage " + s.Name + " is not examined yet",
+			dir: storage.New(storage.Config{Name: s.Name, Path: s.Path, Host: c.Host.ID,
+				Partition: c.Partition})})
+	}
 	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do = a.pass, a.passVolume, a.passJob
 	return a, nil
 }
@@ -165,6 +180,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	})
 	work.Go(func() { a.watchVolumes(ctx) })
 	work.Go(func() { a.watchJobs(ctx) })
+	work.Go(func() { a.watchStorages(ctx) })
 	work.Go(func() {
 		a.resync(ctx)
 		delay.Every(ctx, a.ResyncEvery, a.resync)
@@ -342,7 +358,7 @@ func (a *Agent) read(ctx context.Context, id croft.InstanceID) (*croft.Order, Ha
 	case !errors.Is(err, croft.NotFound):
 		return nil, have, fmt.Errorf("look at the domain: %w", err)
 	}
-	if _, err := os.Lstat(a.dir(id)); err == nil {
+	if _, err := os.Lstat(a.dir(id)); err == nil || want != nil && want.Storage != "" {
 		have.Files = true
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, have, fmt.Errorf("look for the instance's files: %w", err)

@@ -68,25 +68,7 @@ func (p *pass) arrive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Before the guest is stopped, which the first question to its host does.
-	cached, uncached := p.fetch(ctx)
-	leaving, err := from.departure(ctx)
-	if err != nil {
-		return err
-	}
-	img, err := cached, uncached
-	if err != nil || img.Digest != leaving.BaseSHA256 || img.Format != leaving.BaseFormat {
-		img, err = p.copyBase(ctx, from, leaving, dir)
-	}
-	if err != nil {
-		return err
-	}
-	for _, v := range p.want.Move.Volumes {
-		if err := p.carryVolume(ctx, from, v); err != nil {
-			return fmt.Errorf("copy volume %s: %w", v.Name, err)
-		}
-	}
-	layers, err := p.carried(ctx, from, img, dir)
+	leaving, layers, err := p.carry(ctx, from, dir)
 	if err != nil {
 		return err
 	}
@@ -96,6 +78,49 @@ func (p *pass) arrive(ctx context.Context) error {
 		}
 	}
 	return p.define(ctx, layers, source, nics)
+}
+
+// carry returns the disk as the domain has it: copied from the other host or, on shared storage, locked.
+func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving departing, layers []Layer, err error) {
+	if p.want.Storage != "" {
+		if leaving, err = from.departure(ctx); err == nil {
+			err = p.carryVolumes(ctx, from)
+		}
+		if err == nil {
+			err = p.prepareDisk(ctx)
+		}
+		if err == nil {
+			disks := p.diskDir()
+			layers, err = onStorage(ctx, p, func() ([]Layer, error) { return p.agent.topmost(disks) })
+		}
+		return leaving, layers, err
+	}
+	// Before the guest is stopped, which the first question to its host does.
+	img, err := p.fetch(ctx)
+	uncached := err
+	if leaving, err = from.departure(ctx); err != nil {
+		return leaving, nil, err
+	}
+	if uncached != nil || img.Digest != leaving.BaseSHA256 || img.Format != leaving.BaseFormat {
+		if img, err = p.copyBase(ctx, from, leaving, dir); err != nil {
+			return leaving, nil, err
+		}
+	}
+	if err := p.carryVolumes(ctx, from); err != nil {
+		return leaving, nil, err
+	}
+	layers, err = p.carried(ctx, from, img, dir)
+	return leaving, layers, err
+}
+
+// carryVolumes copies the volumes of the move from the other host.
+func (p *pass) carryVolumes(ctx context.Context, from origin) error {
+	for _, v := range p.want.Move.Volumes {
+		if err := p.carryVolume(ctx, from, v); err != nil {
+			return fmt.Errorf("copy volume %s: %w", v.Name, err)
+		}
+	}
+	return nil
 }
 
 // arrivalMark returns the contents of the arrivalFile of the order's move.

@@ -35,25 +35,35 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if p.want.Restores(0) {
 		return p.buildRestored(ctx, source, nics)
 	}
-	img, err := p.fetch(ctx)
-	if err != nil {
-		return err
+	var img CachedImage
+	if !p.hasDisk() {
+		if img, err = p.fetch(ctx); err != nil {
+			return err
+		}
 	}
 	if err := prepare(); err != nil {
 		return err
 	}
 	p.memory.note(croft.EventImage)
 	p.observePassing(ctx, croft.Observation{State: croft.StateDefining})
-	dir := p.agent.dir(p.id)
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	if err := os.MkdirAll(p.agent.dir(p.id), dirMode); err != nil {
 		return fmt.Errorf("make the instance's directory: %w", err)
 	}
+	if err := p.prepareDisk(ctx); err != nil {
+		return err
+	}
+	dir := p.diskDir()
 	var layers []Layer
 	err = p.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
-		if _, err = p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB]); err != nil {
-			return err
-		}
-		layers, err = p.agent.topmost(dir) // there may be snapshots of an instance whose definition was lost
+		layers, err = onStorage(ctx, p, func() ([]Layer, error) {
+			if img.Path == "" {
+				return p.agent.topmost(dir)
+			}
+			if _, err := p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB]); err != nil {
+				return nil, err
+			}
+			return p.agent.topmost(dir) // there may be snapshots of an instance whose definition was lost
+		})
 		return err
 	})
 	if err != nil {

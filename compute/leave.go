@@ -28,7 +28,7 @@ const (
 
 // departing is what the target of a move with the disk learns before it copies.
 type departing struct {
-	BaseFormat string      `json:"base_format"` // of the image below the disk
+	BaseFormat string      `json:"base_format"` // of the image below the disk; empty: the disk is on shared storage
 	BaseSHA256 string      `json:"base_sha256"` // of that file
 	Report     guestReport `json:"report"`
 }
@@ -102,6 +102,9 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 		if err := removeFiles(filepath.Join(p.agent.volumeDir(v.ID), arrivalFile)); err != nil { // of an earlier move
 			return d, err
 		}
+	}
+	if p.want.Storage != "" {
+		return departing{Report: p.agent.Reports().read(p.id)}, p.leaveDisk(ctx)
 	}
 	base, err := p.agent.Images.Base(ctx, dir)
 	return departing{BaseFormat: base.Format, BaseSHA256: base.Digest, Report: p.agent.Reports().read(p.id)}, err

@@ -28,6 +28,7 @@ type pass struct {
 	have   Have
 
 	snapshots []croft.Volume // of the instance
+	fresh     bool           // its disk is being replaced by a fresh one
 }
 
 // pass makes a pass. The workers run at most one per instance at a time.
@@ -53,6 +54,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	var blocked error // why the guest must not start: it would be without a volume, or on disks that are being replaced
 	if err == nil && ours {
 		blocked = errors.Join(p.matchSnapshots(ctx), p.matchVolumes(ctx))
+		err = p.checkLock(ctx)
 	}
 	a.instances.await(p.id, err != nil)
 	switch {
@@ -89,13 +91,19 @@ func (p *pass) run(ctx context.Context) (err error) {
 	}
 	for _, step := range steps {
 		if step.Op == OpStart {
-			if err = cmp.Or(blocked, p.unchanged(ctx)); err != nil {
+			if err = cmp.Or(blocked, p.unchanged(ctx)); err == nil {
+				err = p.lockDisk(ctx)
+			}
+			if err != nil {
 				break
 			}
 		}
 		if err = p.do(ctx, step); err != nil || step.Op == OpForget || step.Op == OpReport {
 			break
 		}
+	}
+	if err == nil && ours && p.want.Want == croft.WantLeft {
+		err = p.leaveDisk(ctx)
 	}
 	if err == nil && p.want != nil && p.want.Want == croft.WantGone {
 		m.arrive(nil) // the order ended, which interrupts this pass
@@ -145,11 +153,15 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 			if err := p.unchanged(ctx); err != nil { // the old disk may be all that is left
 				return err
 			}
+			p.fresh = true
 			return p.tearDown(ctx)
 		})
 	case OpRestore:
 		return p.restore(ctx)
 	case OpResize:
+		if err := p.lockDisk(ctx); err != nil {
+			return err
+		}
 		return p.resize(ctx)
 	case OpMark:
 		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
@@ -171,6 +183,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		}
 		return p.dissolveAll(ctx)
 	case OpClean:
+		if err := p.removeDisk(ctx); err != nil {
+			return err
+		}
 		if of, err := p.ofMove(); err != nil || !of {
 			return err
 		}
@@ -302,6 +317,9 @@ func (p *pass) tearDown(ctx context.Context) error {
 	}
 	p.memory.begin()
 	p.memory.started = time.Time{}
+	if err := p.removeDisk(ctx); err != nil {
+		return err
+	}
 	return p.agent.clean(p.id)
 }
 

@@ -212,7 +212,7 @@ func leftOff(want *croft.Order, have Have) croft.End {
 		end = croft.EndGuest
 	}
 	switch policy(want) {
-	case croft.RestartAlways, croft.RestartElsewhere:
+	case croft.RestartAlways, croft.RestartElsewhere, croft.RestartElsewhereDisk, croft.RestartElsewhereImage:
 		return ""
 	case croft.RestartNever:
 		return end

@@ -88,6 +88,15 @@ type Volumes interface {
 	RolledBack(ctx context.Context, host croft.HostID, id croft.VolumeID, at time.Time, why string) error
 }
 
+// Storages is the store of the records of shared storage.
+type Storages interface {
+	// Storage returns the record of a storage. NotFound.
+	Storage(ctx context.Context, name string) (croft.Storage, error)
+	// PutStorage writes a record, and returns it as stored; one with the revision 0 is a new one. Conflict: it changed
+	// since. Invalid: the cloud's programs are too old.
+	PutStorage(ctx context.Context, s croft.Storage) (croft.Storage, error)
+}
+
 // Inventory is the part of the Placement API that the agent needs.
 type Inventory interface {
 	// EnsureProvider creates the provider or updates its name, inventories, traits and aggregates to match p; it writes

@@ -49,6 +49,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 			me.Problems = append(me.Problems, problem)
 		}
 	}
+	me.Problems, me.Storages = append(me.Problems, a.storageProblems...), a.mounts
 	return a.Registry.PutHost(ctx, me)
 }
 

@@ -26,6 +26,10 @@ const (
 // restore makes the disks of the instance from the backup in its order. The present disks stay until all others are
 // complete and verified; from then on it is repeated until all have taken their places.
 func (p *pass) restore(ctx context.Context) error {
+	if p.want.Storage != "" {
+		return croft.Errorf(croft.Invalid, "its disk is on shared storage, where croft restores no backups yet: restore it as a "+
+			"new instance with --storage local")
+	}
 	a, from := p.agent, p.want.Backup
 	dir := a.dir(p.id)
 	done := fmt.Sprintf("%s %d", from.ID, from.Generation)

@@ -122,6 +122,9 @@ func (p *pass) redefine(ctx context.Context, tops map[croft.VolumeID]string) err
 
 // take takes a snapshot. It is tried once: a snapshot of a later moment is another one.
 func (p *pass) take(ctx context.Context, s croft.Volume) error {
+	if p.want.Storage != "" {
+		return croft.Errorf(croft.Conflict, "its disk is on shared storage, where croft takes no snapshots yet")
+	}
 	a, captures := p.agent, p.agent.captures(s)
 	if p.have.Domain == nil {
 		return nil // its host is building it

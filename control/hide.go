@@ -53,11 +53,11 @@ const goneState = "gone"
 func withoutHosts(st croft.Status) croft.Status {
 	i := &st.Instance
 	hidden := []string{string(i.Host), string(i.Moving), string(i.MovedFrom)}
-	for _, host := range i.LeftBefore {
+	for _, host := range slices.Concat(i.LeftBefore, i.TakesFrom) {
 		hidden = append(hidden, string(host))
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
-	i.Copying, i.Unmoved = false, ""
+	i.Copying, i.Unmoved, i.TakesFrom = false, "", nil
 	path := hostFile(i.Spec.Image)
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if i.Lost != nil {

@@ -38,6 +38,12 @@ var hostOperations = noun{Tag: "hosts",
 			removeHostImages),
 		list(Operation{ID: "listHosts", At: "GET /v1/hosts", May: access.Operates,
 			Summary: "List the hosts"}, listHosts),
+		list(Operation{ID: "listStorages", At: "GET /v1/storages", May: access.Operates,
+			Summary: "List the shared storage that hosts mount", Description: "By name."},
+			func(ctx context.Context, c *call, _ nothing) (list api.StorageList, err error) {
+				list.Storages, err = c.Cloud.Fleet.Storages(ctx)
+				return list, err
+			}),
 		do(Operation{ID: "getHost", At: "GET /v1/hosts/{id}", May: access.Operates,
 			Summary: "Get a host with its instances"}, getHost),
 		do(Operation{ID: "forgetHost", At: "DELETE /v1/hosts/{id}", May: access.Operates,

@@ -50,7 +50,7 @@ a createProject setMembers setMapping removeMapping listTokens createToken revok
 b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
-o fenceHost takeHostBack listLeftovers removeLeftover
+o listStorages fenceHost takeHostBack listLeftovers removeLeftover
 o createAggregate changeAggregate removeAggregate setDistance removeDistance
 o checkPolicy setPolicy removePolicy getStanding getCrushMap
 o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability

@@ -115,6 +115,7 @@ func (s *Instances) Uncarry(ctx context.Context, inst croft.Instance, why string
 	if !inst.Copying || c.inst.Revision != inst.Revision {
 		return changedMeanwhile(inst.ID)
 	}
+	c.inst.TakesFrom, c.leaving.TakesFrom = inst.TakesFrom, inst.TakesFrom
 	return s.conn.uncarry(ctx, c, why)
 }
 
@@ -247,6 +248,7 @@ func (s *Orders) Arrived(ctx context.Context, o croft.Order, failure string) err
 	next.Generation++
 	order.Want, order.Move, order.Generation = c.arrived.Move.Then, nil, next.Generation
 	order.MovedFrom, order.LeftBefore = next.MovedFrom, nil
+	next.TakesFrom, order.TakesFrom = nil, nil // its former host has released the disk
 	// A host before the former one may still have a copy, which is not needed: the two last ones have the disk.
 	before, err := s.conn.endDepartures(ctx, c.inst, croft.WantGone, from, to)
 	if err != nil {

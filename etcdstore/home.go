@@ -47,6 +47,7 @@ const (
 	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
 	deadMinor     = 8 // from this version on agents start nothing on hosts that were declared dead
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members
+	storageMinor  = 8 // from this version on agents keep disks on shared storage, and audits know their claims
 	resizeMinor   = 8 // from this version on agents resize domains, and audits undo requests to resize
 	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away
 )

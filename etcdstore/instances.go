@@ -64,7 +64,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 			return err
 		}
 	}
-	if inst.Spec.Restart == croft.RestartElsewhere && s.minor.Load() < deadMinor {
+	if inst.Spec.Restart.Elsewhere(true) && s.minor.Load() < deadMinor {
 		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for the restart policy %s: use another one, or "+
 			"upgrade the cloud", inst.Spec.Restart)
 	}

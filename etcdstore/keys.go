@@ -51,6 +51,7 @@ import (
 //	/croft/<partition>/macs/<mac>/<instance>       present while the instance has a network interface with that MAC
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written only by that agent
+//	/croft/<partition>/storages/<name>             a shared storage: its UUID and path, and the host that founded it
 //	/croft/<partition>/volumes/records/<host>/<volume>
 //	                                               a volume: its record, and the order about it for its host's agent
 //	/croft/<partition>/volumes/names/<project>/<name>
@@ -166,6 +167,8 @@ func (k keys) allDrained() string            { return k.prefix + "drained/" }
 func (k keys) drained(h croft.HostID) string { return k.allDrained() + string(h) }
 func (k keys) allDead() string               { return k.prefix + "dead/" }
 func (k keys) dead(h croft.HostID) string    { return k.allDead() + string(h) }
+func (k keys) storages() string              { return k.prefix + "storages/" }
+func (k keys) storage(name string) string    { return k.storages() + name }
 func (k keys) sessions() string              { return k.prefix + "sessions/" }
 func (k keys) session(s string) string       { return k.sessions() + s }
 func (k keys) instances() string             { return k.prefix + "instances/" }

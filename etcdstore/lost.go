@@ -19,6 +19,9 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	next := inst
 	next.State, next.Lost, next.Generation = croft.StateLost, &why, tombstone.Generation
 	next.Host, next.Moving, next.Copying, next.Session, next.Seats, next.Refused = "", "", false, "", nil, nil
+	if why.Death != 0 && inst.Storage != "" && !slices.Contains(inst.TakesFrom, tombstone.Host) {
+		next.TakesFrom = append(slices.Clone(inst.TakesFrom), tombstone.Host)
+	}
 	ops := append(k.groups().leave(inst),
 		clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next))),
 		clientv3.OpPut(k.order(tombstone.Host, inst.ID), s.conn.encodeOrder(tombstone)))

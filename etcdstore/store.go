@@ -49,6 +49,7 @@ type Store struct {
 	Records      *Records
 	Registry     *Registry
 	SSHKeys      *SSHKeys
+	Storages     *Storages
 	Trust        *Trust
 	Turn         *Turn
 	Usage        *usages.History
@@ -112,7 +113,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
-		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Trust: &Trust{s}, Turn: &Turn{s},
+		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Storages: &Storages{s},
+		Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects), Volumes: volumesOf(s, projects)}, nil
 }
 

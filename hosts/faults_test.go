@@ -321,8 +321,7 @@ func TestWhatIsLostWithAHost(t *testing.T) {
 // are left out.
 func TestTheOrderInWhichTargetsAreTried(t *testing.T) {
 	on := func(h croft.HostID, used int64) croft.Candidate {
-		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{h: {croft.VCPU: 1},
-			"storage": {croft.DiskGB: 1}},
+		return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{h: {croft.VCPU: 1, croft.DiskGB: 1}},
 			Summaries: map[croft.HostID]croft.Summary{h: {Capacity: croft.Resources{croft.VCPU: 8},
 				Used: croft.Resources{croft.VCPU: used}}}}
 	}

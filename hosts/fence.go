@@ -147,7 +147,7 @@ func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstan
 	if inst.State == croft.StateScheduled { // a Watcher was faster
 		return f.noteHost(ctx, inst.Host, l)
 	}
-	if inst.State != croft.StateLost || inst.Spec.Restart != croft.RestartElsewhere || f.Recreator == nil {
+	if inst.State != croft.StateLost || !inst.Spec.Restart.Elsewhere(inst.Storage != "") || f.Recreator == nil {
 		l.Stays = "its restart policy is " + string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure))
 		return nil
 	}

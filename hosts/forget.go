@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/internal/wording"
+	"croft/schedule"
 )
 
 // Forget removes a host that is gone for good. Conflict: it is alive, or has instances and force is not set. With force
@@ -37,6 +38,12 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 	}
 	if err := f.keepsVolumes(ctx, h.ID, force); err != nil {
 		return nil, err
+	}
+	for _, st := range h.Instances {
+		if st.Instance.Storage != "" && !h.IsDead() {
+			return nil, croft.Errorf(croft.Conflict, "the disk of %s is on shared storage, and this host may still write to it: "+
+				"`croft host fence %s` first", st.Instance.Name, h.Name)
+		}
 	}
 	if err := f.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
 		return nil, err
@@ -124,6 +131,7 @@ type LostInstance struct {
 	Lacks   string           `json:"lacks"`             // the data that stayed on the host
 	To      croft.HostID     `json:"to,omitempty"`      // the host that it was recreated on; empty: it stays lost
 	ToName  string           `json:"to_name,omitempty"` // name of that host
+	Kept    bool             `json:"kept,omitempty"`    // it has its disk, which is on shared storage
 	Stays   string           `json:"stays,omitempty"`   // why it was not recreated
 }
 
@@ -141,6 +149,9 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []L
 			here = force && inst.Lost != nil && inst.Lost.Host == h.ID
 		}
 		if inst.Copying && inst.Moving == h.ID {
+			if h.IsDead() && inst.Storage != "" { // the lock of its disk may be there already
+				inst.TakesFrom = append(slices.Clone(inst.TakesFrom), h.ID)
+			}
 			if err := f.EndCopy(ctx, inst, "the host that it was moving to was forgotten"); err != nil {
 				return lost, err
 			}
@@ -154,7 +165,8 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []L
 			if err != nil {
 				return lost, err
 			}
-			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Lacks: lacks})
+			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Lacks: lacks,
+				Kept: lacks == noData})
 		case bury:
 			if err := f.bury(ctx, inst); err != nil {
 				return lost, err
@@ -173,6 +185,9 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks st
 	if inst.State != croft.StateLost {
 		why := croft.Loss{At: time.Now().UTC().Truncate(time.Second), Host: h.ID, HostName: h.Name,
 			Reason: "its host was declared dead, with " + lacks}
+		if lacks == noData {
+			why.Reason = "its host was declared dead; its disk is on shared storage"
+		}
 		if h.Death != nil {
 			why.Death = h.Death.CreateRevision
 		}
@@ -182,6 +197,9 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks st
 		}
 		f.Log.Info("instance lost with its host", "instance", inst.ID, "project", inst.Project, "name", inst.Name,
 			"host", h.ID)
+	}
+	if inst.Storage != "" {
+		return lacks, f.keepDisk(ctx, inst)
 	}
 	return lacks, f.Claims.Release(ctx, inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := f.Instances.Fence(ctx, inst)
@@ -193,9 +211,29 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks st
 	})
 }
 
+// keepDisk releases all that a lost instance claims, except its disk on shared storage.
+func (f *Fleet) keepDisk(ctx context.Context, inst croft.Instance) error {
+	had, err := f.Claims.ClaimOf(ctx, inst.ID)
+	if err != nil {
+		return err
+	}
+	now, err := f.Instances.Fence(ctx, inst)
+	if err == nil && !now.Same(inst) {
+		err = croft.Errorf(croft.Conflict, "instance %s was changed by another request; try again", inst.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Claims.Reclaim(ctx, had, croft.Owner{Partition: f.Partition, Project: inst.Project},
+		schedule.WithDisk(croft.Candidate{}, inst))
+}
+
 // lacks says which data of an instance is on its host only.
 func (f *Fleet) lacks(ctx context.Context, inst croft.Instance) (string, error) {
-	const disk = "its disk"
+	disk := "its disk"
+	if inst.Storage != "" {
+		disk = noData
+	}
 	if f.Volumes == nil {
 		return disk, nil
 	}
@@ -208,8 +246,16 @@ func (f *Fleet) lacks(ctx context.Context, inst croft.Instance) (string, error) 
 		names = append(names, v.Name)
 	}
 	slices.Sort(names)
-	return disk + " and " + wording.Count(len(names), "volume") + " (" + strings.Join(names, ", ") + ")", nil
+	if disk == noData {
+		disk = ""
+	} else {
+		disk += " and "
+	}
+	return disk + wording.Count(len(names), "volume") + " (" + strings.Join(names, ", ") + ")", nil
 }
+
+// noData is what an instance lacks whose disk is on shared storage.
+const noData = "nothing: its disk is on shared storage"
 
 // bury ends an instance of a forgotten host, like `schedule remove --force`.
 func (f *Fleet) bury(ctx context.Context, inst croft.Instance) (err error) {

@@ -299,7 +299,16 @@ func (f *Fleet) candidates(ctx context.Context, inst croft.Instance) ([]croft.Ca
 	if hard || inst.Spec.Policy != nil || len(inst.Spec.In) > 0 || inst.Spec.HasPropertyFilters() {
 		limit = boundLimit // few of all hosts may be permitted
 	}
-	return f.Claims.Candidates(ctx, queryOf(inst), limit)
+	query := queryOf(inst)
+	if inst.Storage != "" { // it claims its disk already
+		q, err := schedule.ParseQuery(query)
+		if err != nil {
+			return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
+		}
+		query = q.Without(croft.DiskGB).Encode()
+	}
+	all, err := f.Claims.Candidates(ctx, query, limit)
+	return slices.DeleteFunc(all, func(c croft.Candidate) bool { return schedule.DiskOutside(c) }), err
 }
 
 // usable returns the candidates on other hosts that accept orders and that bound left, best first: the target of an
@@ -308,6 +317,9 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 	hosts map[croft.HostID]croft.Host) []croft.Candidate {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c croft.Candidate) bool {
 		to := hosts[hostOf(c)]
+		if _, mounted := to.Mounts(string(inst.Storage)); inst.Storage != "" && !mounted {
+			return true
+		}
 		return to.ID == "" || to.ID == inst.Host || !to.Alive || to.Drained
 	})
 	slices.SortStableFunc(candidates, func(a, b croft.Candidate) int {
@@ -331,7 +343,7 @@ func (f *Fleet) usable(inst croft.Instance, by grounds, candidates []croft.Candi
 // the current one.
 func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance, c croft.Candidate,
 	to croft.HostID, withDisk bool) (croft.Instance, error) {
-	inst, err := f.take(ctx, inst, to, c)
+	inst, err := f.take(ctx, inst, to, schedule.WithDisk(c, inst))
 	if err != nil {
 		return inst, err
 	}
@@ -493,7 +505,7 @@ func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instanc
 	if inst.Copying { // it has to keep its claim on the target
 		return inst, croft.Errorf(croft.Conflict, "instance %s is being moved; wait, or end that first", inst.Name)
 	}
-	own := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{inst.Host: inst.Spec.Resources}}
+	own := croft.Candidate{Allocations: inst.AllocationsOn(inst.Host)}
 	inst, err := f.take(ctx, inst, inst.Moving, own)
 	switch {
 	case errors.Is(err, croft.NoCapacity):

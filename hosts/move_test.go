@@ -14,8 +14,7 @@ import (
 
 // offer returns a candidate with the given free amount of ten.
 func offer(host croft.HostID, leaves int64) croft.Candidate {
-	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1},
-		"storage": {croft.DiskGB: 1}},
+	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{host: {croft.VCPU: 1, croft.DiskGB: 1}},
 		Summaries: map[croft.HostID]croft.Summary{host: {Capacity: croft.Resources{croft.VCPU: 10},
 			Used: croft.Resources{croft.VCPU: 9 - leaves}}}}
 }

@@ -54,7 +54,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	stays := map[croft.InstanceID]string{}
 	for _, st := range all {
 		inst := st.Instance
-		if inst.State != croft.StateLost || inst.Spec.Restart != croft.RestartElsewhere {
+		if inst.State != croft.StateLost || !inst.Spec.Restart.Elsewhere(inst.Storage != "") {
 			continue
 		}
 		l := LostInstance{}

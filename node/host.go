@@ -249,11 +249,15 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		c.Host = me
 	}
 	if direct, is := h.store.(etcdCloud); is { // behind a gate, its own caretaker has these
-		c.Shared = direct
+		c.Shared, c.Storages = direct, direct.Store.Storages
 		if claims, is := h.inventory.(requestClaims); is {
 			c.VolumeRequests = volumeRequests(direct.Store, claims, h.log)
 			c.Resizes = resizes(direct.Store, claims, h.log)
 		}
+	}
+	if len(c.SharedDirs) > 0 && c.Storages == nil {
+		return nil, me, croft.Errorf(croft.Invalid, "storage.shared: a host of a cloud with trust: strict cannot use shared "+
+			"storage, because the gate lets no host share what others use; remove the setting")
 	}
 	c.Announce = expiryHook(s.Expiry.Hook)
 	c.Peers = h.peers

@@ -137,13 +137,23 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 	}
 	seated.Seats = croft.Renumber(seats, o.seats)
 	seated.Refused = a.refusals(o, host.ID)
+	if !a.keepsDisk() {
+		seated.Storage, _ = diskOf(ch.candidate)
+	}
 	if a.placer != nil {
 		return a.place(ctx, ch, seated, host)
 	}
 	a.claimed = host.ID
 	err = span.Do(ctx, "claim", func(ctx context.Context) error {
 		owner := croft.Owner{Partition: a.Partition, Project: a.inst.Project}
-		return a.Claims.Claim(ctx, a.inst.ID, owner, withoutDisks(ch.candidate, begun))
+		if !a.keepsDisk() {
+			return a.Claims.Claim(ctx, a.inst.ID, owner, withoutDisks(ch.candidate, begun))
+		}
+		had, err := a.Claims.ClaimOf(ctx, a.inst.ID)
+		if err != nil {
+			return err
+		}
+		return a.Claims.Reclaim(ctx, had, owner, WithDisk(ch.candidate, a.inst))
 	}, attribute.String("croft.host", string(host.ID)))
 	switch {
 	case errors.Is(err, croft.Conflict):
@@ -163,7 +173,7 @@ func (a *attempt) take(ctx context.Context, ch *choice, host croft.Host, o *snap
 		inst, err = a.Holds.Hold(ctx, seated, host.ID)
 	} else {
 		inst, err = a.writeOrder(ctx, &host, a.Records.Assign, seated,
-			NewOrder(a.Partition, a.inst, host.ID, croft.WantRunning))
+			NewOrder(a.Partition, seated, host.ID, croft.WantRunning))
 	}
 	if err == nil {
 		return Decision{Instance: inst, Host: host}, nil
@@ -262,7 +272,11 @@ func (a *attempt) release(ctx context.Context) error {
 	}
 	after, cancel := a.afterwards(ctx)
 	defer cancel()
-	err := a.Claims.Release(after, a.inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
+	release := a.Claims.Release
+	if a.keepsDisk() {
+		release = a.releaseHost
+	}
+	err := release(after, a.inst.ID, func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := a.Records.Fence(ctx, a.inst)
 		switch {
 		case errors.Is(err, croft.NotFound): // the record was removed, so the claim has no owner
@@ -283,6 +297,20 @@ func (a *attempt) release(ctx context.Context) error {
 	}
 	a.claimed = ""
 	return nil
+}
+
+// releaseHost releases what an instance claims in addition to its disk, which it keeps on shared storage, if may
+// permits it.
+func (a *attempt) releaseHost(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
+	had, err := a.Claims.ClaimOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	if _, err := may(ctx); err != nil {
+		return err
+	}
+	return a.Claims.Reclaim(ctx, had, croft.Owner{Partition: a.Partition, Project: a.inst.Project},
+		WithDisk(croft.Candidate{}, a.inst))
 }
 
 // errOthers reports that another owner has taken over the record, and with it the claim.
@@ -316,5 +344,7 @@ func NewOrder(partition croft.PartitionID, inst croft.Instance, host croft.HostI
 		Backup:     inst.Backup,
 		MovedFrom:  inst.MovedFrom,
 		LeftBefore: inst.LeftBefore,
+		Storage:    inst.Storage,
+		TakesFrom:  inst.TakesFrom,
 	}
 }

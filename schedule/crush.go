@@ -61,7 +61,7 @@ func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error 
 		return err
 	}
 	at := s.query.anchor()
-	narrow := limit <= mostNarrow && at >= 0 && s.query.Groups[at].InTree == ""
+	narrow := !s.wantsShared() && limit <= mostNarrow && at >= 0 && s.query.Groups[at].InTree == ""
 	if !narrow {
 		limit = len(m.Hosts)
 	}

@@ -17,7 +17,7 @@ var (
 	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud),
 		string(croft.MetadataConfigDrive)}
 	Restarts = []string{string(croft.RestartAlways), string(croft.RestartOnFailure), string(croft.RestartNever),
-		string(croft.RestartElsewhere)}
+		string(croft.RestartElsewhere), string(croft.RestartElsewhereDisk), string(croft.RestartElsewhereImage)}
 	IMDS = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
 
@@ -30,11 +30,6 @@ const (
 
 // CheckGuest checks the settings of a guest. Invalid.
 func CheckGuest(s croft.GuestSettings) error {
-	if from, is := strings.CutPrefix(string(s.Restart), string(croft.RestartElsewhere)+":"); is {
-		return croft.Errorf(croft.Invalid, "restart is %q: a disk cannot be recreated from %q, since there is no shared "+
-			"storage and there are no backups yet; use %s, which recreates it from the image", s.Restart, from,
-			croft.RestartElsewhere)
-	}
 	if s.Restart != "" && !slices.Contains(Restarts, string(s.Restart)) {
 		return croft.Errorf(croft.Invalid, "restart is %q: use %s%s", s.Restart, oneOf(Restarts),
 			nearest.Hint(string(s.Restart), Restarts))

@@ -194,6 +194,10 @@ type Claims interface {
 	// Claim takes the candidate's allocations for a consumer without any. NoCapacity: they no longer fit. Conflict:
 	// concurrent updates exhausted the client's retries.
 	Claim(ctx context.Context, id croft.InstanceID, owner croft.Owner, c croft.Candidate) error
+	// ClaimOf returns the claim of a consumer.
+	ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error)
+	// Reclaim replaces a consumer's claim by a candidate's. Conflict: the claim differs from had. NoCapacity.
+	Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, c croft.Candidate) error
 	// Release removes an instance's allocations on the hosts that may returns, if may permits it. It changes only the
 	// claim that was read before may was called. Conflict: the claim has changed since. A missing claim is no error.
 	Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error

@@ -26,10 +26,10 @@ func unorderable(inst croft.Instance) error {
 	return croft.Errorf(croft.Conflict, "it is %s", inst.State)
 }
 
-// Recreate schedules a lost instance again, on a host with room, with its name, UUID, spec and user-data, and a new
-// disk made from its image. After an error it is lost as before, unless etcd or Placement stopped answering in between:
-// then agents set it back to lost after this process has ended. Conflict: it is not lost, or it has expired.
-// NoCapacity: as for Request.
+// Recreate schedules a lost instance again, on a host with room, with its name, UUID, spec and user-data: with its disk
+// if that is on shared storage, else with a new one made from its image. After an error it is lost as before, unless
+// etcd or Placement stopped answering in between: then agents set it back to lost after this process has ended.
+// Conflict: it is not lost, or it has expired. NoCapacity: as for Request.
 func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
 	err error) {
 	ctx, end := span.Start(ctx, "recreate", attribute.String("croft.instance", idOrName))
@@ -78,11 +78,18 @@ func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (_ *se
 		if err != nil {
 			return nil, err
 		}
-		return s.standing(inst, policy)
+		found, err := s.standing(inst, policy)
+		if err == nil && inst.Storage != "" {
+			found.query = found.query.Without(croft.DiskGB)
+		}
+		return found, err
 	}
 	query, err := ParseQuery(cmp.Or(inst.Spec.Query, inst.Spec.Resources.String()))
 	if err != nil {
 		return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
+	}
+	if inst.Storage != "" { // it claims its disk already
+		query = query.Without(croft.DiskGB)
 	}
 	found := s.search(Request{Query: query, InstanceSettings: inst.Spec.InstanceSettings}, inst)
 	return &found, nil

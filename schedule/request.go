@@ -67,6 +67,9 @@ func (r Request) record() (croft.Instance, error) {
 	if err := CheckGuest(r.GuestSettings); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := CheckStorage(r.InstanceSettings, r.Restart, len(r.Disks)); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	if err := checkNetworks(r.Networks); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}

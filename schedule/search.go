@@ -58,6 +58,9 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	if err = s.admitNetworks(ctx); err != nil {
 		return o, err
 	}
+	if err = s.admitStorage(ctx); err != nil {
+		return o, err
+	}
 	if err = s.readBounds(ctx, o); err != nil {
 		return o, err
 	}
@@ -66,6 +69,7 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 	} else {
 		o.candidates, o.seen, err = s.candidates(ctx, o, limit)
 	}
+	o.candidates = s.onStorage(o.candidates)
 	if unknown := s.unknownNetwork(ctx, err); unknown != nil {
 		err = unknown
 	}
@@ -153,6 +157,10 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			continue
 		}
 		err := cmp.Or(s.connects(host), s.within(o, host))
+		if mounts := s.mounts(host, c); err == nil && mounts != nil {
+			s.dropped[id] = mounts.Error()
+			continue
+		}
 		if err == nil {
 			err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
 		}
@@ -328,15 +336,12 @@ func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]crof
 	if few && len(hosts) == 0 {
 		return nil, 0, nil
 	}
-	if few {
+	if few && !s.wantsShared() {
 		all, err := s.oneByOne(ctx, hosts)
-		if err != nil || len(all) > 0 {
-			return all, 0, err
-		}
-		// A provider that hosts share is not in the tree of any host.
-		if shared, err := s.sharing(ctx); err != nil || !shared {
-			return nil, 0, err
-		}
+		return all, 0, err
+	}
+	// A provider that hosts share is not in the tree of any host.
+	if few {
 		limit = lastLimit
 	}
 	all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
@@ -400,14 +405,6 @@ func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Ca
 	}
 	err := work.Wait()
 	return slices.Concat(found...), err
-}
-
-// sharing reports whether there are providers that hosts share.
-func (s *search) sharing(ctx context.Context) (bool, error) {
-	all, err := s.providers.Get(ctx, s.Claims.Providers)
-	return slices.ContainsFunc(all, func(p croft.Provider) bool {
-		return slices.Contains(p.Traits, "MISC_SHARES_VIA_AGGREGATE")
-	}), err
 }
 
 // admitted returns the candidates on hosts that bounds and filters admit.

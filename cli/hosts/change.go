@@ -207,10 +207,16 @@ func tellLost(w io.Writer, lost []hosts.LostInstance) {
 	for _, l := range lost {
 		what := fmt.Sprintf("instance %s of project %s", plain.Line(l.Name), plain.Line(string(l.Project)))
 		switch {
+		case l.To != "" && l.Kept:
+			fmt.Fprintf(w, "%s is recreated on host %s with its disk\n", what, plain.Line(l.ToName))
+			continue
 		case l.To != "":
 			fmt.Fprintf(w, "%s is recreated on host %s without the data of %s\n", what, plain.Line(l.ToName),
 				plain.Line(l.Lacks))
 			continue
+		case l.Kept:
+			fmt.Fprintf(w, "%s is lost, and its disk is on shared storage: %s\n", what,
+				plain.Line(cmp.Or(l.Stays, "recreate it")))
 		case l.Stays != "":
 			fmt.Fprintf(w, "%s is lost, with %s: %s\n", what, plain.Line(l.Lacks), plain.Line(l.Stays))
 		default:

@@ -35,6 +35,7 @@ type asking struct {
 	open                 []string
 	volumes, disks       []string
 	ephemeral            bool
+	storage              string
 	expires, hold        time.Duration
 	together, apart      []string
 	locations            locationRule
@@ -62,6 +63,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"(none)")
 	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
 		"20G, or 20G:data to name it, or 20G:data:/srv/data to mount it too; it outlives the instance; repeat for more (none)")
+	flags.StringVar(&a.storage, "storage", "", "where the disk lies: local, shared or the `name` of a shared storage (local)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -96,7 +98,8 @@ func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.imds, "imds", "",
 		"whether the metadata server wants a token: optional, required or off (optional)")
 	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
-		"on-failure (not if it powered itself off) or never (on-failure)")
+		"on-failure (not if it powered itself off), never, or elsewhere, elsewhere:disk or elsewhere:image: also on another "+
+		"host if its host dies (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	command.DurationVar(flags, &a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
 		"prolongs it (never)")
@@ -213,7 +216,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query,
 			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
 			Near: a.near, Far: a.far, Distance: a.distance}}
-	r.Networks, r.Open, r.Ephemeral = a.networks, a.open, a.ephemeral
+	r.Networks, r.Open, r.Ephemeral, r.Storage = a.networks, a.open, a.ephemeral, a.storage
+	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
+		return r, err
+	}
 	if err = a.addVolumes(&r.InstanceRequest); err != nil {
 		return r, err
 	}

@@ -147,6 +147,9 @@ func details(i api.Instance) *out.Table {
 		add("label", key+"="+i.Labels[key].String())
 	}
 	add("generation", fmt.Sprint(i.Generation))
+	if i.Storage != "" {
+		add("storage", i.Storage)
+	}
 	if i.Ephemeral {
 		add("ephemeral", "yes")
 	}

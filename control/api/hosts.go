@@ -32,6 +32,11 @@ type HostFence struct {
 	Confirm string `json:"confirm" maxLength:"256"`
 }
 
+// StorageList lists shared storage.
+type StorageList struct {
+	Storages []hosts.Storage `json:"storages"` // by name
+}
+
 // LeftoverList lists what lost instances left on a host.
 type LeftoverList struct {
 	Leftovers []hosts.Leftover `json:"leftovers"` // by project and name

@@ -1,6 +1,10 @@
 package settings
 
 import (
+	"maps"
+	"path/filepath"
+	"slices"
+
 	"croft"
 	"croft/cluster/outbound"
 	"croft/compute"
@@ -19,6 +23,10 @@ import (
 func (s *Settings) ForAgent() compute.Config {
 	c := compute.Config{
 		Networks: map[string]compute.NIC{}, MaxBuilds: s.MaxBuilds, ResyncEvery: s.Resync, SweepEvery: s.Sweep,
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Storage.Shared)) {
+		path := filepath.Clean(s.Storage.Shared[name].Path)
+		c.SharedDirs = append(c.SharedDirs, compute.SharedDir{Name: name, Path: path})
 	}
 	for name, n := range s.Networks {
 		c.Networks[name] = compute.NIC{Network: n.Network, Bridge: n.Bridge}

@@ -112,6 +112,10 @@ type Settings struct {
 
 	Networks map[string]Network `yaml:"networks"`
 
+	Storage struct {
+		Shared map[string]SharedStorage `yaml:"shared"`
+	} `yaml:"storage"`
+
 	Metadata struct {
 		Server bool `yaml:"server"`
 		Disk   bool `yaml:"disk"`
@@ -190,6 +194,11 @@ type Network struct {
 	Projects []croft.Project `yaml:"projects"`
 }
 
+// SharedStorage is a directory that several hosts mount.
+type SharedStorage struct {
+	Path string `yaml:"path"`
+}
+
 // Defaults returns the default settings.
 func Defaults() Settings {
 	var s Settings
@@ -220,6 +229,7 @@ func Defaults() Settings {
 	s.Sim.Boot = 2 * time.Second
 	s.Network.Name = "default"
 	s.Networks = map[string]Network{}
+	s.Storage.Shared = map[string]SharedStorage{}
 	s.Metadata.Server = true
 	s.Metadata.Listen = "127.0.0.1:8780"
 	s.ServerNames = []string{}
@@ -312,7 +322,8 @@ func (s *Settings) Validate() error {
 	if _, err := image.ParseSources(s.CloudAPI.ImageSources); err != nil {
 		return invalid("cloud_api.image_sources: %w", err)
 	}
-	err := cmp.Or(s.checkNetworks(), s.checkClusters(), s.Placement.Keystone.validate(), s.Traces.Check())
+	err := cmp.Or(s.checkNetworks(), s.checkStorage(), s.checkClusters(), s.Placement.Keystone.validate(),
+		s.Traces.Check())
 	if err != nil {
 		return err
 	}
@@ -379,6 +390,30 @@ func (s *Settings) checkNetworks() error {
 					string(croft.EveryProject))
 			}
 		}
+	}
+	return nil
+}
+
+// checkStorage refuses shared storage that no host could use.
+func (s *Settings) checkStorage() error {
+	at := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(s.Storage.Shared)) {
+		path := filepath.Clean(s.Storage.Shared[name].Path)
+		switch {
+		case name == croft.StorageLocal || name == croft.StorageShared:
+			return croft.Errorf(croft.Invalid, "storage.shared.%s: requests use that word for any storage of its kind: take "+
+				"another name", name)
+		case schedule.CheckStorage(croft.InstanceSettings{Storage: name}, "", 0) != nil || name == "":
+			return croft.Errorf(croft.Invalid, "storage.shared.%s: a name has 1 to 63 of a to z, 0 to 9, dots, dashes and "+
+				"underscores, and begins with a letter or digit", name)
+		case !filepath.IsAbs(path) || path == "/":
+			return croft.Errorf(croft.Invalid, "storage.shared.%s.path is %q: give the absolute path of a directory that "+
+				"several hosts mount", name, s.Storage.Shared[name].Path)
+		case at[path] != "":
+			return croft.Errorf(croft.Invalid, "storage.shared.%s.path is that of %s too: each storage has a directory of its "+
+				"own", name, at[path])
+		}
+		at[path] = name
 	}
 	return nil
 }

@@ -237,3 +237,43 @@ func (p *Placement) Providers(ctx context.Context) ([]croft.Provider, error) {
 	}
 	return all, nil
 }
+
+// ClaimOf implements schedule.Claims.
+func (p *Placement) ClaimOf(ctx context.Context, id croft.InstanceID) (croft.Claim, error) {
+	if err := p.fault(ctx, "ClaimOf"); err != nil {
+		return croft.Claim{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := croft.Claim{Instance: id, Allocations: maps.Clone(p.claims[id].Allocations)}
+	if made := int64(p.made[id]); made > 0 {
+		c.Generation = &made
+	}
+	return c, nil
+}
+
+// Reclaim implements schedule.Claims.
+func (p *Placement) Reclaim(ctx context.Context, had croft.Claim, _ croft.Owner, c croft.Candidate) error {
+	if err := p.fault(ctx, "Reclaim"); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if had.Generation == nil && p.made[had.Instance] > 0 || had.Generation != nil &&
+		*had.Generation != int64(p.made[had.Instance]) {
+		return croft.Errorf(croft.Conflict, "the claim of %s changed", had.Instance)
+	}
+	was, claimed := p.claims[had.Instance]
+	delete(p.claims, had.Instance)
+	for host, amounts := range c.Allocations {
+		if !p.fits(host, amounts) {
+			if claimed {
+				p.claims[had.Instance] = was
+			}
+			return croft.Errorf(croft.NoCapacity, "%s does not fit", amounts)
+		}
+	}
+	p.last++
+	p.claims[had.Instance], p.made[had.Instance] = c, p.last
+	return nil
+}

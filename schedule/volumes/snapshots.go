@@ -133,6 +133,9 @@ func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, di
 	backup string) error {
 	inst := st.Instance
 	switch {
+	case inst.Storage != "":
+		return croft.Errorf(croft.Conflict, "its disk is on shared storage, where croft takes no snapshots yet: take one of the "+
+			"storage, or back the data up in the guest")
 	case inst.State != croft.StateScheduled || inst.Moving != "":
 		return croft.Errorf(croft.Conflict, "it is %s", inst.State)
 	case st.Observation == nil || !slices.Contains([]croft.State{croft.StateRunning, croft.StateStopped},

@@ -156,6 +156,10 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if c.Peers != nil {
 		peers = func(croft.Host) (*http.Client, error) { return c.Peers(name), nil }
 	}
+	var shared []compute.SharedDir
+	if path := filepath.Join(c.Dir, "shared"); c.isMounted(path) {
+		shared = append(shared, compute.SharedDir{Name: "nfs1", Path: path})
+	}
 	key, err := backup.OpenHostKey(filepath.Join(c.Dir, name+".backup-key"))
 	if err != nil {
 		return err
@@ -164,6 +168,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		me.BackupKey = key.Public()
 	}
 	agent, err := compute.New(compute.Config{
+		Storages: c.Store.Storages, SharedDirs: shared,
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
@@ -195,21 +200,27 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	h.Stop = func() { stop(); api.CloseClientConnections(); api.Close() }
 	c.end = append(c.end, h.Stop)
 	<-ready
-	return c.awaitLife(ctx, h.ID, true)
+	return c.await(ctx, h.ID, func(now croft.Host) bool { return now.Alive && len(now.Storages) == len(shared) })
+}
+
+// isMounted reports whether the directory of the shared storage exists; a test makes it before it adds hosts.
+func (c *Cloud) isMounted(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // StopHost stops a host's agent and returns once the cloud sees it.
 func (c *Cloud) StopHost(ctx context.Context, name string) error {
 	c.Hosts[name].Stop()
-	return c.awaitLife(ctx, c.Hosts[name].ID, false)
+	return c.await(ctx, c.Hosts[name].ID, func(now croft.Host) bool { return !now.Alive })
 }
 
-// awaitLife returns once a host is alive, or dead.
-func (c *Cloud) awaitLife(ctx context.Context, id croft.HostID, want bool) error {
+// await returns once a host is as wanted.
+func (c *Cloud) await(ctx context.Context, id croft.HostID, wanted func(croft.Host) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := c.Store.Instances.WatchInstances(ctx, func() {
-		if hosts, err := c.Store.Registry.Hosts(ctx, id); err == nil && hosts[id].Alive == want {
+		if hosts, err := c.Store.Registry.Hosts(ctx, id); err == nil && wanted(hosts[id]) {
 			cancel()
 		}
 	})

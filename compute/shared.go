@@ -1,0 +1,398 @@
+package compute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"croft"
+	"croft/compute/storage"
+	"croft/internal/delay"
+)
+
+// SharedDir is a directory of the settings that several hosts mount under the same path.
+type SharedDir struct {
+	Name, Path string
+}
+
+// sharing is the trait of a provider whose inventory the hosts in its aggregates can use.
+const sharing croft.Trait = "MISC_SHARES_VIA_AGGREGATE"
+
+// shared is a storage of the settings.
+type shared struct {
+	dir *storage.Dir
+
+	mu      sync.Mutex
+	id      croft.StorageID // empty: it is not mounted, or not known yet
+	problem string          // why it is not offered; empty: it is
+	offered croft.Provider  // as last written
+}
+
+// mounted returns the storage's ID; false: it is not offered now.
+func (s *shared) mounted() (croft.StorageID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id, s.id != "" && s.problem == ""
+}
+
+// StorageAggregate returns the UUID of the aggregate that joins a shared storage to the hosts that mount it.
+func StorageAggregate(partition croft.PartitionID, id croft.StorageID) string {
+	space, err := uuid.Parse(string(partition))
+	if err != nil {
+		space = uuid.NewSHA1(uuid.NameSpaceOID, []byte(partition))
+	}
+	return uuid.NewSHA1(space, []byte("storage/"+string(id))).String()
+}
+
+// storageOf returns the shared storage with this ID. Unavailable: this host does not mount it now.
+func (a *Agent) storageOf(id croft.StorageID) (*storage.Dir, error) {
+	for _, s := range a.shared {
+		if known, _ := s.mounted(); known == id {
+			return s.dir, nil
+		}
+	}
+	return nil, croft.Errorf(croft.Unavailable, "its disk is on the shared storage %s, which this host does not mount; mount "+
+		"it there, as storage.shared in its settings says", id)
+}
+
+// storageCheck is how often a storage that is not offered is examined again.
+const storageCheck = 10 * time.Second
+
+// watchStorages renews the leases of this host, and keeps the providers of the storages that it mounts. Each storage
+// has goroutines of its own, so that one that hangs delays nothing else.
+func (a *Agent) watchStorages(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { a.announceStorages(ctx) })
+	for _, s := range a.shared {
+		work.Go(func() {
+			delay.Every(ctx, s.dir.RenewEvery, func(ctx context.Context) { a.renew(ctx, s) })
+		})
+		work.Go(func() {
+			for ctx.Err() == nil {
+				wait := 10 * lifePoll // until this agent serves the host
+				if a.locked.Load() {
+					a.matchStorage(ctx, s)
+					wait = a.SweepEvery
+					if _, ok := s.mounted(); !ok {
+						wait = min(wait, storageCheck)
+					}
+				}
+				_ = delay.For(ctx, wait)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// renew renews the lease on a storage. The power of a guest whose lock another host has taken meanwhile is cut at once:
+// that host was suspended, and declared dead while it was.
+func (a *Agent) renew(ctx context.Context, s *shared) {
+	if id, _ := s.mounted(); id == "" || !a.locked.Load() {
+		return
+	}
+	lost, err := s.dir.Renew(ctx)
+	for _, id := range lost {
+		a.Log.Error("another host has the disk of this guest; its power is cut", "instance", id, "host", a.Host.ID,
+			"storage", s.dir.Name)
+		if err := a.Hypervisor.Remove(ctx, id); err != nil {
+			a.logUnless(ctx, fmt.Errorf("instance %s: %w", id, err), "cut the power")
+		}
+		a.workers.Wake(ctx, id)
+	}
+	if err != nil {
+		a.troubled(s, err.Error())
+	}
+}
+
+// troubled notes why a storage is not offered, and withdraws it.
+func (a *Agent) troubled(s *shared, why string) {
+	s.mu.Lock()
+	changed := s.problem != why
+	s.problem = why
+	s.mu.Unlock()
+	if !changed {
+		return
+	}
+	if why != "" {
+		a.Log.Warn("a shared storage is not offered", "host", a.Host.ID, "storage", s.dir.Name, "reason", why)
+	} else {
+		a.Log.Info("a shared storage is offered", "host", a.Host.ID, "storage", s.dir.Name)
+	}
+	a.noteStorages()
+}
+
+// matchStorage joins a storage, and keeps its provider.
+func (a *Agent) matchStorage(ctx context.Context, s *shared) {
+	err := a.joinStorage(ctx, s)
+	if err == nil {
+		err = a.offerStorage(ctx, s)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		a.troubled(s, err.Error())
+	default:
+		a.troubled(s, "")
+	}
+}
+
+// joinStorage finds out which storage is in a directory. The record in etcd comes first: it names the host that gives
+// the directory its identity, so that no other host does, nor this one once it is done. So a directory that is empty
+// because nothing is mounted stays empty.
+func (a *Agent) joinStorage(ctx context.Context, s *shared) error {
+	record, err := a.Storages.Storage(ctx, s.dir.Name)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	unknown := err != nil
+	found, err := s.dir.Identity(ctx)
+	if err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	empty := err != nil
+	switch {
+	case unknown:
+		record = croft.Storage{ID: croft.NewStorageID(), Name: s.dir.Name, Path: s.dir.Path, Founder: a.Host.ID,
+			Created: time.Now().UTC().Truncate(time.Second)}
+		if !empty { // the record was removed, and the directory was not
+			record.ID, record.Founded = found.ID, true
+		}
+		if record, err = a.Storages.PutStorage(ctx, record); err != nil {
+			return err
+		}
+	case empty && (record.Founded || record.Founder != a.Host.ID):
+		return err
+	}
+	if record.Path != s.dir.Path {
+		return croft.Errorf(croft.Invalid, "use the shared storage %s: it is at %s on other hosts, and at %s here; mount it at "+
+			"the same path, which the headers of disks name", s.dir.Name, record.Path, s.dir.Path)
+	}
+	if empty {
+		if err := s.dir.Found(ctx, record.ID); err != nil {
+			return err
+		}
+		if found, err = s.dir.Identity(ctx); err != nil {
+			return err
+		}
+	}
+	if found.ID != record.ID {
+		return croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s is the storage %s, and the other hosts "+
+			"have %s under this name; mount the same one", s.dir.Name, s.dir.Path, found.ID, record.ID)
+	}
+	if !record.Founded && record.Founder == a.Host.ID {
+		record.Founded = true
+		if _, err := a.Storages.PutStorage(ctx, record); err != nil {
+			return err
+		}
+	}
+	s.dir.Expect(found.ID)
+	s.mu.Lock()
+	s.id = found.ID
+	s.mu.Unlock()
+	return nil
+}
+
+// offerStorage keeps the provider of a storage. Each of its hosts does; they read the same size.
+func (a *Agent) offerStorage(ctx context.Context, s *shared) error {
+	usage, err := s.dir.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	if usage.TotalGB < 1 {
+		return croft.Errorf(croft.Invalid, "use the shared storage %s: %s has less than 1 GiB", s.dir.Name, s.dir.Path)
+	}
+	s.mu.Lock()
+	id, last := s.id, s.offered
+	s.mu.Unlock()
+	provider := croft.Provider{
+		ID: id.Provider(), Name: s.dir.Name, Traits: []croft.Trait{sharing},
+		Inventories: map[croft.ResourceClass]croft.Inventory{
+			croft.DiskGB: inventory(usage.TotalGB, usage.ForeignGB, 1)},
+		Aggregates: []string{StorageAggregate(a.Partition, id)},
+	}
+	if last.ID == provider.ID && maps.Equal(last.Inventories, provider.Inventories) {
+		return nil
+	}
+	if err := a.Inventory.EnsureProvider(ctx, provider); err != nil {
+		return fmt.Errorf("offer the shared storage %s: %w", s.dir.Name, err)
+	}
+	s.mu.Lock()
+	s.offered = provider
+	s.mu.Unlock()
+	return nil
+}
+
+// noteStorages notes which storages the host mounts: in its record, where schedulers read it, and in the
+// aggregates of its provider. announceStorages writes both.
+func (a *Agent) noteStorages() {
+	var mounts []croft.HostStorage
+	var aggregates []string
+	var problems []string
+	for _, s := range a.shared {
+		if id, ok := s.mounted(); ok {
+			mounts = append(mounts, croft.HostStorage{ID: id, Name: s.dir.Name})
+			aggregates = append(aggregates, StorageAggregate(a.Partition, id))
+		}
+		s.mu.Lock()
+		if s.problem != "" {
+			problems = append(problems, s.problem)
+		}
+		s.mu.Unlock()
+	}
+	a.introducing.Lock()
+	a.mounts, a.storageProblems = mounts, problems
+	a.Provider.Aggregates = slices.Concat(a.ownAggregates, aggregates)
+	a.introducing.Unlock()
+	select {
+	case a.mountsChanged <- struct{}{}:
+	default:
+	}
+}
+
+// announceStorages announces the host again whenever its mounts change. It has a goroutine of its own, because leases
+// are renewed also while etcd does not answer.
+func (a *Agent) announceStorages(ctx context.Context) {
+	for {
+		select {
+		case <-a.mountsChanged:
+		case <-ctx.Done():
+			return
+		}
+		for !a.known.Load() && ctx.Err() == nil {
+			_ = delay.For(ctx, lifePoll)
+		}
+		a.announce(ctx)
+	}
+}
+
+// diskDir returns the directory with the disk of the pass's instance.
+func (p *pass) diskDir() string {
+	if dir, err := p.storage(); err == nil {
+		return dir.Disks(p.id)
+	}
+	return p.agent.dir(p.id)
+}
+
+// storage returns the shared storage with the disk of the pass's instance.
+func (p *pass) storage() (*storage.Dir, error) { return p.agent.storageOf(p.want.Storage) }
+
+// lockDisk makes this host the one that may use the disk of the instance, if that is on shared storage. Conflict:
+// another host has it; this is not final, since that host may release it.
+func (p *pass) lockDisk(ctx context.Context) error {
+	if p.want.Storage == "" {
+		return nil
+	}
+	dir, err := p.storage()
+	if err == nil {
+		err = dir.Acquire(ctx, p.id, p.want.TakesFrom...)
+	}
+	if errors.Is(err, croft.Conflict) {
+		err = croft.Errorf(croft.Unavailable, "%w", err)
+	}
+	return err
+}
+
+// checkLock cuts the power of a guest whose disk on shared storage another host has.
+func (p *pass) checkLock(ctx context.Context) error {
+	if p.want.Storage == "" || p.have.Domain == nil || p.have.Domain.Power == PowerOff {
+		return nil
+	}
+	holder := croft.HostID("")
+	if p.want.Want != croft.WantLeft { // it was lost with this host, so another one may have the disk any moment
+		dir, err := p.storage()
+		if err != nil {
+			return nil // the guest waits for its disk by itself
+		}
+		holder, err = dir.Holder(ctx, p.id)
+		if err != nil || holder == p.agent.Host.ID || holder == "" {
+			return nil
+		}
+	}
+	p.agent.Log.Error("another host may use the disk of this guest; its power is cut", "instance", p.id, "host",
+		p.agent.Host.ID, "holder", holder)
+	if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
+		return err
+	}
+	p.have.Domain = nil
+	return nil
+}
+
+// prepareDisk locks the disk of the instance and makes its directory. One that the instance must have already is not
+// made anew. Conflict: it is gone.
+func (p *pass) prepareDisk(ctx context.Context) error {
+	if p.want.Storage == "" {
+		return nil
+	}
+	if err := p.lockDisk(ctx); err != nil {
+		return err
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return err
+	}
+	if p.hasDisk() {
+		has, err := storage.Use(ctx, dir, p.id, func() (bool, error) { return diskIn(dir.Disks(p.id)) })
+		if err == nil && !has {
+			err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed past croft; "+
+				"put it back, or rebuild the instance from its image", dir.Name)
+		}
+		return err
+	}
+	return dir.Prepare(ctx, p.id)
+}
+
+// hasDisk reports whether the instance must have its disk already, because it comes from another host.
+func (p *pass) hasDisk() bool {
+	moved := p.want.Want == croft.WantArriving || p.want.MovedFrom != "" && !p.want.Spec.Ephemeral
+	return p.want.Storage != "" && !p.fresh && (len(p.want.TakesFrom) > 0 || moved)
+}
+
+// leaveDisk releases the disk of an instance that was lost with this host, and whose guest is off, so that the host on
+// which it starts again can have the disk.
+func (p *pass) leaveDisk(ctx context.Context) error {
+	if p.want.Storage == "" {
+		return nil
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return err
+	}
+	return dir.Release(ctx, p.id)
+}
+
+// removeDisk removes the disk of an instance on shared storage, if it is this host's to remove.
+func (p *pass) removeDisk(ctx context.Context) error {
+	if p.want.Storage == "" {
+		return nil
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return err
+	}
+	if p.want.Move != nil { // a move that ended on the other host, which has the disk
+		return dir.Release(ctx, p.id)
+	}
+	return dir.Remove(ctx, p.id)
+}
+
+// onStorage runs f, which accesses the disk of the pass's instance.
+func onStorage[T any](ctx context.Context, p *pass, f func() (T, error)) (none T, _ error) {
+	if p.want.Storage == "" {
+		return f()
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return none, err
+	}
+	return storage.Use(ctx, dir, p.id, f)
+}
+
+// diskIn reports whether a directory has the disk of an instance.
+func diskIn(dir string) (bool, error) { return exists(filepath.Join(dir, diskFile)) }

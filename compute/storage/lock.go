@@ -1,0 +1,303 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/internal/delay"
+	"croft/internal/durable"
+)
+
+// Lock says which host may use the disks of an instance. The lock is the file of the instance with the highest number,
+// which never changes: whoever takes the lock creates the next one exclusively. So of two hosts one gets it, and what a
+// host does late, after it was suspended, changes no newer lock.
+//
+// A lock never expires by itself. The lease of its host shows that the host uses the storage: its renewals are observed
+// by the clock of the reader alone. A lock may be taken from a host that was declared dead, but not while that host
+// still renews its lease, because then it is not off.
+type Lock struct {
+	Host   croft.HostID `json:"host,omitempty"` // empty: released
+	At     time.Time    `json:"at"`             // for people
+	Number int64        `json:"-"`
+}
+
+// lease is the content of the lease of a host.
+type lease struct {
+	Count int64     `json:"count"` // differs after each renewal
+	At    time.Time `json:"at"`    // for people
+}
+
+func (d *Dir) lockPath(id croft.InstanceID, number int64) string {
+	return filepath.Join(d.Path, locksDir, fmt.Sprintf("%s.%d", id, number))
+}
+
+func (d *Dir) leasePath(host croft.HostID) string {
+	return filepath.Join(d.Path, locksDir, string(host)+".lease")
+}
+
+// numbers returns the numbers of all locks.
+func (d *Dir) numbers() (map[croft.InstanceID][]int64, error) {
+	entries, err := os.ReadDir(filepath.Join(d.Path, locksDir))
+	if err != nil {
+		return nil, d.failed("list the locks", err)
+	}
+	all := map[croft.InstanceID][]int64{}
+	for _, e := range entries {
+		name, number, _ := strings.Cut(e.Name(), ".")
+		id, err := croft.ParseInstanceID(name)
+		n, bad := strconv.ParseInt(number, 10, 64)
+		if err == nil && bad == nil && n > 0 {
+			all[id] = append(all[id], n)
+		}
+	}
+	for _, numbers := range all {
+		slices.Sort(numbers)
+	}
+	return all, nil
+}
+
+// stack is the lock of an instance, and the numbers of older ones that were not removed yet.
+type stack struct {
+	Lock
+	older []int64
+}
+
+// top returns the lock of an instance; its number is 0 if there is none.
+func (d *Dir) top(id croft.InstanceID) (s stack, err error) {
+	all, err := d.numbers()
+	if err != nil || len(all[id]) == 0 {
+		return s, err
+	}
+	last := len(all[id]) - 1
+	s.older = all[id][:last]
+	s.Lock, err = d.readLock(id, all[id][last])
+	return s, err
+}
+
+func (d *Dir) readLock(id croft.InstanceID, number int64) (l Lock, err error) {
+	text, err := os.ReadFile(d.lockPath(id, number))
+	if err != nil {
+		return l, d.failed("read a lock", err)
+	}
+	if err := json.Unmarshal(text, &l); err != nil {
+		return l, croft.Errorf(croft.Invalid, "the lock %s is damaged: find out which host runs the instance, and restore it",
+			d.lockPath(id, number))
+	}
+	l.Number = number
+	return l, nil
+}
+
+// put creates the next lock after one that was read. Conflict: another host was faster.
+func (d *Dir) put(id croft.InstanceID, after stack, host croft.HostID) error {
+	text, err := json.Marshal(Lock{Host: host, At: time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	next := after.Number + 1
+	made, err := d.create(d.lockPath(id, next), append(text, '\n'), 0o644)
+	if err != nil {
+		return err
+	}
+	now, err := d.top(id)
+	if err != nil {
+		return err
+	}
+	if !made || now.Number != next {
+		return d.locked(id, now.Host, ", which took it at the same time")
+	}
+	if host == d.Host {
+		d.hold(id, next)
+	}
+	// A late host may create a removed number again, and then finds the newest one, which stays.
+	for _, number := range append(after.older, after.Number) {
+		if err := os.Remove(d.lockPath(id, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.failed("remove an older lock", err)
+		}
+	}
+	return nil
+}
+
+// Acquire gives this host the lock of an instance. It may be taken from the hosts in dead, which were declared dead.
+// Conflict: another host has it, or a host in dead still renews its lease. Unavailable: the storage does not respond,
+// or is not there.
+func (d *Dir) Acquire(ctx context.Context, id croft.InstanceID, dead ...croft.HostID) error {
+	was, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
+	if err != nil {
+		return err
+	}
+	switch {
+	case was.Number > 0 && was.Host == d.Host:
+		d.hold(id, was.Number)
+		return nil
+	case was.Host != "" && !slices.Contains(dead, was.Host):
+		return d.locked(id, was.Host, ": if that is dead, `croft host fence` says so, and the instance can start elsewhere")
+	case was.Host != "":
+		if err := d.observe(ctx, id, was.Host); err != nil {
+			return err
+		}
+	}
+	return d.use(ctx, id, func() error { return d.put(id, was, d.Host) })
+}
+
+// observe returns a Conflict if a host renews its lease within a little more than two intervals.
+func (d *Dir) observe(ctx context.Context, id croft.InstanceID, host croft.HostID) error {
+	read := func() (string, error) {
+		return Use(ctx, d, id, func() (string, error) {
+			text, err := os.ReadFile(d.leasePath(host))
+			if errors.Is(err, fs.ErrNotExist) {
+				return "", nil
+			}
+			return string(text), err
+		})
+	}
+	before, err := read()
+	if err != nil {
+		return err
+	}
+	if err := delay.For(ctx, d.RenewEvery*5/2); err != nil {
+		return err
+	}
+	after, err := read()
+	if err == nil && before != after {
+		err = d.locked(id, host, ", which was declared dead and still uses the storage: switch it off")
+	}
+	return err
+}
+
+// Release gives up the lock of an instance, if this host has it.
+func (d *Dir) Release(ctx context.Context, id croft.InstanceID) error {
+	d.drop(id) // before another host can have it
+	return d.use(ctx, id, func() error {
+		now, err := d.top(id)
+		if err != nil || now.Host != d.Host {
+			return err
+		}
+		return d.put(id, now, "")
+	})
+}
+
+// Remove removes the disks of an instance, and its lock, if this host has the lock; otherwise they are another host's,
+// and stay. It can be repeated.
+func (d *Dir) Remove(ctx context.Context, id croft.InstanceID) error {
+	err := d.use(ctx, id, func() error {
+		now, err := d.top(id)
+		if err != nil || now.Host != d.Host {
+			return err
+		}
+		if err := os.RemoveAll(d.Disks(id)); err != nil {
+			return d.failed("remove the disk", err)
+		}
+		// The newest is removed last: until then a repetition finds the disk.
+		for _, number := range append(now.older, now.Number) {
+			if err := os.Remove(d.lockPath(id, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return d.failed("remove the lock", err)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		d.drop(id)
+	}
+	return err
+}
+
+// Holder returns the host that has the lock of an instance; empty: none.
+func (d *Dir) Holder(ctx context.Context, id croft.InstanceID) (croft.HostID, error) {
+	now, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
+	if err == nil && now.Host == d.Host {
+		d.hold(id, now.Number)
+	}
+	return now.Host, err
+}
+
+func (d *Dir) hold(id croft.InstanceID, number int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held[id] = number
+}
+
+func (d *Dir) drop(id croft.InstanceID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.held, id)
+}
+
+// Renew renews the lease of this host, and returns the instances whose locks this host had and others have taken since:
+// their guests must not write any more. If the storage does not respond in time, all accesses to it fail until it does.
+func (d *Dir) Renew(ctx context.Context) ([]croft.InstanceID, error) {
+	lost, err := within(ctx, d, leaseAccess, func() ([]croft.InstanceID, error) {
+		// The rename is a change of the directory by this host, so that its next list is not an old one from a cache.
+		if err := d.renew(); err != nil {
+			return nil, err
+		}
+		return d.compare()
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.hung:
+		if !d.busy[leaseAccess] {
+			d.hung = make(chan struct{})
+		}
+	default:
+		if d.busy[leaseAccess] && ctx.Err() == nil {
+			close(d.hung)
+		}
+	}
+	return lost, err
+}
+
+func (d *Dir) renew() error {
+	if err := d.verify(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.count++
+	text, err := json.Marshal(lease{Count: d.count, At: time.Now().UTC()})
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := durable.Write(d.leasePath(d.Host), append(text, '\n'), 0o644); err != nil {
+		return d.failed("renew the lease", err)
+	}
+	return nil
+}
+
+// compare returns the held locks that are other hosts' now.
+func (d *Dir) compare() (lost []croft.InstanceID, err error) {
+	all, err := d.numbers()
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	changed := map[croft.InstanceID]int64{}
+	for id, number := range d.held {
+		if numbers := all[id]; len(numbers) > 0 && numbers[len(numbers)-1] != number {
+			changed[id] = numbers[len(numbers)-1]
+		}
+	}
+	d.mu.Unlock()
+	for id, number := range changed {
+		l, err := d.readLock(id, number)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it changed once more; the next renewal finds out
+		case err != nil:
+			return lost, err
+		case l.Host != d.Host && l.Host != "":
+			lost = append(lost, id)
+			d.drop(id)
+		}
+	}
+	return lost, nil
+}
