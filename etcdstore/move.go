@@ -26,6 +26,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	if err != nil {
 		return inst, err
 	}
+	next.Backup = order.Backup
 	next.Host, next.Moving, next.MovedFrom, next.LeftBefore, next.Generation = order.Host, "", inst.Host, before,
 		order.Generation
 	order.MovedFrom, order.LeftBefore = next.MovedFrom, next.LeftBefore

@@ -357,6 +357,7 @@ func (f *Fleet) moveTo(ctx context.Context, st croft.Status, inst croft.Instance
 	} else {
 		tombstone, order := f.order(inst, inst.Host, croft.WantGone), f.order(inst, to, want)
 		order.Generation = tombstone.Generation + 1
+		order.Backup = nil // only the former host has restored it
 		moved, err = f.Instances.Relocate(ctx, inst, tombstone, order)
 	}
 	switch {

@@ -44,6 +44,7 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 			return false, croft.Errorf(croft.Conflict,
 				"its time was over on %s: prolong it with `schedule keep %s`, or destroy it", inst.Expires.Format(time.RFC3339), inst.Name)
 		}
+		inst.Backup = nil // only the former host has restored it
 		search, err := s.searchAgain(ctx, inst)
 		if err != nil {
 			return false, err

@@ -49,7 +49,7 @@ func (c *Cache) WriteDisk(ctx context.Context, file string, sizeGB int64, r io.R
 	if err == nil {
 		disk, _ := json.Marshal(node([]compute.Layer{{Path: file, Format: "qcow2"}})) // plain strings: cannot fail
 		err = nbdcopy(ctx, &gauged{r: r, room: c.space.gauge(dir)}, nil, dir, "--flush", "--", "-", "[", "qemu-nbd",
-			"--detect-zeroes=unmap", "--discard=unmap", "json:"+string(disk), "]")
+			"--discard=unmap", "--detect-zeroes=unmap", "json:"+string(disk), "]")
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the disk %s: %w", file, err), os.Remove(file))
