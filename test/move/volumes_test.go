@@ -145,8 +145,12 @@ func TestVolumesStayWithAMoveThatIsEnded(t *testing.T) {
 	inst := w.place("web", "a", disk)
 	content := data(1)
 	v := w.attach("data", "a", inst, 3, content)
-	before, err := w.Store.Volumes.Find(t.Context(), croft.DefaultProject, "data")
-	w.must(err)
+	var before croft.Volume
+	w.fleet.Instances = reads{w.fleet.Instances, func() {
+		var err error
+		before, err = w.Store.Volumes.Find(t.Context(), croft.DefaultProject, "data")
+		w.must(err)
+	}}
 	w.must(w.move(inst.ID, "b"))
 	for name, do := range map[string]func() error{
 		"grow":   func() error { _, err := w.volumes().Grow(t.Context(), croft.DefaultProject, "data", 4); return err },
@@ -163,7 +167,7 @@ func TestVolumesStayWithAMoveThatIsEnded(t *testing.T) {
 	w.must(w.fleet.EndCopy(t.Context(), w.status(inst.ID).Instance, "an operator ended the move"))
 	w.awaitOnly(inst.ID, "a", croft.StateRunning, disk)
 	w.awaitVolumeOnly(v, "a", content)
-	_, err = w.volumes().Detach(t.Context(), croft.DefaultProject, "data")
+	_, err := w.volumes().Detach(t.Context(), croft.DefaultProject, "data")
 	w.must(err)
 	w.awaitVolume("it is detached", "data", func(v croft.Volume) bool { return v.Instance == "" })
 }
@@ -221,4 +225,15 @@ func (dies) Carry(context.Context, croft.Instance, croft.Order, croft.Order) (cr
 
 func (dies) Fence(context.Context, croft.Instance) (croft.Instance, error) {
 	return croft.Instance{}, errDead
+}
+
+// reads is a store with another reader just before the orders of a move are written.
+type reads struct {
+	hosts.Instances
+	read func()
+}
+
+func (r reads) Carry(ctx context.Context, inst croft.Instance, leaving, arriving croft.Order) (croft.Instance, error) {
+	r.read()
+	return r.Instances.Carry(ctx, inst, leaving, arriving)
 }
