@@ -24,7 +24,7 @@ func TestDebianMountsVolumes(t *testing.T) {
 	boot := func(name string, more ...string) {
 		t.Helper()
 		c.must(append(more, "resources=VCPU:1,MEMORY_MB:512,DISK_GB:4", image, "--name", name, "--key", key+".pub",
-			"--user-data", c.home+"/config", "--wait")...)
+			"--user-data", c.home+"/config", "--wait", "--timeout", debianPatience.String())...)
 	}
 	look := func(name, command, want string) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestDebianMountsVolumes(t *testing.T) {
 	look("one", "ls /run/own-bootcmd; grep -c by-id/virtio- /etc/fstab", "/run/own-bootcmd\n2")
 	look("one", "echo kept | sudo tee /srv/data/file; echo precious | sudo tee /dev/disk/by-id/virtio-raw; sync",
 		"kept\nprecious")
-	c.must("reboot", "--wait", "one")
+	c.must("reboot", "--wait", "--timeout", debianPatience.String(), "one")
 	look("one", "cat /srv/data/file; grep -c by-id/virtio- /etc/fstab", "kept\n2")
 	c.must("destroy", "--wait", "one")
 
