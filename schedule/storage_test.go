@@ -1,0 +1,78 @@
+package schedule_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/schedule"
+)
+
+func TestWhereADiskMayLie(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		storage string
+		restart croft.Restart
+		disks   int
+		want    string // part of the error; empty: none
+	}{
+		{"", "", 0, ""},
+		{"", croft.RestartElsewhereImage, 2, ""},
+		{"local", croft.RestartElsewhere, 0, ""},
+		{"shared", croft.RestartElsewhereDisk, 0, ""},
+		{"nfs-1.b", croft.RestartElsewhere, 0, ""},
+		{"../x", "", 0, "use local, shared, or the name"},
+		{strings.Repeat("x", 64), "", 0, "use local, shared, or the name"},
+		{"local", croft.RestartElsewhereDisk, 0, "it is lost with the host"},
+		{"shared", croft.RestartElsewhereImage, 0, "it outlives the host"},
+		{"shared", "", 1, "they cannot be created together"},
+	} {
+		err := schedule.CheckStorage(croft.InstanceSettings{Storage: c.storage}, c.restart, c.disks)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("storage %q, restart %q: %v", c.storage, c.restart, err)
+		case c.want != "" && (!errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("storage %q, restart %q, %d volumes: got %v, want %q", c.storage, c.restart, c.disks, err, c.want)
+		}
+	}
+}
+
+func TestADiskOutsideOfItsHostIsSeen(t *testing.T) {
+	t.Parallel()
+	compute, disk := croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256}, croft.Resources{croft.DiskGB: 1}
+	for _, c := range []struct {
+		name  string
+		on    map[croft.HostID]croft.Resources
+		roots map[croft.HostID]croft.Summary
+		want  bool
+	}{
+		{"on the host", map[croft.HostID]croft.Resources{"h": {croft.VCPU: 1, croft.DiskGB: 1}}, nil, false},
+		{"on a part of the host", map[croft.HostID]croft.Resources{"h": compute, "part": disk},
+			map[croft.HostID]croft.Summary{"part": {Root: "h"}}, false},
+		{"on a provider that an operator shares",
+			map[croft.HostID]croft.Resources{"h": compute, "nfs": disk}, nil, true},
+		{"a network that an operator shares", map[croft.HostID]croft.Resources{"h": {croft.VCPU: 1, croft.DiskGB: 1},
+			"net": {"IPV4_ADDRESS": 1}}, nil, true},
+	} {
+		if got := schedule.DiskOutside(croft.Candidate{Allocations: c.on, Summaries: c.roots}); got != c.want {
+			t.Errorf("%s: outside is %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAQueryWithoutTheDiskKeepsTheRest(t *testing.T) {
+	t.Parallel()
+	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:256&resources1=DISK_GB:5&required=HW_ARCH_X86_64&" +
+		"group_policy=none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := q.Without(croft.DiskGB)
+	if total := left.Total(); total[croft.DiskGB] != 0 || total[croft.VCPU] != 1 || len(left.Groups) != 1 {
+		t.Errorf("the query is %s, want the amounts without the disk, in one group", left.Encode())
+	}
+	if q.Total()[croft.DiskGB] != 5 {
+		t.Error("the query itself was changed")
+	}
+}
