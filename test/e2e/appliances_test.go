@@ -133,6 +133,7 @@ func (b *applied) destroy() {
 // TestClusterOfSmallGuests builds the smallest cluster of real guests: they learn of each other while they boot, and
 // only the cluster can stop them.
 func TestClusterOfSmallGuests(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	b := newCluster(c, "few", `
 ready: phone-home
@@ -192,6 +193,7 @@ func bootTime(b *applied, image string) float64 {
 
 // TestSlurm builds a batch system, runs jobs on it, and changes its size meanwhile.
 func TestSlurm(t *testing.T) {
+	t.Parallel()
 	image := slurmImage(t)
 	c := sharedCloud(t)
 	b := newAppliance(c, "slurm", image, 2, map[string]any{"master_resources": memberResources,
@@ -280,6 +282,7 @@ func eventuallyOn(b *applied, member, command, want string) {
 
 // TestNFS builds a file server and a slave that mounts its share.
 func TestNFS(t *testing.T) {
+	t.Parallel()
 	image := slurmImage(t)
 	b := newAppliance(sharedCloud(t), "nfs", image, 1, map[string]any{"master_resources": memberResources,
 		"slave_resources": memberResources})
@@ -293,6 +296,7 @@ func TestNFS(t *testing.T) {
 
 // TestHosts builds plain machines that know each other's addresses.
 func TestHosts(t *testing.T) {
+	t.Parallel()
 	image := slurmImage(t)
 	b := newAppliance(sharedCloud(t), "hosts", image, 1, map[string]any{"resources": memberResources})
 	b.launch()

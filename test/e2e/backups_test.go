@@ -15,6 +15,7 @@ import (
 // TestAGuestIsRestoredFromABackup: what a guest wrote before its backup is on the disk of a new instance, and on its
 // own disk after it was restored in place.
 func TestAGuestIsRestoredFromABackup(t *testing.T) {
+	t.Parallel()
 	if missing := restic.Missing(); len(missing) > 0 {
 		t.Skipf("%v are missing", missing)
 	}

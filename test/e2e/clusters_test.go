@@ -183,6 +183,7 @@ var here = cluster.SiteAccess{Site: cluster.Site{Name: cluster.LocalSite, Type: 
 // TestClustersOfRealGuests runs the contract tests of drivers with real guests on this host. Faults: the server of
 // images stalls or lacks an image, files cannot be removed, etcd does not answer, and all memory is claimed.
 func TestClustersOfRealGuests(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	clustertest.RunDriver(t, func(t *testing.T) clustertest.Harness {
 		if testing.Short() && !slices.Contains(quick, strings.TrimPrefix(t.Name(), "TestClustersOfRealGuests/")) {

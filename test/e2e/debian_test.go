@@ -16,6 +16,7 @@ const debianPatience = 10 * time.Minute
 // TestDebian boots Debian with its own cloud-init, and checks the result from inside: with metadata from the
 // server, or from the sources in CROFT_TEST_SOURCE, such as "nocloud ec2".
 func TestDebian(t *testing.T) {
+	t.Parallel()
 	sources := strings.Fields(cmp.Or(os.Getenv("CROFT_TEST_SOURCE"), "openstack"))
 	image, forEC2 := os.Getenv("CROFT_TEST_DEBIAN"), os.Getenv("CROFT_TEST_DEBIAN_EC2")
 	if image == "" || forEC2 == "" && slices.Contains(sources, "ec2") {

@@ -24,6 +24,7 @@ func (c *cloud) newKey() string {
 // TestSSHKnowsTheGuest: the first SSH connection reaches the requested guest or fails. Its address is known before
 // it boots and is kept across a rebuild, and it cannot send from any other address.
 func TestSSHKnowsTheGuest(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	id := c.id(c.must("--name", "web", "--key", key+".pub", small, guestImage))

@@ -83,6 +83,7 @@ func oneSentence(t *testing.T, r result, words []string) {
 
 // TestBadStarts: croft up exits immediately with one sentence.
 func TestBadStarts(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,6 +16,7 @@ const small = "resources=VCPU:1,MEMORY_MB:128,DISK_GB:1"
 // TestOneMachine follows one guest through its life in one test, because booting takes longest: claim, order, boot,
 // metadata, address, and finally a destroy that leaves nothing behind.
 func TestOneMachine(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB somebody@somewhere"

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"croft/internal/testing/built"
+	"croft/internal/testing/patient"
 )
 
 // Set by TestMain for all tests. The programs are built with the race detector; a race is written to the log, which
@@ -17,6 +18,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	patient.SideBySide(3)
 	c := built.Config{Name: "e2e", Prefix: ownPrefix(), Race: true, Names: []string{"schedule", "compute", "mdserver"},
 		Guest: true, End: endShared}
 	os.Exit(built.Run(m, c, func(made built.Made) {

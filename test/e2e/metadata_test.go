@@ -9,6 +9,7 @@ import (
 // TestEverySourceOfMetadata: a guest finds its metadata at the ordered source, and reports from any source that
 // cloud-init succeeded, or why it failed.
 func TestEverySourceOfMetadata(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	c.write(c.home+"/script", "#!/bin/sh\necho the-script-says $((6 * 7))\n")
 	c.write(c.home+"/broken", "#!/bin/sh\nexit 7\n")

@@ -11,6 +11,10 @@ import (
 // TestDebianMountsVolumes: cloud-init formats blank volumes and mounts them, beside what the user's cloud-config says
 // about mounts; a volume with data keeps it, whatever file system a request names.
 func TestDebianMountsVolumes(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("three boots of Debian take minutes under emulation: make test-guests")
+	}
 	image := os.Getenv("CROFT_TEST_DEBIAN")
 	if image == "" {
 		t.Skip("CROFT_TEST_DEBIAN names no image")

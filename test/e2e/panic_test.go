@@ -10,6 +10,7 @@ import (
 // TestAGuestWhoseKernelPanickedDoesNotCountAsRunning: its domain still runs, but the list shows that it crashed, and a
 // reboot repairs it.
 func TestAGuestWhoseKernelPanickedDoesNotCountAsRunning(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	c.must("--name", "crash", "--key", key+".pub", "--wait=ready", "--timeout", patience.String(), small, guestImage)

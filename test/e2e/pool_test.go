@@ -86,6 +86,7 @@ func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 // TestAPoolOfInstances: a ticket gets a running machine, returned machines are destroyed and replaced by warm ones,
 // and a guest that dies is replaced.
 func TestAPoolOfInstances(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	c.servePool(fmt.Sprintf(`

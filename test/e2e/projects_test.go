@@ -15,6 +15,7 @@ import (
 // projects do not reach each other by ARP, ping and SSH. This holds from the first packet on, and again after the agent
 // was restarted, the rules were deleted by another program, and libvirt's network was stopped and started.
 func TestGuestsOfTwoProjectsAreApart(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t, "")
 	key := c.newKey()
 	for _, name := range []string{"red", "blue"} {

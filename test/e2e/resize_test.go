@@ -10,6 +10,7 @@ import (
 // TestAGuestGetsAnotherSize: its disk grows while it runs, its processors and memory while it is stopped, and what it
 // wrote stays.
 func TestAGuestGetsAnotherSize(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	id := c.id(c.must("--name", "sized", "--key", key+".pub", "--wait=ready", small, guestImage))

@@ -15,6 +15,7 @@ import (
 // filter, cannot read the metadata of the other guest, whether that runs, was killed without croft's knowledge, is
 // stopped or was destroyed.
 func TestARogueGuestReadsNothingOfAnothers(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t, "")
 	c.signal(syscall.SIGTERM)
 	c.write(c.settings, strings.Replace(c.settingsText(), "virt_type: qemu", "virt_type: qemu, allow_spoofing: true",
@@ -130,6 +131,7 @@ X
 // TestARogueGuestSendsNothingOfAnothers: with the packet filter, packets of a guest with another's address and MAC
 // are dropped, and the other guest stays reachable.
 func TestARogueGuestSendsNothingOfAnothers(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	c.write(c.home+"/secret", "#!/bin/sh\necho the-secret-of-the-victim\n")

@@ -4,57 +4,87 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
 
-// shared is the cloud of tests that do not change its settings; nil: none. The first of them starts it, and
-// endShared ends it after the last. files is the directory of its settings and its log.
-var shared struct {
+// idle are the clouds of tests that do not change their settings, which no test uses at the moment. A test that finds
+// none starts one; endShared ends them after the last test.
+var idle struct {
+	sync.Mutex
+	clouds []sharedOne
+}
+
+// A sharedOne is a cloud that tests use in turn; files is the directory of its settings and its log.
+type sharedOne struct {
 	*cloud
 	files string
 }
 
-// sharedCloud returns the shared cloud for a test, with a separate home. The test must destroy its instances, since the
-// next one needs an empty cloud; after a failure the next test gets a new cloud.
+// sharedCloud returns a cloud for a test, with a separate home, which no other test uses until this one ends. The test
+// must destroy its instances, since the next one needs an empty cloud; after a failure the cloud is ended.
 func sharedCloud(t *testing.T) *cloud {
 	t.Helper()
+	c, found := takeIdle()
+	if !found {
+		c = startShared(t)
+	}
+	c.t, c.home, c.temporary = t, t.TempDir(), t.TempDir()
 	t.Cleanup(func() {
-		switch c := shared.cloud; {
-		case c == nil:
-			return
-		case c.process == nil:
+		if c.process == nil {
 			t.Error("croft up does not run any more")
-		default:
+		} else {
 			c.lookAtLog()
 		}
 		if t.Failed() {
-			if err := endShared(); err != nil {
+			if err := c.endAll(); err != nil {
 				t.Error(err)
 			}
+			return
 		}
+		idle.Lock()
+		defer idle.Unlock()
+		idle.clouds = append(idle.clouds, c)
 	})
-	if shared.cloud == nil {
-		startShared(t)
-	}
-	shared.t, shared.home, shared.temporary = t, t.TempDir(), t.TempDir()
-	return shared.cloud
+	return c.cloud
 }
 
-func startShared(t *testing.T) {
+func takeIdle() (sharedOne, bool) {
+	idle.Lock()
+	defer idle.Unlock()
+	if len(idle.clouds) == 0 {
+		return sharedOne{}, false
+	}
+	c := idle.clouds[0]
+	idle.clouds = idle.clouds[1:]
+	return c, true
+}
+
+func startShared(t *testing.T) sharedOne {
 	t.Helper()
-	c := &cloud{t: t, home: t.TempDir(), dir: newStateDir(t), network: startNetwork(t)}
-	shared.cloud, shared.files = c, newStateDir(t)
-	c.begin(shared.files, "")
+	c := sharedOne{&cloud{t: t, home: t.TempDir(), dir: newStateDir(t), network: startNetwork(t)}, newStateDir(t)}
+	started := false
+	defer func() { // begin may end the test
+		if !started {
+			_ = c.endAll() // the test has failed with a better message
+		}
+	}()
+	c.begin(c.files, "")
+	started = true
+	return c
 }
 
-// endShared ends the shared cloud, if any, and removes its files.
+// endShared ends the shared clouds and removes their files.
 func endShared() error {
-	c := shared.cloud
-	if c == nil {
-		return nil
+	var errs []error
+	for c, found := takeIdle(); found; c, found = takeIdle() {
+		errs = append(errs, c.endAll())
 	}
-	shared.cloud = nil
+	return errors.Join(errs...)
+}
+
+func (c sharedOne) endAll() error {
 	err := c.stop(syscall.SIGTERM)
 	if c.log != nil { // it was started
 		text, readErr := os.ReadFile(c.log.Name())
@@ -64,5 +94,5 @@ func endShared() error {
 	}
 	removeDomains(c.dir)
 	removeNetwork(c.network)
-	return errors.Join(err, os.RemoveAll(c.dir), os.RemoveAll(shared.files))
+	return errors.Join(err, os.RemoveAll(c.dir), os.RemoveAll(c.files))
 }

@@ -79,6 +79,7 @@ func (a *agent) stop() {
 // TestGuestsKeepTheMetadataServerWhileASecondAgentOnTheMachineStarts: the guests of an agent find the metadata server
 // after the agent was restarted, even if another agent on the machine started for the first time meanwhile.
 func TestGuestsKeepTheMetadataServerWhileASecondAgentOnTheMachineStarts(t *testing.T) {
+	t.Parallel()
 	c := newCloud(t, "hypervisor: sim\n") // its simulated host gets no orders: the requests name a site
 	one, two := c.newAgent("one"), c.newAgent("two")
 	key := c.newKey()

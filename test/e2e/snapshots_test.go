@@ -21,6 +21,7 @@ func (c *cloud) snapshot(args ...string) string {
 // TestAGuestIsRolledBackToASnapshot: what a guest wrote before the snapshot is on its disk and on its volume after the
 // rollback, and what it wrote later is not. The snapshots are removed while the guest runs and while it is off.
 func TestAGuestIsRolledBackToASnapshot(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	c.volume("create", "data", "1G")

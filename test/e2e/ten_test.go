@@ -37,6 +37,7 @@ func (c counting) Write(b []byte) (int, error) {
 
 // TestTenAtOnce: ten guests of one uncached image need one download, ten overlays of one file, and ten addresses.
 func TestTenAtOnce(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("boots ten guests: run make test-guests")
 	}

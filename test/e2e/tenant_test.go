@@ -72,6 +72,7 @@ func (s *stranger) must(args ...string) string {
 // TestATenantsFirstInstance: with only a URL, a token and the program, a tenant gets a guest, reads its console, logs
 // in and destroys it.
 func TestATenantsFirstInstance(t *testing.T) {
+	t.Parallel()
 	listen := freePorts(t, 1)[0]
 	c := newCloud(t, "cloud_api: {listen: \""+listen+"\"}\n")
 	eventually(t, "the API of the cloud answers", func(ctx context.Context) error {

@@ -49,6 +49,7 @@ func slowServer(t *testing.T) (url string, started <-chan struct{}, release func
 // TestKilledWhileItFetchesAndWhileItBoots: after croft up is killed at either point of a build and restarted, the
 // build succeeds as if uninterrupted.
 func TestKilledWhileItFetchesAndWhileItBoots(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	url, started, release := slowServer(t)
 	id := c.id(c.must("--name", "phoenix", small, url))
@@ -73,6 +74,7 @@ func (c *cloud) cameUpOnce(name, id string) {
 }
 
 func TestDestroyWhileItFetches(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	url, started, _ := slowServer(t)
 	id := c.id(c.must("--name", "shortlived", small, url))
@@ -82,6 +84,7 @@ func TestDestroyWhileItFetches(t *testing.T) {
 }
 
 func TestDestroyWhileItBoots(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	id := c.id(c.must("--name", "shortlived", small, guestImage))
 	c.waitForState(id, "defining", "booting", "running")
@@ -91,6 +94,7 @@ func TestDestroyWhileItBoots(t *testing.T) {
 
 // TestTenRequestsForThreePlaces: three run, seven are refused for lack of capacity and leave nothing.
 func TestTenRequestsForThreePlaces(t *testing.T) {
+	t.Parallel()
 	const places = 3
 	ratio := (places + 0.5) / float64(runtime.NumCPU())
 	c := newCloud(t, "offer: {vcpu_ratio: "+strconv.FormatFloat(ratio, 'f', -1, 64)+"}\n")

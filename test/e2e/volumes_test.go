@@ -20,6 +20,7 @@ func (c *cloud) volume(args ...string) string {
 // TestAVolumeOutlivesItsGuest: what one guest writes on a volume, another guest reads, after the first one released it
 // while it runs, and after it grew.
 func TestAVolumeOutlivesItsGuest(t *testing.T) {
+	t.Parallel()
 	c := sharedCloud(t)
 	key := c.newKey()
 	guest := func(name string, more ...string) string {
