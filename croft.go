@@ -276,7 +276,7 @@ type GuestSettings struct {
 	// Readable by the guest.
 	Tags map[string]string `json:"tags,omitempty" maxProperties:"256"`
 	// When to boot a guest that went off without an order; on-failure if empty.
-	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere,elsewhere:disk,elsewhere:image"`
+	Restart Restart `json:"restart,omitempty" enum:"always,on-failure,never,elsewhere,elsewhere:disk,elsewhere:image,elsewhere:backup"`
 }
 
 // Explicit returns the settings with their defaults for empty fields, so that equal settings are equal values.
@@ -319,13 +319,15 @@ const (
 	RestartElsewhereDisk Restart = "elsewhere:disk"
 	// the same as RestartElsewhere for an instance that must not have its disk on shared storage
 	RestartElsewhereImage Restart = "elsewhere:image"
+	// the same as RestartElsewhere, but from its last backup instead of its image
+	RestartElsewhereBackup Restart = "elsewhere:backup"
 )
 
 // Elsewhere reports whether the policy recreates the instance on another host if its host is declared dead. onShared:
 // its disk is on shared storage.
 func (r Restart) Elsewhere(onShared bool) bool {
 	switch r {
-	case RestartElsewhere, RestartElsewhereImage:
+	case RestartElsewhere, RestartElsewhereImage, RestartElsewhereBackup:
 		return true
 	case RestartElsewhereDisk:
 		return onShared

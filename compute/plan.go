@@ -212,7 +212,8 @@ func leftOff(want *croft.Order, have Have) croft.End {
 		end = croft.EndGuest
 	}
 	switch policy(want) {
-	case croft.RestartAlways, croft.RestartElsewhere, croft.RestartElsewhereDisk, croft.RestartElsewhereImage:
+	case croft.RestartAlways, croft.RestartElsewhere, croft.RestartElsewhereDisk, croft.RestartElsewhereImage,
+		croft.RestartElsewhereBackup:
 		return ""
 	case croft.RestartNever:
 		return end

@@ -17,7 +17,8 @@ var (
 	Metadata = []string{string(croft.MetadataAuto), string(croft.MetadataServer), string(croft.MetadataNoCloud),
 		string(croft.MetadataConfigDrive)}
 	Restarts = []string{string(croft.RestartAlways), string(croft.RestartOnFailure), string(croft.RestartNever),
-		string(croft.RestartElsewhere), string(croft.RestartElsewhereDisk), string(croft.RestartElsewhereImage)}
+		string(croft.RestartElsewhere), string(croft.RestartElsewhereDisk), string(croft.RestartElsewhereImage),
+		string(croft.RestartElsewhereBackup)}
 	IMDS = []string{string(croft.IMDSOptional), string(croft.IMDSRequired), string(croft.IMDSOff)}
 )
 

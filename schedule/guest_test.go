@@ -30,7 +30,7 @@ func TestCheckGuest(t *testing.T) {
 		{"a demand that does not exist", croft.GuestSettings{IMDS: "on"},
 			`imds is "on": use optional, required or off`},
 		{"a restart policy that does not exist", croft.GuestSettings{Restart: "on-falure"},
-			`restart is "on-falure": use always, on-failure, never, elsewhere, elsewhere:disk or elsewhere:image; did you mean "on-failure"?`},
+			`restart is "on-falure": use always, on-failure, never, elsewhere, elsewhere:disk, elsewhere:image or elsewhere:backup; did you mean "on-failure"?`},
 		{"a restart policy", croft.GuestSettings{Restart: croft.RestartNever}, ""},
 		{"the server alone", croft.GuestSettings{Metadata: "server", IMDS: "required"}, ""},
 		{"as many tags, keys and values as there may be", croft.GuestSettings{Tags: most}, ""},

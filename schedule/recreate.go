@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,11 +28,39 @@ func unorderable(inst croft.Instance) error {
 }
 
 // Recreate schedules a lost instance again, on a host with room, with its name, UUID, spec and user-data: with its disk
-// if that is on shared storage, else with a new one made from its image. After an error it is lost as before, unless
-// etcd or Placement stopped answering in between: then agents set it back to lost after this process has ended.
-// Conflict: it is not lost, or it has expired. NoCapacity: as for Request.
-func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
-	err error) {
+// if that is on shared storage, else with a new one made from its image or, if its restart policy says so, from its
+// last backup. After an error it is lost as before, unless etcd or Placement stopped answering in between: then agents
+// set it back to lost after this process has ended. Conflict: it is not lost, or it has expired. NoCapacity: as for
+// Request.
+func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return s.recreate(ctx, project, idOrName, func(inst croft.Instance) (*croft.FromBackup, error) {
+		if inst.Spec.Restart != croft.RestartElsewhereBackup || inst.Storage != "" { // its disk is there
+			return nil, nil
+		}
+		if s.LastBackup == nil {
+			return nil, ErrNoBackup
+		}
+		from, err := s.LastBackup(ctx, inst)
+		if errors.Is(err, croft.NotFound) {
+			err = ErrNoBackup
+		}
+		return &from, err
+	})
+}
+
+// ErrNoBackup says that an instance cannot be recreated from its last backup.
+var ErrNoBackup = croft.Errorf(croft.Conflict, "it is to be recreated from its last backup, and has none")
+
+// RecreateFrom is Recreate with a disk made from a backup.
+func (s *Scheduler) RecreateFrom(ctx context.Context, inst croft.Instance, from croft.FromBackup) (croft.Instance,
+	error) {
+	return s.recreate(ctx, inst.Project, string(inst.ID), func(croft.Instance) (*croft.FromBackup, error) {
+		return &from, nil
+	})
+}
+
+func (s *Scheduler) recreate(ctx context.Context, project croft.Project, idOrName string,
+	source func(croft.Instance) (*croft.FromBackup, error)) (inst croft.Instance, err error) {
 	ctx, end := span.Start(ctx, "recreate", attribute.String("croft.instance", idOrName))
 	defer func() { end(err) }()
 	err = s.changeOwn(ctx, project, idOrName, "recreate", func(st croft.Status) (again bool, err error) {
@@ -42,9 +71,16 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 				"it is not lost: `schedule list --state lost` shows the lost instances")
 		case !inst.Expires.IsZero() && !time.Now().Before(inst.Expires):
 			return false, croft.Errorf(croft.Conflict,
-				"its time was over on %s: prolong it with `schedule keep %s`, or destroy it", inst.Expires.Format(time.RFC3339), inst.Name)
+				"its time was over on %s: prolong it with `schedule keep %s`, or destroy it",
+				inst.Expires.Format(time.RFC3339), inst.Name)
 		}
-		inst.Backup = nil // only the former host has restored it
+		from, err := source(inst)
+		if err != nil {
+			return false, err
+		}
+		if inst.Backup = from; from != nil {
+			from.Generation = inst.Generation + 1
+		}
 		search, err := s.searchAgain(ctx, inst)
 		if err != nil {
 			return false, err

@@ -29,6 +29,9 @@ type Config struct {
 	Properties Properties // none by default
 	Crush      Crush      // no policies by default
 	Volumes    Volumes    // none by default
+	// LastBackup returns the last backup of an instance, and notes that the instance is being restored from it.
+	// NotFound: there is none. nil: there are no backups.
+	LastBackup func(ctx context.Context, inst croft.Instance) (croft.FromBackup, error)
 
 	// Placer returns a Placer, which schedules in one step; if it is or returns nil, record, claim and order are
 	// written in three steps.

@@ -98,7 +98,7 @@ func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.imds, "imds", "",
 		"whether the metadata server wants a token: optional, required or off (optional)")
 	flags.StringVar(&a.restart, "restart", "", "when to restart a guest that is off without an order: always, "+
-		"on-failure (not if it powered itself off), never, or elsewhere, elsewhere:disk or elsewhere:image: also on another "+
+		"on-failure (not if it powered itself off), never, or elsewhere, elsewhere:disk, elsewhere:image or elsewhere:backup: also on another "+
 		"host if its host dies (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
 	command.DurationVar(flags, &a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+

@@ -100,6 +100,20 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 	return d.Instance, err
 }
 
+// LastBackup implements schedule.Config.LastBackup.
+func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (from croft.FromBackup, err error) {
+	all, err := m.Backups(ctx, inst.Project)
+	if err != nil {
+		return from, err
+	}
+	slices.SortFunc(all, backup.Newest)
+	at := slices.IndexFunc(all, func(b backup.Backup) bool { return b.Instance == inst.ID && b.Usable() })
+	if at < 0 {
+		return from, croft.Errorf(croft.NotFound, "instance %s has no backup", inst.Name)
+	}
+	return croft.FromBackup{ID: all[at].ID, Name: all[at].Name}, m.begin(ctx, all[at], inst.ID)
+}
+
 func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.Instance, error) {
 	st, err := m.Scheduler.View.FindByID(ctx, b.Instance)
 	if errors.Is(err, croft.NotFound) || err == nil && st.Instance.Project != b.Project {
@@ -107,6 +121,16 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 	}
 	if err != nil {
 		return st.Instance, err
+	}
+	if st.Instance.Storage != "" {
+		return st.Instance, croft.Errorf(croft.Conflict, "the disk of instance %s is on shared storage, where disks are not "+
+			"restored in place: restore it as a new instance", st.Instance.Name)
+	}
+	if st.Instance.State == croft.StateLost {
+		if err := m.begin(ctx, b, st.Instance.ID); err != nil {
+			return st.Instance, err
+		}
+		return m.Scheduler.RecreateFrom(ctx, st.Instance, croft.FromBackup{ID: b.ID, Name: b.Name})
 	}
 	if err := cannot(st); err != nil {
 		return st.Instance, err

@@ -351,3 +351,71 @@ func TestAScheduleMakesBackupsAndRemovesOldOnes(t *testing.T) {
 	}
 	w.noSnapshots()
 }
+
+func TestAnInstanceOfADeadHostIsRecreatedFromItsLastBackup(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	c, op := w.as("berta"), w.as("operator")
+	var made []api.Instance
+	for _, name := range []string{"kept", "never", "chosen"} {
+		restart := croft.RestartElsewhereBackup
+		if name == "chosen" {
+			restart = croft.RestartOnFailure
+		}
+		inst, err := c.CreateInstance(t.Context(), api.NewInstance{InstanceRequest: api.InstanceRequest{Name: name,
+			Query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", Image: "debian-12",
+			GuestSettings: croft.GuestSettings{Restart: restart}}})
+		w.must(err)
+		made = append(made, w.runs("berta", inst.ID, croft.StateRunning))
+		w.must(os.WriteFile(w.disk(inst.ID), []byte("\x00content\nof "+name), 0o600))
+	}
+	w.backup("berta", "kept", "b1")
+	w.backup("berta", "chosen", "b2")
+	w.noSnapshots()
+	w.must(w.cloud.AddHost(t.Context(), "host2", 8))
+	w.must(w.cloud.StopHost(t.Context(), "host1"))
+	_, err := op.FenceHost(t.Context(), api.HostFence{HostNamed: api.HostNamed{ID: "host1"}, How: croft.ConfirmedOff,
+		Confirm: "host1"})
+	w.must(err)
+	inst := w.runs("berta", made[0].ID, croft.StateRunning)
+	disk := func(id croft.InstanceID) string {
+		text, err := os.ReadFile(filepath.Join(w.cloud.Dir, "host2", string(id), "disk.qcow2"))
+		w.must(err)
+		return string(text)
+	}
+	if text := disk(inst.ID); !strings.HasSuffix(text, "of kept") {
+		t.Errorf("its disk has %q", text)
+	}
+	w.runs("berta", made[1].ID, croft.StateLost)
+	w.runs("berta", made[2].ID, croft.StateLost)
+	_, err = c.RestoreBackup(t.Context(), api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b2"}, InPlace: true})
+	w.must(err)
+	w.runs("berta", made[2].ID, croft.StateRunning)
+	if text := disk(made[2].ID); !strings.HasSuffix(text, "of chosen") {
+		t.Errorf("its disk has %q", text)
+	}
+	b, err := c.GetBackup(t.Context(), api.BackupNamed{Name: "b1"})
+	w.must(err)
+	if b.State != backup.Ready {
+		t.Errorf("the backup is %s", b.State)
+	}
+}
+
+func TestABackupWhoseStoreIsGoneFailsWithTheReasonAndLeavesNoSnapshot(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	w.instance("berta", "web")
+	w.must(os.RemoveAll(filepath.Join(w.repo, "config"))) // the store is lost meanwhile
+	b := w.backup("berta", "web", "b1")
+	if b.State != backup.Failed || b.Error == "" || strings.Contains(b.Error, "\n") {
+		t.Fatalf("backup: %s, %q", b.State, b.Error)
+	}
+	w.noSnapshots()
+	overdue, err := w.as("berta").ListUnprotected(t.Context(), api.OverdueFilter{})
+	w.must(err)
+	if len(overdue.Instances) != 1 || overdue.Instances[0].Last != nil || overdue.Instances[0].Failed == "" {
+		t.Errorf("overdue: %+v", overdue)
+	}
+}

@@ -34,6 +34,10 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Volumes: requests, Log: slog.New(slog.DiscardHandler)}
 	config := how.config(store, claims)
 	config.Volumes = requests
+	var kept *backups.Manager
+	config.LastBackup = func(ctx context.Context, inst croft.Instance) (croft.FromBackup, error) {
+		return kept.LastBackup(ctx, inst)
+	}
 	scheduler, err := schedule.New(config)
 	if err != nil {
 		return nil, err
@@ -71,9 +75,10 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err := building.over(over, store, scheduler); err != nil {
 		return nil, err
 	}
-	over.Backups = backups.New(backups.Manager{Partition: store.Partition(), Store: store.Backups,
+	kept = backups.New(backups.Manager{Partition: store.Partition(), Store: store.Backups,
 		Vault:     building.Vault,
 		Snapshots: requests, Scheduler: scheduler, Hosts: store.Registry, Labels: labels(store), Log: building.Log})
+	over.Backups = kept
 	return over, nil
 }
 
