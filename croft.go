@@ -533,6 +533,20 @@ type Claim struct {
 	Version string
 }
 
+// Covers reports whether a claim has everything that a candidate has, on the same hosts. A claim that covers the
+// resources of its consumer may stay if Placement refuses to make it smaller: OpenStack's refuses every change on a
+// host that has become smaller than its use.
+func (c Claim) Covers(wanted Candidate) bool {
+	for host, amounts := range wanted.Allocations {
+		for class, amount := range amounts {
+			if c.Allocations[host][class] < amount {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Permit reports whether a claim may be released, and on which hosts; none: on all. Allocations on other hosts stay. It
 // is called after the claim was read, and the claim is released only if it is unchanged since. So a permit for one
 // instance never releases the claim of another instance that gets the same UUID later, however long its caller is

@@ -239,6 +239,9 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.UndoTimeout)
 		defer cancel()
 		if err := f.stay(after, inst); err != nil {
+			if errors.Is(err, croft.NoCapacity) { // not that it stays
+				err = croft.Errorf(croft.Conflict, "no other host has room for it, and its move is not ended: %v", err)
+			}
 			return croft.Host{}, err
 		}
 	}
@@ -433,7 +436,13 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 		if all, err = f.withRemains(ctx, inst, had, c); err != nil {
 			return inst, err
 		}
-		if err = f.Claims.Reclaim(ctx, had, owner, all); err == nil {
+		err = f.Claims.Reclaim(ctx, had, owner, all)
+		if errors.Is(err, croft.NoCapacity) && len(all.Allocations) > len(c.Allocations) {
+			if err = f.takeAlone(ctx, had, owner, c, all, err); err == nil {
+				all = c
+			}
+		}
+		if err == nil {
 			inst.Volumes, err = f.takeVolumes(ctx, inst, disks, all)
 		}
 		if !errors.Is(err, croft.Conflict) {
@@ -441,6 +450,30 @@ func (f *Fleet) take(ctx context.Context, inst croft.Instance, moving croft.Host
 		}
 	}
 	return inst, err
+}
+
+// takeAlone claims a candidate without what withRemains added to it, if that is on hosts that offer less than is
+// claimed from them: OpenStack's Placement refuses to write such an allocation, even the present one. Such a host gets
+// nothing new, so the room of the guest there is unlikely to be given to others before the guest has left. Otherwise it
+// returns refused.
+func (f *Fleet) takeAlone(ctx context.Context, had croft.Claim, owner croft.Owner, c, all croft.Candidate,
+	refused error) error {
+	providers, err := f.Claims.Providers(ctx)
+	if err != nil {
+		return err
+	}
+	full := map[croft.HostID]bool{}
+	for _, p := range providers {
+		for class := range had.Allocations[p.ID] {
+			full[p.ID] = full[p.ID] || p.Used[class] > p.Inventories[class].Capacity()
+		}
+	}
+	for host := range all.Allocations {
+		if _, wanted := c.Allocations[host]; !wanted && !full[host] {
+			return refused
+		}
+	}
+	return f.Claims.Reclaim(ctx, had, owner, c)
 }
 
 // withRemains adds to a candidate the instance's claims on hosts where its guest is, or may still be: the host reserves

@@ -115,9 +115,15 @@ func readClaims(body schema.Value) []ledger.ClaimRequest {
 	return claims
 }
 
-// claimRules returns the claim rules of a version.
-func (v version) claimRules(refuse func(string) error) ledger.ClaimRules {
-	return ledger.ClaimRules{Generations: v >= 28, Types: v >= 38, Refuse: refuse}
+// increases is the preference (RFC 7240) of a client, such as croft's own, that changes claims also on providers that
+// have become smaller than their use: what does not increase the use of a provider is granted. OpenStack's server
+// ignores the preference and refuses such a claim, even if it is the present one.
+const increases = "capacity-check=increases"
+
+// claimRules returns the rules for the claims of a request.
+func (q *request) claimRules(refuse func(string) error) ledger.ClaimRules {
+	return ledger.ClaimRules{Generations: q.version >= 28, Types: q.version >= 38, Refuse: refuse,
+		Increases: prefers(q.r.Header, increases)}
 }
 
 // allocations handles /allocations, and /resource_providers/{uuid}/allocations.
@@ -133,7 +139,7 @@ func (h allocations) set(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := q.version.claimRules(func(reason string) error {
+	rules := q.claimRules(func(reason string) error {
 		return badRequest("Unable to allocate inventory for consumer %s: %s", consumer, reason)
 	})
 	claim := readClaim(consumer, body)
@@ -167,7 +173,7 @@ func (h allocations) manage(q *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := q.version.claimRules(func(reason string) error {
+	rules := q.claimRules(func(reason string) error {
 		return badRequest("Unable to allocate inventory %s", reason)
 	})
 	claims := readClaims(body)

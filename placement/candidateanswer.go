@@ -1,10 +1,8 @@
 package placement
 
 import (
-	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"croft/placement/ledger"
 )
@@ -27,7 +25,7 @@ func (h candidates) list(q *request) (*response, error) {
 		return nil, err
 	}
 	req.Randomize = h.randomize
-	a := candidateAnswer{req: req, version: q.version, minimal: q.version >= 12 && prefersMinimal(q.r.Header)}
+	a := candidateAnswer{req: req, version: q.version, minimal: q.version >= 12 && prefers(q.r.Header, minimal)}
 	var body []byte
 	err = h.ledger.View(func(st *ledger.State) error {
 		found, err := st.Candidates(q.r.Context(), req)
@@ -49,17 +47,6 @@ func (h candidates) list(q *request) (*response, error) {
 // roots of providers that are roots themselves, or providers without allocations. Other Placements ignore it and answer
 // in full.
 const minimal = "return=minimal"
-
-func prefersMinimal(h http.Header) bool {
-	for _, value := range h.Values("Prefer") {
-		for preference := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(preference), minimal) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // candidateAnswer writes candidates as JSON.
 type candidateAnswer struct {

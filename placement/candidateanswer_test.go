@@ -19,7 +19,7 @@ func TestPrefersMinimal(t *testing.T) {
 	for value, want := range map[string]bool{
 		"return=minimal": true, "respond-async, Return=Minimal": true, "return=representation": false, "": false,
 	} {
-		if got := prefersMinimal(http.Header{"Prefer": {value}}); got != want {
+		if got := prefers(http.Header{"Prefer": {value}}, minimal); got != want {
 			t.Errorf("Prefer: %s: got %v", value, got)
 		}
 	}

@@ -155,3 +155,15 @@ func (q *request) location(resp *response, path string) {
 }
 
 var noContent = response{status: http.StatusNoContent}
+
+// prefers reports whether a client states a preference (RFC 7240).
+func prefers(h http.Header, preference string) bool {
+	for _, value := range h.Values("Prefer") {
+		for stated := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(stated), preference) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -32,6 +32,6 @@ func (h reshaper) reshape(q *request) (*response, error) {
 		providers = append(providers, ledger.Reshaped{Provider: p.Name, Generation: generation(p.Value),
 			Inventories: readInventories(p.Value)})
 	}
-	rules, claims := q.version.claimRules(nil), readClaims(body.Get("allocations"))
+	rules, claims := q.claimRules(nil), readClaims(body.Get("allocations"))
 	return q.change(h.ledger, func(t *ledger.Tx) error { return t.Reshape(rules, providers, claims) })
 }

@@ -49,7 +49,8 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Own
 // the old claim and, if the server has versions, on its version, so that the old claim is released in the same
 // transaction, and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different
 // one, or concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks
-// whether it succeeded.
+// whether it succeeded. On a host that has become smaller than its use, OpenStack's Placement refuses every claim:
+// there a claim that is to stay the same is not written.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
 		User: string(owner.Project), Type: cmp.Or(owner.Type, croft.ConsumerType)}
@@ -77,7 +78,10 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 			unsure = true
 			continue
 		case !concurrent(err):
-			return claimError(err)
+			if err = claimError(err); errors.Is(err, croft.NoCapacity) && sameAllocations(had, candidate) {
+				return c.stays(ctx, had)
+			}
+			return err
 		}
 		now, readErr := c.ClaimOf(ctx, had.Instance)
 		if readErr != nil || unchanged(now, had) {
@@ -97,6 +101,15 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 		}
 	}
 	return claimError(err)
+}
+
+// stays returns nil if a claim is unchanged. Conflict: it has changed.
+func (c *Client) stays(ctx context.Context, had croft.Claim) error {
+	now, err := c.ClaimOf(ctx, had.Instance)
+	if err == nil && !unchanged(now, had) {
+		err = croft.Errorf(croft.Conflict, "the claim of instance %s changed while it was written again", had.Instance)
+	}
+	return err
 }
 
 // settleTime is how long to wait for the answer to a claim after its caller gave up.

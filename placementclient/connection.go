@@ -228,8 +228,9 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 		MoreHeaders: map[string]string{
 			"OpenStack-API-Version":  fmt.Sprintf("placement 1.%d", minor),
 			"X-Openstack-Request-Id": "req-" + uuid.NewString(),
-			// croft's Placement omits the parts of candidates that are not used here
-			"Prefer": "return=minimal",
+			// croft's Placement omits the parts of candidates that are not used here, and lets claims on a provider
+			// that has become smaller than its use stay, or become smaller
+			"Prefer": "return=minimal, capacity-check=increases",
 		},
 	}
 	if b, ok := body.(conditional); ok && b.over() != "" {

@@ -33,8 +33,9 @@ recreated from their images on other hosts, with the same name and UUID; what th
 disks held is lost. The others move with their disks, as schedule move does it. Those
 that cannot move stay, and are listed with the reason. If the host serves etcd, its
 member is removed, unless the others would have no quorum without it. With --wait the
-command waits until every instance that moves has left the host. If it is interrupted,
-ordered moves continue; the same command again orders the rest.`,
+command waits until every instance that moves has left the host. If instances stay, it
+ends with exit code 5, after everything else is done. If it is interrupted, ordered moves
+continue; the same command again orders the rest.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if cmd.Flags().Changed("wait") && !move {
@@ -96,13 +97,26 @@ func moveAll(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName s
 	if err == nil && cmd.Flags().Changed("wait") && c.Settings.Wait.Any() {
 		err = awaitMoved(ctx, c, h.Host, list.Moves)
 	}
-	if err != nil || h.Etcd == "" {
-		return err
+	if err == nil && h.Etcd != "" {
+		if _, err = c.RemoveMember(ordering, named); err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "host %s was removed from etcd's members\n", plain.Line(h.Name))
+		}
 	}
-	if _, err = c.RemoveMember(ordering, named); err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "host %s was removed from etcd's members\n", plain.Line(h.Name))
+	return errors.Join(err, stay(h.Host, list.Moves))
+}
+
+// stay returns an error if instances of a host do not move. Conflict.
+func stay(h hosts.Host, all []api.Move) error {
+	stays := 0
+	for _, m := range all {
+		if m.Stays != "" {
+			stays++
+		}
 	}
-	return err
+	if stays == 0 {
+		return nil
+	}
+	return croft.Errorf(croft.Conflict, "empty host %s: %d of its instances stay, for the reasons above", h.Name, stays)
 }
 
 // printMoved prints where each instance of a host moves, and with -o json or yaml the host too.

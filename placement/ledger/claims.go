@@ -25,6 +25,7 @@ type Demand struct {
 type ClaimRules struct {
 	Generations bool               // compare the consumers' generations
 	Types       bool               // store the consumers' types
+	Increases   bool               // check the capacity only of providers whose use increases
 	Refuse      func(string) error // words the refusal of an unknown class
 }
 
@@ -58,11 +59,21 @@ type claiming struct {
 	rules     ClaimRules
 	claims    []ClaimRequest
 	consumers []*consumerView // by claim
+	held      map[part]int64  // amounts that one of the consumers has, if the rules say Increases
+	before    map[part]int64  // their sums, without the consumer
 }
+
+// part is the class of a provider of which a consumer has an amount.
+type part struct {
+	consumer, provider string // UUIDs
+	class              ID
+}
+
+func (p part) sum() part { return part{provider: p.provider, class: p.class} }
 
 // open checks the consumers and providers of claims.
 func (t *Tx) open(rules ClaimRules, claims []ClaimRequest) (*claiming, error) {
-	c := &claiming{t, rules, claims, make([]*consumerView, len(claims))}
+	c := &claiming{tx: t, rules: rules, claims: claims, consumers: make([]*consumerView, len(claims))}
 	for i, claim := range claims {
 		var err error
 		if c.consumers[i], err = c.consumer(claim); err != nil {
@@ -111,6 +122,7 @@ func (c *claiming) consumer(claim ClaimRequest) (*consumerView, error) {
 // settle frees the present allocations of the consumers, checks the new demands against the remaining capacity, and
 // grants them.
 func (c *claiming) settle() error {
+	c.keep()
 	touched := map[string]bool{} // providers whose generation increases
 	var returned []ID            // classes that consumers return completely
 	for i, claim := range c.claims {
@@ -141,6 +153,21 @@ func (c *claiming) settle() error {
 	return nil
 }
 
+// keep remembers what the consumers have, if the rules say Increases.
+func (c *claiming) keep() {
+	if !c.rules.Increases {
+		return
+	}
+	c.held, c.before = map[part]int64{}, map[part]int64{}
+	for i, claim := range c.claims {
+		for _, a := range c.consumers[i].Allocations {
+			p := part{claim.Consumer, a.Provider, a.Class}
+			c.held[p] += a.N
+			c.before[p.sum()] += a.N
+		}
+	}
+}
+
 // check refuses claims that exceed the remaining capacity of the providers.
 func (c *claiming) check(returned []ID) error {
 	classes, err := c.classes(returned)
@@ -150,11 +177,7 @@ func (c *claiming) check(returned []ID) error {
 	if err := c.checkInventories(classes); err != nil {
 		return err
 	}
-	type key struct {
-		provider string
-		class    ID
-	}
-	sums := map[key]int64{}
+	sums := map[part]int64{}
 	for _, claim := range c.claims {
 		for _, d := range claim.Demands {
 			p, class := c.tx.providers.get(d.Provider), c.tx.classes.get(d.Class)
@@ -163,12 +186,15 @@ func (c *claiming) check(returned []ID) error {
 				return noInventory(d.Class, d.Provider)
 			}
 			const text = "Unable to create allocation for '%s' on resource provider '%s'. The requested amount would %s."
-			if d.N < inv.MinUnit || d.N > inv.MaxUnit || d.N%inv.StepSize != 0 {
+			of := part{claim.Consumer, d.Provider, class.id}
+			held, holds := c.held[of]
+			if unchanged := holds && held == d.N; !unchanged && (d.N < inv.MinUnit || d.N > inv.MaxUnit ||
+				d.N%inv.StepSize != 0) {
 				return unallocatable(text, d.Class, d.Provider, "violate inventory constraints")
 			}
-			sums[key{d.Provider, class.id}] += d.N
-			total := p.Used(class.id) + sums[key{d.Provider, class.id}]
-			if float64(total) > float64(inv.Total-inv.Reserved)*inv.Ratio {
+			sums[of.sum()] += d.N
+			total := p.Used(class.id) + sums[of.sum()]
+			if sums[of.sum()] > c.before[of.sum()] && float64(total) > float64(inv.Total-inv.Reserved)*inv.Ratio {
 				return unallocatable(text, d.Class, d.Provider, "exceed the capacity")
 			}
 		}

@@ -36,6 +36,11 @@ func claims(all ...ClaimRequest) func(*Tx) error {
 	return func(t *Tx) error { return t.Claim(rules, all...) }
 }
 
+// kept claims as clients do that change claims also on providers that are smaller than their use.
+func kept(all ...ClaimRequest) func(*Tx) error {
+	return func(t *Tx) error { return t.Claim(ClaimRules{Increases: true}, all...) }
+}
+
 func demand(provider, class string, n int64) Demand { return Demand{provider, NamedAmount{class, n}} }
 
 func update(id string, change ProviderChange) func(*Tx) error {
@@ -278,6 +283,34 @@ func TestVerbs(t *testing.T) {
 		"a claim is of a provider":     {host, claim(-1, demand("b", "VCPU", 2)), "invalid"},
 		"a claim is replaced": {
 			held, claim(1, demand("a", "VCPU", 6)), "a(name of a)@3 VCPU:6/8, x@2 T",
+		},
+		"a claim that is kept stays where the provider became smaller": {
+			append(slices.Clip(held), has("a", spec("VCPU", 2))),
+			kept(ClaimRequest{Consumer: "x", Type: "T", Demands: []Demand{demand("a", "VCPU", 4)}}),
+			"a(name of a)@4 VCPU:4/2, x@2 T",
+		},
+		"a claim that is kept becomes smaller there": {
+			append(slices.Clip(held), has("a", spec("VCPU", 3))),
+			kept(ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 2)}}),
+			"a(name of a)@4 VCPU:2/3, x@2 T",
+		},
+		"a claim that is kept passes to another consumer there": {
+			append(slices.Clip(held), has("a", InventorySpec{"VCPU", Inventory{Total: 2, MinUnit: 2, MaxUnit: 4,
+				StepSize: 2, Ratio: 1}})),
+			kept(ClaimRequest{Consumer: "x"}, ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 4)}}),
+			"a(name of a)@4 VCPU:4/2, y@1 ",
+		},
+		"a claim that is kept does not grow there": {
+			append(slices.Clip(held), has("a", spec("VCPU", 2))),
+			kept(ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 6)}}), "conflict",
+		},
+		"a claim that is kept lets no other one in there": {
+			append(slices.Clip(held), has("a", spec("VCPU", 2))),
+			kept(ClaimRequest{Consumer: "x", Demands: []Demand{demand("a", "VCPU", 4)}},
+				ClaimRequest{Consumer: "y", Demands: []Demand{demand("a", "VCPU", 2)}}), "conflict",
+		},
+		"without that, nothing is claimed where the provider became smaller": {
+			append(slices.Clip(held), has("a", spec("VCPU", 2))), claim(1, demand("a", "VCPU", 4)), "conflict",
 		},
 		"a claim compares the consumer's generation": {
 			held, claim(0, demand("a", "VCPU", 6)), CodeConcurrentUpdate,

@@ -116,6 +116,64 @@ func (s *suite) releaseWhere(t *testing.T) {
 	}
 }
 
+// shrunk changes a claim on a provider that offers less than is claimed, and less than the claim.
+func (s *suite) shrunk(t *testing.T) {
+	p, to, id := host("shrunk"), s.add(t, host("roomy")), croft.NewInstanceID()
+	s.add(t, p)
+	on := func(cpus, there int64) croft.Candidate {
+		c := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{p.ID: {croft.VCPU: cpus}}}
+		if there > 0 {
+			c.Allocations[to.ID] = croft.Resources{croft.VCPU: there}
+		}
+		return c
+	}
+	for _, claimant := range []croft.InstanceID{id, croft.NewInstanceID()} {
+		if err := s.take(t, p, claimant, croft.Resources{croft.VCPU: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := s.claimOf(t, id)
+	if err := s.client.Reclaim(t.Context(), old, owner, on(3, 1)); err != nil {
+		t.Fatal(err)
+	}
+	p.Inventories[croft.VCPU] = croft.Inventory{Total: 1, MinUnit: 1, MaxUnit: 1, StepSize: 1, AllocationRatio: 2}
+	s.add(t, p)
+
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(3, 1)); err != nil {
+		t.Errorf("the present claim: %v", err)
+	}
+	if err := s.client.Reclaim(t.Context(), old, owner, on(3, 1)); !errors.Is(err, croft.Conflict) {
+		t.Errorf("the present claim, by somebody who has not seen it: got %v, want a conflict", err)
+	}
+	for _, more := range []croft.Candidate{on(4, 1), on(4, 0)} {
+		if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, more); !errors.Is(err, croft.NoCapacity) {
+			t.Errorf("more on the full provider: got %v, want no capacity", err)
+		}
+	}
+	s.uses(t, p, 6)
+	s.uses(t, to, 1)
+	if old.Version != "" { // croft's own: OpenStack's refuses what leaves the claim on a full provider as it is
+		if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(3, 4)); err != nil {
+			t.Errorf("more elsewhere: %v", err)
+		}
+		s.uses(t, to, 4)
+		if err := s.client.Release(t.Context(), id, croft.On(to.ID)); err != nil {
+			t.Errorf("without the other one: %v", err)
+		}
+		s.uses(t, to, 0)
+		if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(1, 0)); err != nil {
+			t.Errorf("less than before: %v", err)
+		}
+		s.uses(t, p, 4)
+	}
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, croft.Candidate{
+		Allocations: map[croft.HostID]croft.Resources{to.ID: {croft.VCPU: 1}}}); err != nil {
+		t.Errorf("away from it: %v", err)
+	}
+	s.uses(t, p, 3)
+	s.uses(t, to, 1)
+}
+
 func (s *suite) uses(t *testing.T, p croft.Provider, want int64) {
 	t.Helper()
 	if used := s.read(t, p.ID).Used[croft.VCPU]; used != want {

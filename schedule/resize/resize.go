@@ -342,7 +342,12 @@ func (m *Manager) end(ctx context.Context, inst croft.Instance) (_ croft.Instanc
 			return now, err
 		}
 		// Also if the amounts are the same: a pending change of the claim must fail.
-		if err := m.Claims.Reclaim(ctx, had, m.owner(now), claim); err != nil {
+		err = m.Claims.Reclaim(ctx, had, m.owner(now), claim)
+		switch {
+		case errors.Is(err, croft.NoCapacity) && had.Covers(claim):
+			m.Log.Warn("instance claims more than its size: Placement refuses to change the claim", "instance", now.ID,
+				"host", now.Host, "err", err)
+		case err != nil:
 			return now, err
 		}
 	}

@@ -32,6 +32,12 @@ type world struct {
 }
 
 func start(t *testing.T) *world {
+	t.Helper()
+	return startWith(t, func(*simcloud.Cloud) error { return nil })
+}
+
+// startWith starts a cloud; prepare changes it before its host starts.
+func startWith(t *testing.T, prepare func(*simcloud.Cloud) error) *world {
 	t.Parallel()
 	ctx := patient.Context(t)
 	c, err := simcloud.New(context.WithoutCancel(ctx), t.TempDir(), etcdserver.Config{})
@@ -39,6 +45,9 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
+	if err := prepare(c); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.AddHost(context.WithoutCancel(ctx), "host1", 4); err != nil {
 		t.Fatal(err)
 	}

@@ -259,7 +259,13 @@ func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, e
 			_, err = pending(ctx)
 		}
 		if err == nil { // also if the amounts are the same: a pending change of the claim must fail
-			err = m.Claims.Reclaim(ctx, had, m.owner(v), resized(had, v, v.ClaimedGB))
+			claim := resized(had, v, v.ClaimedGB)
+			err = m.Claims.Reclaim(ctx, had, m.owner(v), claim)
+			if errors.Is(err, croft.NoCapacity) && had.Covers(claim) {
+				m.Log.Warn(v.Noun()+" claims more than its size: Placement refuses to change the claim", v.Noun(), v.ID,
+					"host", v.Host, "err", err)
+				err = nil
+			}
 		}
 	}
 	switch {

@@ -215,6 +215,33 @@ func (c *Cloud) StopHost(ctx context.Context, name string) error {
 	return c.await(ctx, c.Hosts[name].ID, func(now croft.Host) bool { return !now.Alive })
 }
 
+// Shrink restarts a host's agent with capacity for fewer instances.
+func (c *Cloud) Shrink(ctx context.Context, name string, places int64) error {
+	if err := c.StopHost(ctx, name); err != nil {
+		return err
+	}
+	c.Hosts[name].places = places
+	return c.StartHost(ctx, name)
+}
+
+// LikeOpenStack makes the cloud's client of Placement get the answers of OpenStack's Placement, which ignores the
+// preference of croft's clients for claims on hosts that became smaller than their use. It is called before hosts are
+// added.
+func (c *Cloud) LikeOpenStack() (err error) {
+	c.Claims, err = placementclient.New(placementclient.Config{Endpoint: c.Placement.URL,
+		Auth: placementclient.StaticToken("admin"), Transport: plain{http.DefaultTransport}})
+	return err
+}
+
+// plain sends requests without preferences.
+type plain struct{ http.RoundTripper }
+
+func (p plain) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Del("Prefer")
+	return p.RoundTripper.RoundTrip(r)
+}
+
 // await returns once a host is as wanted.
 func (c *Cloud) await(ctx context.Context, id croft.HostID, wanted func(croft.Host) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
