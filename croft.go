@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"croft/internal/lazyregexp"
 )
 
 // Want is the goal of an order for one instance.
@@ -86,6 +88,8 @@ type Host struct {
 	Volumes bool `json:"-"`
 	// its agent resizes instances; derived from its life key, never stored
 	Resizes bool `json:"-"`
+	// its agent has copies of images, and makes instances from those of the cloud's catalog; derived likewise
+	Images bool `json:"-"`
 	// its agent accepts orders that name a trace; derived from its life key, never stored
 	Traces bool `json:"-"`
 	// its agent releases the claim here of an instance that moved away, once nothing of the instance is left here;
@@ -951,3 +955,143 @@ func CheckMounts(mounts []Mount, volumes []string) error {
 	}
 	return nil
 }
+
+// imagePrefix marks a reference to an image of the cloud's catalog. Only the API makes such references, for images that
+// the caller may use: no address that a caller gives starts with it.
+const imagePrefix = "croft:"
+
+// imageReference is the form of Image.Reference.
+var imageReference = lazyregexp.New(`^croft:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})#sha256=([0-9a-f]{64})$`)
+
+// InCatalog reports whether the reference in a spec names an image of the cloud's catalog.
+func InCatalog(reference string) bool { return strings.HasPrefix(reference, imagePrefix) }
+
+// CatalogImage returns the image of the cloud's catalog that a reference names, and its SHA-256. Empty: it names none.
+func CatalogImage(reference string) (id ImageID, sha256 string) {
+	if m := imageReference.Get().FindStringSubmatch(reference); m != nil {
+		return ImageID(m[1]), m[2]
+	}
+	return "", ""
+}
+
+// Image is the record of an image in the cloud's catalog. Its bytes are on the hosts in Copies.
+type Image struct {
+	ID      ImageID `json:"id"`
+	Project Project `json:"project"` // owns it, and is charged for it
+	Name    string  `json:"name"`    // unique in its project, and among public images if it is public
+	Public  bool    `json:"public,omitempty"`
+	// where the first copy is fetched, as a reference that may contain passwords; empty: it was uploaded or saved
+	Origin string `json:"origin,omitempty"`
+	// the origin may lead only to addresses of the internet: a tenant chose it
+	Restricted  bool         `json:"restricted,omitempty"`
+	Saved       InstanceID   `json:"saved,omitempty"` // the instance that it was saved from
+	User        string       `json:"user,omitempty"`  // login name, for people
+	Description string       `json:"description,omitempty"`
+	SHA256      string       `json:"sha256,omitempty"`     // of the file, in hexadecimal digits; pending: as promised
+	Format      string       `json:"format,omitempty"`     // of the file: qcow2 or raw
+	SizeBytes   int64        `json:"size_bytes"`           // of the file; while it is pending, the most that it may have
+	DiskBytes   int64        `json:"disk_bytes,omitempty"` // size of the disk that guests see
+	State       ImageState   `json:"state"`                // see there
+	Error       string       `json:"error,omitempty"`      // why it is failed or lost, in one sentence
+	Copies      []HostID     `json:"copies,omitempty"`     // hosts that are ordered to have a copy
+	Shares      []ImageShare `json:"shares,omitempty"`     // projects that may use it, too
+	ChargedGB   int64        `json:"charged_gb,omitempty"` // charged to the project as IMAGE_GB
+	Key         string       `json:"key"`                  // secret that hosts which need the image show to those that have it
+	Expires     time.Time    `json:"expires,omitzero"`     // when an image that is still pending is given up
+	Created     time.Time    `json:"created"`              // when it was requested
+	Snapshot    VolumeID     `json:"snapshot,omitempty"`   // of the instance that it is saved from, until it is ready
+
+	Revision       int64 `json:"-"` // version of the stored record, compared by each change
+	CreateRevision int64 `json:"-"` // identifies the record
+}
+
+// ImageShare lets a project use an image of another one.
+type ImageShare struct {
+	Project Project   `json:"project"`
+	ID      ProjectID `json:"id,omitempty" format:"uuid"` // identity of the project: a later one of its name is another one
+}
+
+// Reference returns the image as the specs of instances name it.
+func (i Image) Reference() string { return imagePrefix + string(i.ID) + "#sha256=" + i.SHA256 }
+
+// Shared reports whether the image is shared with a project of this identity.
+func (i Image) Shared(p Project, id ProjectID) bool {
+	for _, s := range i.Shares {
+		if s.Project == p && s.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// ImageState is the state of an image in one word.
+type ImageState string
+
+// The states of images.
+const (
+	ImagePending ImageState = "pending" // its bytes are not complete yet
+	ImageReady   ImageState = "ready"   // it can be used
+	ImageFailed  ImageState = "failed"  // its bytes could not be got, or are no image
+	ImageLost    ImageState = "lost"    // all hosts that had its bytes are gone
+)
+
+// ImageTask is how a host gets its copy of an image.
+type ImageTask string
+
+// The tasks of hosts.
+const (
+	ImageUpload ImageTask = "upload" // from a client of the API, in chunks
+	ImageFetch  ImageTask = "fetch"  // from its origin
+	ImageSave   ImageTask = "save"   // from the disk of an instance on the host
+	ImageCopied ImageTask = "copy"   // from another host
+)
+
+// ImageCopy is the order to a host to have a copy of an image, and what the host reports about it.
+type ImageCopy struct {
+	Image     ImageID   `json:"image"`
+	Host      HostID    `json:"host"`
+	Task      ImageTask `json:"task"`
+	Origin    string    `json:"origin,omitempty"`     // as in the record of the image
+	Public    bool      `json:"public,omitempty"`     // Origin may lead only to addresses of the internet
+	SHA256    string    `json:"sha256,omitempty"`     // that the file has to have; empty: any
+	Format    string    `json:"format,omitempty"`     // that the file has to have; empty: any
+	SizeBytes int64     `json:"size_bytes,omitempty"` // size of the file if SHA256 is set, otherwise its maximum
+	// the instance whose disk is saved, and the snapshot of it
+	Instance InstanceID `json:"instance,omitempty"`
+	Snapshot VolumeID   `json:"snapshot,omitempty"`
+	Complete bool       `json:"complete,omitempty"` // all chunks of the upload have been sent
+	Key      string     `json:"key,omitempty"`
+	Made     bool       `json:"made,omitempty"`     // the host has verified its copy
+	Error    string     `json:"error,omitempty"`    // why the host has no copy yet, in one sentence
+	Removing bool       `json:"removing,omitempty"` // the order to remove the copy
+
+	Revision int64 `json:"-"` // version of the stored record
+}
+
+// ImageFile describes the file of an image.
+type ImageFile struct {
+	SHA256    string `json:"sha256"`
+	Format    string `json:"format"`     // qcow2 or raw
+	SizeBytes int64  `json:"size_bytes"` // of the file
+	DiskBytes int64  `json:"disk_bytes"` // of the disk that guests see
+}
+
+// ImageSource is what a host needs to get an image that an order of the host names.
+type ImageSource struct {
+	ImageFile
+	Key    string `json:"key"`
+	Origin string `json:"origin,omitempty"` // empty: none
+	Public bool   `json:"public,omitempty"` // Origin may lead only to addresses of the internet
+	Hosts  []Host `json:"hosts,omitempty"`  // that have a copy and are alive
+}
+
+// Bounds of images.
+const (
+	MaxImageBytes  = 1 << 40 // of one file
+	MaxImageShares = 100     // of one image
+	// MinImageCopies is how many hosts are ordered to have a copy of each image, if there are so many.
+	MinImageCopies = 2
+)
+
+// ImageGB returns the size of a file in GiB, as it is charged: the next whole number.
+func ImageGB(bytes int64) int64 { return (bytes + 1<<30 - 1) >> 30 }

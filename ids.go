@@ -153,6 +153,18 @@ func ParseClusterID(s string) (ClusterID, error) {
 	return ClusterID(id), err
 }
 
+// ImageID identifies an image of the cloud's catalog.
+type ImageID string
+
+// NewImageID returns a random (version 4) UUID.
+func NewImageID() ImageID { return ImageID(uuid.NewString()) }
+
+// ParseImageID is ParseInstanceID for images.
+func ParseImageID(s string) (ImageID, error) {
+	id, err := parseUUID(s)
+	return ImageID(id), err
+}
+
 func parseUUID(s string) (string, error) {
 	if len(s) != 36 && len(s) != 32 {
 		return "", Errorf(Invalid, "%q is not a UUID", s)

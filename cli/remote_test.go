@@ -29,7 +29,7 @@ aggregate create list show change remove
 distance list get set remove
 policy list show set check remove explain
 crush export
-image list pull remove prune
+image list add show pull remove prune save share unshare
 volume create list show grow attach detach remove
 storage list
 snapshot create list show rollback remove
@@ -70,8 +70,6 @@ var local = map[string]string{
 	"context":                "is about what login keeps on this machine",
 	"etcd restore":           "makes the data of a server that is on this machine",
 	"cluster credential key": "makes a file on this machine",
-	"image add":              "writes a catalog of this machine",
-	"image show":             "reads the catalog and the cache of this machine",
 	"completion":             "prints a script", "man": "writes files",
 }
 

@@ -312,6 +312,47 @@ func (c *Client) RemoveBackupSchedule(ctx context.Context, in api.BackupSchedule
 	return c.do(ctx, "DELETE /v1/backup-schedules/{name}", in)
 }
 
+// ListCatalogImages: List the images of the cloud's catalog that a project may use.
+func (c *Client) ListCatalogImages(ctx context.Context,
+	in api.InProject, which ...api.Listing) (api.CatalogImageList, error) {
+	return call[api.CatalogImageList](ctx, c, "GET /v1/catalog", listed{in, which})
+}
+
+// CreateCatalogImage: Add an image to the cloud's catalog.
+func (c *Client) CreateCatalogImage(ctx context.Context, in api.NewCatalogImage) (api.CatalogImage, error) {
+	return call[api.CatalogImage](ctx, c, "POST /v1/catalog", in)
+}
+
+// GetCatalogImage: Get an image of the cloud's catalog.
+func (c *Client) GetCatalogImage(ctx context.Context, in api.CatalogImageNamed) (api.CatalogImage, error) {
+	return call[api.CatalogImage](ctx, c, "GET /v1/catalog/{name}", in)
+}
+
+// ChangeCatalogImage: Change an image of the cloud's catalog, or share it with projects.
+func (c *Client) ChangeCatalogImage(ctx context.Context, in api.CatalogImageChange) (api.CatalogImage, error) {
+	return call[api.CatalogImage](ctx, c, "PATCH /v1/catalog/{name}", in)
+}
+
+// RemoveCatalogImage: Remove an image from the cloud's catalog.
+func (c *Client) RemoveCatalogImage(ctx context.Context, in api.CatalogImageNamed) error {
+	return c.do(ctx, "DELETE /v1/catalog/{name}", in)
+}
+
+// GetImageUpload: Get how far the upload of an image is.
+func (c *Client) GetImageUpload(ctx context.Context, in api.CatalogImageNamed) (api.Upload, error) {
+	return call[api.Upload](ctx, c, "GET /v1/catalog/{name}/upload", in)
+}
+
+// CompleteImageUpload: Have an upload verified, all of whose bytes have arrived.
+func (c *Client) CompleteImageUpload(ctx context.Context, in api.CatalogImageNamed) (api.CatalogImage, error) {
+	return call[api.CatalogImage](ctx, c, "POST /v1/catalog/{name}/upload", in)
+}
+
+// SaveInstance: Save the disk of an instance as an image.
+func (c *Client) SaveInstance(ctx context.Context, in api.SavedImage) (api.CatalogImage, error) {
+	return call[api.CatalogImage](ctx, c, "POST /v1/instances/{id}/image", in)
+}
+
 // ListKeys: List the keys of a project.
 func (c *Client) ListKeys(ctx context.Context, in api.InProject, which ...api.Listing) (api.KeyList, error) {
 	return call[api.KeyList](ctx, c, "GET /v1/keys", listed{in, which})

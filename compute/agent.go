@@ -30,8 +30,8 @@ import (
 	"croft/internal/turns"
 )
 
-// Config configures an Agent. All interfaces are required except Shared, Volumes, Storages, Backups, Repository, Key,
-// Seeds and Peers.
+// Config configures an Agent. All interfaces are required except Shared, Volumes, Copies, Storages, Backups,
+// Repository, Key, Seeds and Peers.
 type Config struct {
 	Host      croft.Host        // ID required; Place distinguishes its agent from one on a copied machine
 	Partition croft.PartitionID // required
@@ -53,6 +53,9 @@ type Config struct {
 	Key            backup.HostKey // opens the access to stores of backups; its public key is in the record of the host
 	Storages       Storages       // nil: this host uses no shared storage
 	SharedDirs     []SharedDir    // of shared storage; none without Storages
+	Catalog        audit.Images   // looks after the images of the cloud's catalog; nil: another process does
+	Copies         Copies         // nil: this host has no images of the cloud's catalog
+	CopyFiles      CopyFiles      // their files; required with Copies
 	Inventory      Inventory
 	Hypervisor     Hypervisor
 	Images         ImageStore
@@ -83,9 +86,12 @@ type Agent struct {
 	awaitedVolumes sync.Map
 	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
 
-	jobWorkers keyed.Workers[string]
-	jobs       chan struct{} // one token per running job
-	knownJobs  sync.Map      // keys are the jobs of the host that it has seen
+	jobWorkers   keyed.Workers[string]
+	jobs         chan struct{} // one token per running job
+	knownJobs    sync.Map      // keys are the jobs of the host that it has seen
+	imageWorkers keyed.Workers[croft.ImageID]
+	imageTurns   turns.Turns[croft.ImageID] // held while the file of an image is made or removed
+	copiesOf     imageCopies
 
 	builds  chan struct{} // one token per running build
 	copies  chan struct{} // one token per disk that is fetched from another host
@@ -147,7 +153,8 @@ func New(c Config) (*Agent, error) {
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
-			Volumes: c.VolumeRequests, Resizes: c.Resizes, Every: c.SweepEvery, Announce: c.Announce, Log: c.Log},
+			Volumes: c.VolumeRequests, Resizes: c.Resizes, Images: c.Catalog, Every: c.SweepEvery,
+			Announce: c.Announce, Log: c.Log},
 
 		reporters: mailbox.New[croft.InstanceID](),
 		released:  mailbox.New[croft.VolumeID](),
@@ -160,7 +167,9 @@ func New(c Config) (*Agent, error) {
 			dir: storage.New(storage.Config{Name: s.Name, Path: s.Path, Host: c.Host.ID,
 				Partition: c.Partition})})
 	}
-	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do = a.pass, a.passVolume, a.passJob
+	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do, a.imageWorkers.Do = a.pass, a.passVolume, a.passJob, a.passImage
+	a.copiesOf.saving = map[croft.VolumeID]context.CancelFunc{}
+	a.copiesOf.sends = make(chan struct{}, mostSends)
 	return a, nil
 }
 
@@ -181,6 +190,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { a.watchVolumes(ctx) })
 	work.Go(func() { a.watchJobs(ctx) })
 	work.Go(func() { a.watchStorages(ctx) })
+	work.Go(func() { a.watchImages(ctx) })
 	work.Go(func() {
 		a.resync(ctx)
 		delay.Every(ctx, a.ResyncEvery, a.resync)
@@ -197,6 +207,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Wait()
 	a.volumeWorkers.Wait()
 	a.jobWorkers.Wait()
+	a.imageWorkers.Wait()
 	a.workers.Wait()
 	a.instances.arriveAll()
 	if a.known.Load() && a.locked.Load() {
@@ -331,6 +342,7 @@ func (a *Agent) resync(ctx context.Context) {
 	}
 	a.wakeVolumes(ctx)
 	a.wakeJobs(ctx)
+	a.wakeImages(ctx)
 }
 
 // logUnless logs an error unless ctx has ended.
@@ -385,6 +397,7 @@ func (a *Agent) ConsoleLog(id croft.InstanceID) string {
 // etcd or libvirt answers again.
 func (a *Agent) lookAgain(ctx context.Context) {
 	a.lookAgainAtVolumes(ctx)
+	a.lookAgainAtImages(ctx)
 	for _, id := range a.instances.awaitedOnes() {
 		a.workers.Wake(ctx, id)
 	}

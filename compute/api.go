@@ -34,6 +34,9 @@ import (
 //	DELETE /v1/instances/{id}/files                remove disks without an owner
 //	GET /v1/instances/{id}/leaving                 for the target of its move, with the move's key: departure as JSON
 //	GET /v1/instances/{id}/leaving/{disk|base}     likewise: the file from the chunk ?from= on, as diskcopy sends it
+//	GET /v1/image-copies/{image}/content           for other hosts, with the image's key: likewise
+//	GET /v1/image-copies/{image}/upload            how far the upload of an image is: Upload as JSON
+//	PUT /v1/image-copies/{image}/upload?offset=N   appends the body to it: Upload as JSON
 type API struct {
 	Agent *Agent
 	Token string // required
@@ -56,6 +59,9 @@ func (api *API) Handler() http.Handler {
 	mux.Handle("DELETE /v1/instances/{id}/files", api.authorized(api.removeFiles))
 	mux.Handle("GET /v1/instances/{id}/leaving", api.leaving(api.departure))
 	mux.Handle("GET /v1/instances/{id}/leaving/{file}", api.leaving(api.copyFile))
+	mux.HandleFunc("GET /v1/image-copies/{image}/content", api.sendCopy)
+	mux.Handle("GET /v1/image-copies/{image}/upload", api.authorized(api.receiveChunk))
+	mux.Handle("PUT /v1/image-copies/{image}/upload", api.authorized(api.receiveChunk))
 	return mux
 }
 

@@ -131,6 +131,11 @@ func (p *pass) fetch(ctx context.Context) (img CachedImage, err error) {
 	if p.want.Spec.ImagePublic {
 		fetch = p.agent.Images.FetchPublic
 	}
+	if id, _ := croft.CatalogImage(p.want.Spec.Image); id != "" {
+		fetch = func(ctx context.Context, _ string, progress func(croft.Progress)) (CachedImage, error) {
+			return p.agent.catalogImage(ctx, id, p.id, progress)
+		}
+	}
 	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
 		img, err = fetch(ctx, p.want.Spec.Image, func(done croft.Progress) {
 			p.observePassing(ctx, croft.Observation{State: croft.StateFetching, Progress: &done})

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -190,41 +189,22 @@ func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.Instan
 		return
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		httpapi.Error(w, err)
-		return
-	}
-	head := diskcopy.Head{Identity: diskcopy.Identity(info), Size: info.Size()}
-	if from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64); err == nil && from > 0 &&
-		r.URL.Query().Get("identity") == head.Identity {
-		head.From = from
-	}
-	text, err := json.Marshal(head)
-	if err != nil {
-		httpapi.Error(w, err)
-		return
-	}
-	w.Header().Set(headHeader, string(text))
-	w.Header().Set("Content-Type", "application/octet-stream")
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
 	told := time.Now()
-	err = diskcopy.Send(ctx, w, f, head.Size, head.From, func(offset int64) {
+	err = sendFile(w, r, f, diskcopy.Identity, func(offset, size int64) error {
+		d.asked.Store(time.Now().Unix())
 		if api.Agent.instances.remember(id).departure.Load() != d {
-			cancel(errLeft)
+			return errLeft
 		}
 		if !root {
-			d.asked.Store(time.Now().Unix())
-			return
+			return nil
 		}
 		d.copied.Store(offset)
-		d.size.Store(head.Size)
-		d.asked.Store(time.Now().Unix())
+		d.size.Store(size)
 		if time.Since(told) > time.Second {
 			told = time.Now()
 			api.Agent.reporters.Put(id)
 		}
+		return nil
 	})
 	if err != nil {
 		if r.Context().Err() == nil {

@@ -26,6 +26,8 @@ type metrics struct {
 	jobs        *prometheus.CounterVec
 	differences *prometheus.GaugeVec
 	instances   *prometheus.Desc
+
+	imagesCopied prometheus.Counter
 }
 
 // The phases of an order, as named in metrics and traces.
@@ -74,6 +76,8 @@ func newMetrics(builds chan struct{}, locked, known *atomic.Bool, states func() 
 		func() float64 { return truth(locked.Load()) })
 	m.Now("croft_agent_known", "1 once the host's inventory is offered and its record written.",
 		func() float64 { return truth(known.Load()) })
+	m.imagesCopied = m.Counter("croft_agent_images_copied_total",
+		"Images of the cloud's catalog that other hosts gave to this one.")
 	for _, kind := range []croft.Kind{croft.Invalid, croft.NotFound, croft.Conflict, croft.NoCapacity,
 		croft.Unavailable, "other"} {
 		m.failures.WithLabelValues(string(kind)) // else the first failure would not be an increase

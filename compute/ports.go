@@ -97,6 +97,55 @@ type Storages interface {
 	PutStorage(ctx context.Context, s croft.Storage) (croft.Storage, error)
 }
 
+// Copies is the store of the orders for copies of images on the host. Each method can be repeated.
+type Copies interface {
+	// WatchImages calls wake for every copy that the host is ordered to have, then for every order that changes or
+	// disappears. It lists again after a compaction or a lost connection, and returns only when ctx ends.
+	WatchImages(ctx context.Context, host croft.HostID, wake func(croft.ImageID)) error
+	// ImageCopy returns an order of the host. NotFound.
+	ImageCopy(ctx context.Context, host croft.HostID, id croft.ImageID) (croft.ImageCopy, error)
+	// ImageSource returns how the host gets an image that it needs for an instance which it has an order about or,
+	// without an instance, for a copy. NotFound: no such order names the image, or the image was removed.
+	ImageSource(ctx context.Context, host croft.HostID, id croft.ImageID, instance croft.InstanceID) (croft.ImageSource,
+		error)
+	// MadeImage records that the host has verified its copy. Invalid: it differs from the image.
+	MadeImage(ctx context.Context, host croft.HostID, id croft.ImageID, f croft.ImageFile) error
+	// FailedImage records why the host has no copy; final: it will not try again, so an image without other copies
+	// has failed.
+	FailedImage(ctx context.Context, host croft.HostID, id croft.ImageID, why string, final bool) error
+	// ForgetImage removes the order for a copy that is to be removed. Conflict: it is not to be removed.
+	ForgetImage(ctx context.Context, host croft.HostID, id croft.ImageID) error
+}
+
+// CopyFiles has the files of images of the cloud's catalog on the host.
+type CopyFiles interface {
+	// Get returns the file of an image, and marks it as used. False: there is none.
+	Get(id croft.ImageID) (CachedImage, bool)
+	// Received returns how many bytes of an upload are durable.
+	Received(id croft.ImageID) (int64, error)
+	// Receive appends a chunk to an upload of total bytes, and returns how many bytes are durable then, also on an
+	// error. Conflict: at is not the number of bytes that were. NoCapacity: there is no space.
+	Receive(ctx context.Context, id croft.ImageID, at, total int64, chunk io.Reader) (int64, error)
+	// Staged returns the name of the file in which an image is staged.
+	Staged(id croft.ImageID) string
+	// Admit verifies the staged file, and makes it the file of the image. Empty fields of want are not compared, and
+	// most is the maximum of bytes. Invalid: it is another file, or no image that is accepted; it is removed then.
+	Admit(ctx context.Context, id croft.ImageID, want croft.ImageFile, most int64) (croft.ImageFile, error)
+	// Link makes a file of the cache the file of the image, too. Invalid: as for Admit.
+	Link(ctx context.Context, id croft.ImageID, img CachedImage, want croft.ImageFile, most int64) (croft.ImageFile,
+		error)
+	// Flatten writes the data of a disk to the staging file, as a qcow2 that needs no other file. No program may write
+	// to the layers. NoCapacity: there is no space, or it would have more than most bytes.
+	Flatten(ctx context.Context, id croft.ImageID, layers []Layer, most int64) error
+	// Room returns NoCapacity unless the host has space for more bytes of images. It removes files that keep does not
+	// name and that were not used for a while.
+	Room(bytes int64, keep func(croft.ImageID) bool) error
+	// Remove removes all files of an image. Disks that were made from it keep it.
+	Remove(id croft.ImageID) error
+	// All lists the images that have files.
+	All() ([]croft.ImageID, error)
+}
+
 // Inventory is the part of the Placement API that the agent needs.
 type Inventory interface {
 	// EnsureProvider creates the provider or updates its name, inventories, traits and aggregates to match p; it writes

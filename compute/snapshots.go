@@ -69,6 +69,12 @@ func (p *pass) matchSnapshots(ctx context.Context) (blocked error) {
 
 func (p *pass) doSnapshot(ctx context.Context, s croft.Volume) error {
 	a := p.agent
+	if a.isSaving(s.ID) {
+		if !s.Removing && s.Snapshot.Rollback == "" && p.want.Want != croft.WantGone {
+			return nil // there is nothing to do with it
+		}
+		a.stopSaving(s.ID)
+	}
 	end, err := a.volumeTurns.Take(ctx, s.ID)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func isHeld(inst croft.Instance) bool { return inst.State == croft.StateHeld }
 
 func createClaim(ctx context.Context, c *call, in api.ClaimRequest) (shown api.Instance, err error) {
 	in.InstanceRequest.Image = in.Image
-	r, err := c.requested(in.InstanceRequest)
+	r, err := c.requested(ctx, in.InstanceRequest)
 	if err != nil {
 		return shown, err
 	}
@@ -79,7 +79,7 @@ func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance
 	use := schedule.Use{GuestSettings: in.GuestSettings, Expires: time.Duration(in.Expires) * time.Second}
 	if in.Image != "" {
 		use.Named = catalogName(in.Image)
-		if use.Image, use.Public, err = c.image(in.Image); err != nil {
+		if use.Image, use.Public, err = c.image(ctx, in.Image); err != nil {
 			return shown, err
 		}
 	}

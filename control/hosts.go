@@ -282,7 +282,7 @@ var digest = lazyregexp.New("^[0-9a-f]{64}$")
 // removeHostImages removes an image from the cache of a host, or without a name all unused images.
 func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.HeldList, err error) {
 	if in.Image != "" && !digest.MatchString(in.Image) {
-		if in.Image, _, err = c.image(in.Image); err != nil {
+		if in.Image, _, err = c.image(ctx, in.Image); err != nil {
 			return list, err
 		}
 	}
@@ -305,12 +305,12 @@ func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Cont
 
 // pullImage makes a host fetch an image.
 func pullImage(c *call, in api.NewImage) error {
-	reference, _, err := c.image(in.Image) // only operators pull
+	ctx, cancel := c.brief()
+	defer cancel()
+	reference, _, err := c.image(ctx, in.Image) // only operators pull
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.brief()
-	defer cancel()
 	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
 	if err != nil {
 		return err

@@ -53,8 +53,31 @@ var imageOperations = noun{Tag: "images",
 
 // image returns the reference of an image. Hosts fetch the reference and reach more than tenants do: their own files
 // and networks. Therefore only operators may name images outside the catalog and the cloud's sources. public reports
-// whether hosts may fetch the image only from the internet.
-func (c *call) image(name string) (reference string, public bool, err error) {
+// whether hosts may fetch the image only from the internet. A name means an image of the project or a public one in the
+// cloud's catalog, else one in the files of the server, else one that is built in.
+func (c *call) image(ctx context.Context, name string) (reference string, public bool, err error) {
+	if catalogName(name) != "" {
+		i, err := c.Cloud.Catalog.Find(ctx, c.home(), c.caller.Identity(c.home()), name)
+		if err == nil && i.State != croft.ImageReady && (i.State != croft.ImageLost || i.Origin == "") {
+			err = croft.Errorf(croft.Conflict, "image %s is %s%s", name, i.State, because(c.shownError(i)))
+		}
+		if !errors.Is(err, croft.NotFound) {
+			return i.Reference(), false, err
+		}
+	}
+	return c.published(name)
+}
+
+// because returns the end of a sentence that gives a reason; empty: none is known.
+func because(why string) string {
+	if why == "" {
+		return ": wait until it is ready"
+	}
+	return ": " + why
+}
+
+// published is image without the cloud's catalog.
+func (c *call) published(name string) (reference string, public bool, err error) {
 	reference, err = c.Images.Reference(name)
 	if err != nil || c.caller.Operator() || !strings.ContainsAny(name, "/:#") {
 		return reference, false, err

@@ -68,6 +68,9 @@ var instanceOperations = noun{Tag: "instances",
 				if err == nil {
 					err = c.Cloud.Volumes.WithoutSnapshots(ctx, st.Instance, "remove them first")
 				}
+				if err == nil {
+					err = c.hasImage(ctx, st.Instance)
+				}
 				if err != nil {
 					return api.Instance{}, err
 				}
@@ -144,7 +147,7 @@ var instanceOperations = noun{Tag: "instances",
 			Summary:     "List what fits a request, and what each other host lacks",
 			Description: "Claims nothing. For tenants, hosts are numbered instead of named."},
 			func(ctx context.Context, c *call, in api.Candidates) (*schedule.Explanation, error) {
-				r, err := c.requested(in.InstanceRequest)
+				r, err := c.requested(ctx, in.InstanceRequest)
 				if err != nil {
 					return nil, err
 				}
@@ -295,7 +298,7 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 }
 
 // requested converts a body into a request.
-func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err error) {
+func (c *call) requested(ctx context.Context, given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, GuestSettings: given.GuestSettings,
 		InstanceSettings: given.InstanceSettings, Volumes: given.Volumes, Disks: given.Disks,
 		Expires: time.Duration(given.Expires) * time.Second}
@@ -341,7 +344,7 @@ func (c *call) requested(given api.InstanceRequest) (r schedule.Request, err err
 	}
 	if given.Image != "" { // the document says where an image is required
 		r.Named = catalogName(given.Image)
-		r.Image, r.Public, err = c.image(given.Image)
+		r.Image, r.Public, err = c.image(ctx, given.Image)
 	}
 	return r, err
 }
@@ -438,7 +441,7 @@ func (c *call) labels(ctx context.Context, inst croft.Instance) (objects.Object,
 }
 
 func createInstance(ctx context.Context, c *call, in api.NewInstance) (api.Instance, error) {
-	r, err := c.requested(in.InstanceRequest)
+	r, err := c.requested(ctx, in.InstanceRequest)
 	if err != nil {
 		return api.Instance{}, err
 	}

@@ -55,7 +55,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	switch p.In + " " + p.Name {
 	case "path id":
 		switch o.Tag {
-		case "instances", "claims", "policies", "snapshots", "backups":
+		case "instances", "claims", "policies", "snapshots", "backups", "catalog":
 			return []string{b.id, b.name}
 		case "objects":
 			return []string{b.id, b.name, b.group, b.host}
@@ -108,6 +108,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"name=" + b.name, "host=" + b.host}
 	case "path name":
 		return map[string][]string{"keys": {b.key}, "volumes": {b.name}, "backups": {b.name},
+			"catalog":       {b.name},
 			"backup-stores": {b.name}, "backup-schedules": {b.name}, "policies": {"everywhere"},
 			"aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}, "sites": {"pretend"},
 			"appliances": {b.appliance}, "images": {"debian-12"},
@@ -170,6 +171,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"60"}
 	case "query former":
 		return []string{"true"}
+	case "query offset":
+		return []string{"0", "1"}
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":
@@ -262,6 +265,14 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewVolume":
 		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host}}
+	case "NewCatalogImage":
+		return []any{fields{"name": b.name, "size_bytes": 1, "sha256": strings.Repeat("0", 64)},
+			fields{"name": "x", "size_bytes": 1, "sha256": strings.Repeat("0", 64), "public": true},
+			fields{"name": "x", "url": "file:///etc/shadow"}}
+	case "CatalogImageChange":
+		return []any{fields{"public": true}, fields{"share": []string{"mallory"}}, fields{"description": "x"}}
+	case "SavedImage":
+		return []any{fields{"name": "x"}}
 	case "VolumeAttachment":
 		return []any{fields{"instance": b.name}, fields{"instance": b.id}}
 	case "InstanceSize":

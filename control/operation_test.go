@@ -38,6 +38,9 @@ m createInstance destroyInstance startInstance stopInstance rebootInstance resiz
 m recreateInstance
 o moveInstance cancelMove
 r listVolumes getVolume
+r listCatalogImages getCatalogImage
+m createCatalogImage changeCatalogImage removeCatalogImage getImageUpload uploadCatalogImage completeImageUpload
+m saveInstance
 m createVolume growVolume attachVolume detachVolume removeVolume
 r listSnapshots getSnapshot
 m createSnapshot rollBackSnapshot removeSnapshot

@@ -105,6 +105,8 @@ func (a asker) victim(t *testing.T) belongings {
 		want(t, http.StatusCreated, "")
 	a.ask(t, "berta", http.MethodPost, "/v1/volumes", map[string]any{"name": mine.name, "size_gb": 1}).
 		want(t, http.StatusCreated, "")
+	a.ask(t, "berta", http.MethodPost, "/v1/catalog", map[string]any{"name": mine.name, "size_bytes": 1 << 20,
+		"sha256": strings.Repeat("0", 64)}).want(t, http.StatusCreated, "")
 	var token struct{ ID string }
 	a.ask(t, "operator", http.MethodPost, "/v1/tokens?project=berta",
 		map[string]string{"user": mine.user, "role": "member", "life": "24h"}).into(t, &token)

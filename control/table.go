@@ -10,6 +10,7 @@ func nouns() []noun {
 		ticketOperations,
 		volumeOperations, snapshotOperations,
 		backupOperations, backupStoreOperations, backupScheduleOperations,
+		catalogOperations,
 		keyOperations,
 		projectOperations,
 		tokenOperations,

@@ -30,7 +30,7 @@ import (
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
 //	    that they do not know; volumes are disks of their own, and instances have snapshots; hosts are declared dead;
-//	    instances move with their disks
+//	    instances move with their disks; images are in a catalog of the cloud
 const (
 	schemaMajor   = 1
 	schemaMinor   = 8
@@ -44,6 +44,7 @@ const (
 	policyMinor   = 6 // from this version on specs name the policy that chose the host
 	volumesMinor  = 8 // from this version on agents make volumes, and audits know their claims
 	movesMinor    = 8 // from this version on agents carry disks to other hosts, and audits know the orders for it
+	imagesMinor   = 8 // from this version on agents have copies of images, and specs name images of the catalog
 	lostMinor     = 8 // from this version on caretakers keep the records of lost instances
 	deadMinor     = 8 // from this version on agents start nothing on hosts that were declared dead
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members

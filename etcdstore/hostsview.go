@@ -59,6 +59,7 @@ func (m *Mirror) open(ids []croft.HostID) (found map[croft.HostID]croft.Host, ot
 		}
 		host.Alive, host.Traces = true, knows([]byte(agent), tracesMinor)
 		host.Vacates, host.Volumes = knows([]byte(agent), vacatesMinor), knows([]byte(agent), volumesMinor)
+		host.Images = knows([]byte(agent), imagesMinor)
 		host.Carries, host.Resizes = knows([]byte(agent), movesMinor), knows([]byte(agent), resizeMinor)
 		found[id] = host
 	}

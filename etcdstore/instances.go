@@ -119,6 +119,15 @@ func canCluster(s *conn) error {
 	return nil
 }
 
+// canKeepImages refuses images of the catalog if older programs of this cloud would not know what instances are made
+// from. Invalid.
+func canKeepImages(s *conn) error {
+	if s.minor.Load() < imagesMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old for a catalog of images: upgrade the cloud")
+	}
+	return nil
+}
+
 // canVolume refuses volumes if older programs of this cloud would take their claims for leaked ones. Invalid.
 func canVolume(s *conn) error {
 	if s.minor.Load() < volumesMinor {

@@ -125,7 +125,7 @@ func (j *joiner) join() ([]croft.Status, error) {
 		h.Alive, h.Drained, h.Seen = j.alive[id], j.drained[id], j.seen[id]
 		h.Traces, h.Vacates = knows(j.lives[id], tracesMinor), knows(j.lives[id], vacatesMinor)
 		h.Volumes, h.Carries = knows(j.lives[id], volumesMinor), knows(j.lives[id], movesMinor)
-		h.Resizes = knows(j.lives[id], resizeMinor)
+		h.Resizes, h.Images = knows(j.lives[id], resizeMinor), knows(j.lives[id], imagesMinor)
 		if death, is := j.deaths[id]; is {
 			h.Death = &death
 		}

@@ -9,6 +9,7 @@ import (
 	"croft/etcdstore/aggregates"
 	"croft/etcdstore/backups"
 	"croft/etcdstore/clusters"
+	"croft/etcdstore/images"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
@@ -67,6 +68,14 @@ import (
 //	/croft/<partition>/backups/schedules/<project>/<name>
 //	                                               when backups are made, and which are kept
 //	/croft/<partition>/backups/jobs/<host>/<job>   what a host's agent is to do with a store; access sealed for it
+//	/croft/<partition>/images/records/<image>      an image of the catalog
+//	/croft/<partition>/images/names/<project>/<name>
+//	                                               the image that has the name
+//	/croft/<partition>/images/public/<name>        the public image that has the name
+//	/croft/<partition>/images/shared/<project>/<image>
+//	                                               the UUID of a project that an image is shared with
+//	/croft/<partition>/images/copies/<host>/<image>
+//	                                               the order for a copy of an image, and what the host reports of it
 //	/croft/<partition>/groups/<project>/<group>/<rule>/<host>/<instance>
 //	                                               the name of a member of the group, on that host
 //	/croft/<partition>/seats/<project>/<group>/<clause>/<location>/<seat>
@@ -219,7 +228,8 @@ func (k keys) owned(p croft.Project) tenants.Owned {
 		Kept: []tenants.Part{{Prefix: k.names() + string(p) + "/", Noun: "instance"},
 			{Prefix: clusters.Keys(k.prefix).Owned(p), Noun: "cluster record"},
 			{Prefix: k.volumes().Names(p), Noun: "volume"}, {Prefix: k.volumes().Snapshots(p), Noun: "snapshot"},
-			{Prefix: k.backups().Of(p), Noun: "backup"}, {Prefix: k.backups().Schedules(p), Noun: "backup schedule"}},
+			{Prefix: k.backups().Of(p), Noun: "backup"}, {Prefix: k.backups().Schedules(p), Noun: "backup schedule"},
+			{Prefix: images.Keys(k.prefix).Names(p), Noun: "image"}},
 		End: actionlog.Keys(k.prefix).End(p),
 		Rest: []tenants.Part{{Prefix: k.sshKeys(p), Noun: "SSH key"}, {Prefix: k.tenants().TokensOf(p), Noun: "token"},
 			{Prefix: properties.Keys(k.prefix).Project(objects.Image, p), Noun: "described image"},

@@ -17,6 +17,7 @@ import (
 	"croft/etcdstore/aggregates"
 	"croft/etcdstore/backups"
 	"croft/etcdstore/clusters"
+	"croft/etcdstore/images"
 	"croft/etcdstore/partitions"
 	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
@@ -39,6 +40,7 @@ type Store struct {
 	Cluster      *EtcdCluster
 	Clusters     *clusters.Store
 	Groups       *Groups
+	Images       *images.Images
 	Instances    *Instances
 	Objects      *properties.Objects
 	Orders       *Orders
@@ -95,13 +97,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.work.Go(func() { delay.Every(looking, watchPoke, s.pokeWatches) })
 	}
 	projects := tenants.NewProjects(s.shared(), s.keys.instances(), s.keys.owned,
-		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()), volumes.Charged(s.shared()))...)
+		append(pools.Charged(s.shared(), s.keys.pools()), clusters.Charged(s.shared()), volumes.Charged(s.shared()),
+			images.Charged(s.shared()))...)
 	projects.Keep(chargedKeys(s), properties.Charged(s.shared()))
 	projects.Keep(clusters.Kept(s.shared())...)
 	projects.Keep(backups.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
 	instances := &Instances{s, projects, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys), projects)
+	volumes := volumesOf(s, projects)
 	named := aggregates.New(s.shared(), s.keys.hosts())
 	distances := aggregates.NewDistances(s.shared(), func() error { return canBound(s) })
 	return &Store{conn: s, AccessTokens: tenants.NewAccessTokens(projects),
@@ -109,13 +113,20 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Backups: backups.New(s.shared(), projects, func() error { return canVolume(s) }), Cluster: &EtcdCluster{s},
 		Clusters:  clusters.New(s.shared(), projects, leaseOf(s), func() error { return canCluster(s) }),
 		Distances: distances, Groups: &Groups{s},
+		Images:    imagesOf(s, projects, &Registry{s, named}, volumes),
 		Instances: instances, Objects: objects, Orders: &Orders{conn: s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Storages: &Storages{s},
 		Trust: &Trust{s}, Turn: &Turn{s},
-		Usage: usages.New(s.shared(), projects), Volumes: volumesOf(s, projects)}, nil
+		Usage: usages.New(s.shared(), projects), Volumes: volumes}, nil
+}
+
+// imagesOf makes the store of images.
+func imagesOf(s *conn, p *tenants.Projects, r *Registry, v *volumes.Volumes) *images.Images {
+	return images.New(s.shared(), p, func() error { return canKeepImages(s) }, images.Others{Alive: s.keys.alive,
+		Drained: s.keys.drained, Order: s.keys.order, Hosts: r.Hosts, EndSnapshot: v.EndSnapshot})
 }
 
 // volumesOf makes the store of volumes.

@@ -12,6 +12,7 @@ import (
 	"croft/hosts/audit"
 	"croft/internal/delay"
 	"croft/node/settings"
+	"croft/schedule/images"
 	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/trust"
@@ -80,11 +81,12 @@ type etcdCloud struct {
 	compute.Records
 	compute.Volumes
 	compute.Backups
+	compute.Copies
 	audit.Shared
 }
 
 func cloudIn(store *etcdstore.Store) etcdCloud {
-	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Backups,
+	return etcdCloud{store, store.Orders, store.Registry, store.Records, store.Volumes, store.Backups, store.Images,
 		store.Turn}
 }
 
@@ -97,6 +99,12 @@ type requestClaims interface {
 // resizes returns what ends requests to resize instances whose processes died.
 func resizes(store *etcdstore.Store, claims resize.Claims, log *slog.Logger) *resize.Manager {
 	return &resize.Manager{Partition: store.Partition(), Records: store.Instances, Claims: claims, Log: log}
+}
+
+// catalog returns what looks after the images of the cloud's catalog.
+func catalog(store *etcdstore.Store, claims volumes.Claims, log *slog.Logger) *images.Manager {
+	return &images.Manager{Store: store.Images, Hosts: store.Registry, Snapshots: volumeRequests(store, claims, log),
+		Instances: store.Instances, Log: log}
 }
 
 // volumeRequests returns what ends requests for volumes whose processes died.

@@ -54,6 +54,7 @@ type cloud interface {
 	compute.Records
 	compute.Volumes
 	compute.Backups
+	compute.Copies
 	Partition() croft.PartitionID
 	// Usable returns why orders are impossible at the moment; nil: they are possible.
 	Usable(ctx context.Context) error
@@ -161,6 +162,22 @@ func (h *host) images() (compute.ImageStore, error) {
 	return image.New(c)
 }
 
+// copies returns the files of images of the cloud's catalog.
+func (h *host) copies() (compute.CopyFiles, error) {
+	c, err := h.settings.ForImages()
+	if err != nil {
+		return nil, err
+	}
+	files, err := image.NewCopies(catalogDir(h.dir.Path), c.MaxBytes)
+	if err == nil && h.settings.Hypervisor == "sim" {
+		return sim.CopyFiles{CopyFiles: files}, nil
+	}
+	return files, err
+}
+
+// catalogDir returns the directory of the files of images of the cloud's catalog, in a state directory.
+func catalogDir(stateDir string) string { return filepath.Join(stateDir, "catalog") }
+
 // startAgent starts the agent and its HTTP API. ready is called once the host accepts orders.
 func (h *host) startAgent(ctx context.Context, p *Parts, ready func()) error {
 	s := h.settings
@@ -207,7 +224,8 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err := os.MkdirAll(instances, 0o711); err != nil {
 		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
 	}
-	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(image.CacheDir(h.dir.Path)))
+	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(image.CacheDir(h.dir.Path))+
+		used(catalogDir(h.dir.Path)))
 	if err != nil {
 		return nil, croft.Host{}, err
 	}
@@ -238,7 +256,10 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	c.Host, c.Partition, c.Dir = me, h.store.Partition(), instances
 	c.Provider = s.ForProvider().Provider(me, c.Partition, facts)
 	c.Orders, c.Registry, c.Records, c.Inventory, c.Hypervisor = h.orders(), h.store, h.store, h.inventory, h.hv
-	c.Volumes = h.store
+	c.Volumes, c.Copies = h.store, h.store
+	if c.CopyFiles, err = h.copies(); err != nil {
+		return nil, me, err
+	}
 	if missing := restic.Missing(); len(missing) > 0 {
 		h.log.Info("this host makes no backups: programs are missing", "missing", missing)
 	} else if c.Key, err = backup.OpenHostKey(filepath.Join(h.dir.Path, "backup.key")); err != nil {
@@ -253,6 +274,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		if claims, is := h.inventory.(requestClaims); is {
 			c.VolumeRequests = volumeRequests(direct.Store, claims, h.log)
 			c.Resizes = resizes(direct.Store, claims, h.log)
+			c.Catalog = catalog(direct.Store, claims, h.log)
 		}
 	}
 	if len(c.SharedDirs) > 0 && c.Storages == nil {

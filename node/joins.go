@@ -116,8 +116,9 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	}
 	server, err := gate.NewServer(gate.ServerConfig{
 		Caller: s.admitted.Agent, Orders: store.Orders, Registry: store.Registry, Records: store.Records,
-		Volumes: store.Volumes, Backups: store.Backups, Inventory: claims, Usable: store.Usable,
-		Gates: func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
+		Volumes: store.Volumes, Backups: store.Backups, Images: store.Images, Inventory: claims,
+		Usable: store.Usable,
+		Gates:  func(ctx context.Context) ([]string, error) { return gatesOf(ctx, store) }, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -131,6 +132,7 @@ func (s *serving) startGate(ctx context.Context, p *Parts, store *etcdstore.Stor
 	caretaker := &audit.Caretaker{
 		Host: s.host, Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.settings.Sweep,
 		Volumes: volumeRequests(store, claims, s.log), Resizes: resizes(store, claims, s.log),
+		Images:   catalog(store, claims, s.log),
 		Announce: expiryHook(s.settings.Expiry.Hook), Log: s.log,
 	}
 	p.Start(ctx, "the caretaker", caretaker.Run)

@@ -167,6 +167,7 @@ func runHostless(ctx context.Context, p *Parts, s *settings.Settings, reach sett
 	defer claims.Close()
 	caretaker := &audit.Caretaker{Records: store.Records, Shared: store.Turn, Inventory: claims, Every: s.Sweep,
 		Volumes: volumeRequests(store, claims, log), Resizes: resizes(store, claims, log),
+		Images:   catalog(store, claims, log),
 		Announce: expiryHook(s.Expiry.Hook), Log: log}
 	p.Self.Counts(caretaker)
 	p.Start(ctx, "the caretaker", caretaker.Run)

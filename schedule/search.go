@@ -156,6 +156,10 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = "it cannot restore backups"
 			continue
 		}
+		if croft.InCatalog(s.inst.Spec.Image) && !host.Images {
+			s.dropped[id] = "its croft is too old for images of the cloud's catalog"
+			continue
+		}
 		err := cmp.Or(s.connects(host), s.within(o, host))
 		if mounts := s.mounts(host, c); err == nil && mounts != nil {
 			s.dropped[id] = mounts.Error()

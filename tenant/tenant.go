@@ -28,6 +28,8 @@ const (
 	CountClusters  Measure = "clusters"  // until they are deleted, including failed ones
 	CountVolumes   Measure = "volumes"   // until their files are removed
 	CountSnapshots Measure = "snapshots" // likewise
+	CountImages    Measure = "images"    // of the cloud's catalog, including failed ones
+	ImageGB        Measure = "IMAGE_GB"  // sizes of their files, in GiB, each rounded up
 
 	// The following are counted separately, in Account.Stored.
 	CountProjects        Measure = "projects"        // below the project, at any depth
@@ -44,16 +46,18 @@ const (
 )
 
 var counts = []Measure{CountInstances, CountTokens, CountTickets, CountPools, CountClusters, CountVolumes,
-	CountSnapshots, CountProjects, CountMembers, CountKeys, CountAppliances, CountImplementations, CountCredentials,
-	CountDescribed, CountBackups, BackupGB, CountBackupSchedules, StoredBytes}
+	CountSnapshots, CountImages, ImageGB, CountProjects, CountMembers, CountKeys, CountAppliances,
+	CountImplementations, CountCredentials, CountDescribed, CountBackups, BackupGB,
+	CountBackupSchedules, StoredBytes}
 
 // bounds are the limits on stored records that apply if neither the project nor the partition sets one. They apply to
 // each project together with all projects below it, so that no tenant can fill the store. Instances have no bound,
 // because they need room on hosts.
 var bounds = Limits{CountTokens: 5_000, CountTickets: 10_000, CountPools: 1_000, CountClusters: 2_000,
-	CountVolumes: 2_000, CountSnapshots: 2_000, CountProjects: 100, CountMembers: 2_000, CountKeys: 1_000,
-	CountAppliances: 100, CountImplementations: 400, CountCredentials: 1_000, CountDescribed: 2_000,
-	CountBackups: 5_000, BackupGB: 100_000, CountBackupSchedules: 200, StoredBytes: 32 << 20}
+	CountVolumes: 2_000, CountSnapshots: 2_000, CountImages: 500, ImageGB: 1_000, CountProjects: 100,
+	CountMembers: 2_000, CountKeys: 1_000, CountAppliances: 100, CountImplementations: 400, CountCredentials: 1_000,
+	CountDescribed: 2_000, CountBackups: 5_000, BackupGB: 100_000, CountBackupSchedules: 200,
+	StoredBytes: 32 << 20}
 
 // Bounded lists the measures that have a bound if no limit is set.
 func Bounded() []Measure { return slices.Sorted(maps.Keys(bounds)) }

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/compute/image"
+	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -18,10 +20,16 @@ import (
 func addCommand() *cobra.Command {
 	var e image.Entry
 	var machine, replace bool
+	var stored api.NewCatalogImage
 	cmd := &cobra.Command{
 		Use:   "add NAME URL|PATH|NAME",
 		Short: "Give an image a name",
-		Long: `add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
+		Long: `add adds an image to the cloud's catalog if a project or --public is given, or CROFT_URL or
+a login names a cloud: a file of this machine is uploaded, and an address is fetched once
+by a host. Hosts get the image from each other. An upload that broke off continues with
+the same command. The project is charged its IMAGE_GB.
+
+Otherwise add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
 --machine the one of this machine, /etc/croft/images.yaml. The second argument is where
 the hosts find the image, or an existing name, of which the new name becomes an alias.
 
@@ -34,9 +42,16 @@ Lists and signatures are addresses relative to the image's.`,
   croft image add jammy https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img \
     --sums SHA256SUMS --signature SHA256SUMS.gpg \
     --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
+  croft image add web web.qcow2 --project lab --user debian
+  croft image add debian-13 debian-13 --public
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if of, err := isOfCloud(cmd); err != nil {
+				return err
+			} else if of {
+				return addNamed(cmd, e, stored, args[0], args[1])
+			}
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
 				e.URL = args[1]
@@ -72,7 +87,29 @@ Lists and signatures are addresses relative to the image's.`,
 	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
 	f.BoolVar(&replace, "replace", false, "take the place of an image of that name")
+	f.BoolVar(&stored.Public, "public", false, "add it to the cloud's catalog for all projects; for operators")
+	f.Int64Var(&stored.MaxGB, "max-gb", 0, "the most that an image in the cloud's catalog may have that is fetched, in "+
+		"GiB (`number`; 10)")
+	addCloudFlags(cmd)
 	return cmd
+}
+
+// addNamed adds an image to the cloud's catalog, with the data that verifies it.
+func addNamed(cmd *cobra.Command, e image.Entry, given api.NewCatalogImage, name, source string) error {
+	given.Name, given.User, given.Description = name, e.User, e.Description
+	if e.Verification() == image.Unverified {
+		return addToCloud(cmd, given, source)
+	}
+	if isFile(source) {
+		return croft.Errorf(croft.Invalid, "a file that is uploaded is verified by the SHA-256 that this command computes: "+
+			"leave out --sha256, --sha512, --sums and --signed-by")
+	}
+	e.Name, e.URL = name, source
+	reference, err := e.Reference()
+	if err != nil {
+		return err
+	}
+	return addToCloud(cmd, given, reference)
 }
 
 func removeCommand() *cobra.Command {
@@ -80,8 +117,12 @@ func removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME|URL|PATH|SHA256",
 		Short: "Take a name out of the catalog, or an image out of this host's cache",
-		Long: `remove takes out of the catalog a name that croft image add has put there: out of your
-own, or with --machine out of the one of this machine.
+		Long: `remove removes an image of the cloud's catalog if a project is given, or CROFT_URL or a
+login names a cloud. Instances that were made from it keep their disks, and cannot be
+rebuilt.
+
+Otherwise remove takes out of the catalog a name that croft image add has put there: out
+of your own, or with --machine out of the one of this machine.
 
 With --cached it removes from the cache of this host what was fetched by that name, URL
 or path, or has that SHA-256, so that it is fetched anew. Guests whose disks stand on it
@@ -91,24 +132,35 @@ on hosts of the cloud.`,
   croft image remove --cached debian-12
   croft image remove --cached debian-12 --hosts all`,
 		ValidArgsFunction: args.CompleteImage,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, given []string) error {
 			switch {
 			case cached && machine:
 				return croft.Errorf(croft.Invalid, "give one of --cached and --machine")
 			case !cached && cmd.Flags().Changed("hosts"):
 				return croft.Errorf(croft.Invalid, "--hosts is about what hosts have fetched: add --cached")
 			case cached:
-				return removeCached(cmd, args[0])
+				return removeCached(cmd, given[0])
 			}
 			files := image.CatalogFiles()
 			file, others := files[1], files[:1]
 			if machine {
 				file, others = files[0], nil
 			}
-			if err := image.RemoveFromCatalog(file, others, args[0]); err != nil {
+			if of, err := isOfCloud(cmd); err != nil {
+				return err
+			} else if of {
+				return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+					if err := c.RemoveCatalogImage(ctx, inCloud(c, given[0])); err != nil {
+						return catalog.Near(ctx, c, given[0], err)
+					}
+					fmt.Fprintf(cmd.ErrOrStderr(), "image %s is removed from the cloud's catalog\n", given[0])
+					return nil
+				})
+			}
+			if err := image.RemoveFromCatalog(file, others, given[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is no longer in %s\n", args[0], file)
+			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is no longer in %s\n", given[0], file)
 			return nil
 		},
 	}
@@ -116,6 +168,7 @@ on hosts of the cloud.`,
 	cmd.Flags().BoolVar(&cached, "cached", false, "out of this host's cache, and not out of a catalog")
 	addCacheFlags(cmd)
 	addHostsFlag(cmd)
+	addCloudFlags(cmd)
 	return cmd
 }
 

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/compute/image"
+	"croft/control/api"
 	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/nearest"
@@ -44,7 +45,8 @@ somebody asks for an instance.`,
 			return nil
 		},
 	}
-	cmd.AddCommand(listCommand(), showCommand(), addCommand(), removeCommand(), pullCommand(), pruneCommand())
+	cmd.AddCommand(listCommand(), showCommand(), addCommand(), removeCommand(), pullCommand(), pruneCommand(),
+		saveCommand(), shareCommand(), unshareCommand())
 	return cmd
 }
 
@@ -140,6 +142,12 @@ asks for this host all the same, and --hosts for the caches of hosts of the clou
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("project") && !s.Settings.Set() {
+				if s, err = args.LoadSettings(cmd.Flags()); err != nil {
+					return err
+				}
+				return listOf(cmd, s)
+			}
 			if s.Settings.Set() && !cmd.Flags().Changed("state-dir") {
 				return listOf(cmd, s)
 			}
@@ -157,6 +165,7 @@ asks for this host all the same, and --hosts for the caches of hosts of the clou
 	}
 	addCacheFlags(cmd)
 	addHostsFlag(cmd)
+	addCloudFlags(cmd)
 	return cmd
 }
 
@@ -173,17 +182,29 @@ func listOf(cmd *cobra.Command, s direct.Settings) error {
 		if err != nil {
 			return err
 		}
-		return out.Print(cmd.OutOrStdout(), format, list, func(t *out.Table) {
-			t.Head("NAME", "VERIFIED BY", "WHAT IT IS")
+		stored, err := c.ListCatalogImages(ctx, api.InProject{Project: c.Project})
+		if err != nil {
+			return err
+		}
+		all := struct {
+			api.Catalog
+			Stored []api.CatalogImage `json:"stored"` // in the cloud's own catalog
+		}{list, stored.Images}
+		return out.Print(cmd.OutOrStdout(), format, all, func(t *out.Table) {
+			t.Head("NAME", "STATE", "SIZE", "PROJECT", "VERIFIED BY", "WHAT IT IS")
+			for _, one := range stored.Images {
+				row := catalogRow(one)
+				t.Row(row[0], row[1], row[2], row[5], out.Cell{Text: "sha256"}, row[6])
+			}
 			for _, one := range list.Images {
 				what := cmp.Or(one.Description, one.URL, "-")
 				if one.Alias != "" {
 					what = "another name of " + one.Alias
 				}
-				t.Texts(one.Name, one.VerifiedBy, what)
+				t.Texts(one.Name, "-", "-", "-", one.VerifiedBy, what)
 			}
 			for _, prefix := range list.Sources {
-				t.Texts(prefix+"...", "-", "any image there")
+				t.Texts(prefix+"...", "-", "-", "-", "-", "any image there")
 			}
 		})
 	})
@@ -211,12 +232,19 @@ func showCommand() *cobra.Command {
 		Use:               "show NAME|URL|PATH",
 		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
 		ValidArgsFunction: args.CompleteImage,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, given []string) error {
+			if of, err := isOfCloud(cmd); err != nil {
+				return err
+			} else if of {
+				return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
+					return catalog.PrintOne(ctx, c, given[0])
+				})
+			}
 			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
 				return err
 			}
-			one, err := lookedUp(catalog, have, args[0])
+			one, err := lookedUp(catalog, have, given[0])
 			if err != nil {
 				return err
 			}
@@ -224,6 +252,7 @@ func showCommand() *cobra.Command {
 		},
 	}
 	addCacheFlags(cmd)
+	addCloudFlags(cmd)
 	return cmd
 }
 

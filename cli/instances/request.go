@@ -326,14 +326,10 @@ func (a *asking) guest(keys []string, stdin io.Reader) (u croft.GuestSettings, e
 // imageOf returns the image that the settings name, in the form that the cloud accepts. Names of the catalog stay
 // names: the server resolves them, in the process of the command by the catalog of this machine.
 func imageOf(s direct.Settings) (string, error) {
-	if s.Settings.Set() && !image.IsReference(s.Image) {
+	if !image.IsReference(s.Image) {
 		return s.Image, nil
 	}
-	reference, err := image.ReferenceFor(s.Image) // an unknown name is refused before the cloud is asked
-	if err == nil && !image.IsReference(s.Image) {
-		return s.Image, nil
-	}
-	return reference, err
+	return image.ReferenceFor(s.Image)
 }
 
 // parseTags parses key=value texts.

@@ -189,6 +189,16 @@ func (l Login) as(ctx context.Context, c *args.Client, i api.Instance) (string, 
 	if l.User != "" {
 		return l.User, nil
 	}
+	if croft.InCatalog(i.ImageURL) {
+		stored, err := c.GetCatalogImage(ctx, api.CatalogImageNamed{InProject: api.InProject{Project: i.Project},
+			Name: i.Image})
+		if err == nil && stored.User != "" {
+			return stored.User, nil
+		}
+		if err != nil && !errors.Is(err, croft.NotFound) { // it may have been removed
+			return "", err
+		}
+	}
 	catalog, err := image.LoadCatalog(image.CatalogFiles(), nil)
 	if err != nil {
 		return "", err

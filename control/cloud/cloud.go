@@ -18,6 +18,7 @@ import (
 	"croft/hosts/audit"
 	"croft/schedule"
 	"croft/schedule/backups"
+	"croft/schedule/images"
 	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/tenant"
@@ -54,6 +55,7 @@ type Cloud struct {
 	SiteImages  registry.SiteImages
 	Volumes     *volumes.Manager
 	Backups     *backups.Manager
+	Catalog     *images.Manager // images of the cloud's catalog
 	Sizes       *resize.Manager // changes the sizes of instances
 	Connection  io.Closer
 }

@@ -374,7 +374,7 @@ func inUse(name croft.Project, used, stored tenant.Amounts, keeps []string) erro
 	}{
 		{used[tenant.CountInstances], "instance"}, {used[tenant.CountClusters], "cluster"},
 		{used[tenant.CountVolumes], "volume"},
-		{used[tenant.CountSnapshots], "snapshot"},
+		{used[tenant.CountSnapshots], "snapshot"}, {used[tenant.CountImages], "image"},
 		{used[tenant.CountPools], "pool"}, {used[tenant.CountTickets], "open ticket"},
 		{stored[tenant.CountCredentials], "credential"}, {stored[tenant.CountAppliances], "appliance"},
 	} {

@@ -73,6 +73,20 @@ func (s *Volumes) DetachedVolume(ctx context.Context, host croft.HostID, id crof
 	}
 }
 
+// EndSnapshot orders the removal of a snapshot, unless its instance is being rolled back to it. One that is gone is no
+// error.
+func (s *Volumes) EndSnapshot(ctx context.Context, host croft.HostID, id croft.VolumeID) error {
+	err := s.update(ctx, host, id, func(v *croft.Volume) {
+		if v.Snapshot != nil && v.Snapshot.Rollback == "" {
+			v.Removing, v.Error = true, ""
+		}
+	})
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	return err
+}
+
 // ForgetVolume implements compute.Volumes.
 func (s *Volumes) ForgetVolume(ctx context.Context, host croft.HostID, id croft.VolumeID) error {
 	for {

@@ -18,7 +18,7 @@ import (
 // Caretaker audits the records that belong to no host: requests of dead schedulers, names and claims without instances.
 // Every agent that sees all records runs one, and they take turns; if agents see only their own records, the process
 // with the gate runs one. It harms no guest and no disk. All fields are required except Host, Shared, Volumes,
-// Resizes, Every and Announce.
+// Resizes, Images, Every and Announce.
 type Caretaker struct {
 	Host    croft.HostID // of the agent that runs it, for the log
 	Records Entries
@@ -26,6 +26,7 @@ type Caretaker struct {
 	// nil: requests for volumes are not undone
 	Volumes   Volumes
 	Resizes   Resizes // nil: requests to resize instances are not ended
+	Images    Images  // nil: images of the cloud's catalog get no further copies
 	Inventory Releaser
 	Every     time.Duration // interval of turns; 60 s by default
 	Log       *slog.Logger
@@ -112,7 +113,19 @@ func (c *Caretaker) TakeTurn(ctx context.Context) error {
 	if err != nil || !mine {
 		return err
 	}
+	if c.Images != nil {
+		if err := c.Images.Mend(ctx); err != nil && ctx.Err() == nil {
+			c.Log.Warn("the images of the cloud's catalog could not be looked after; trying again", "host", c.Host, "err",
+				err)
+		}
+	}
 	return c.Sweep(ctx)
+}
+
+// Images looks after the images of the cloud's catalog.
+type Images interface {
+	// Mend gives up images that stay pending, notes which are lost, and orders copies of images that have too few.
+	Mend(ctx context.Context) error
 }
 
 // Sweep looks at the records of all hosts twice and mends the differences that both looks found, regardless of turns.

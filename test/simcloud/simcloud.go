@@ -21,6 +21,7 @@ import (
 	"croft/compute"
 	"croft/compute/backup"
 	"croft/compute/hypervisor/sim"
+	"croft/compute/image"
 	"croft/compute/restic"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
@@ -167,6 +168,11 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if len(restic.Missing()) == 0 {
 		me.BackupKey = key.Public()
 	}
+	copies, err := image.NewCopies(filepath.Join(c.Dir, name+"-catalog"), 0)
+	if err != nil {
+		return err
+	}
+	files := sim.CopyFiles{CopyFiles: copies}
 	agent, err := compute.New(compute.Config{
 		Storages: c.Store.Storages, SharedDirs: shared,
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
@@ -176,6 +182,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
 		Backups: c.Store.Backups, Key: key,
 		Repository: restic.Engine{Cache: filepath.Join(c.Dir, name+".restic"), Wait: time.Minute},
+		Copies:     c.Store.Images, CopyFiles: files,
 		Shared:     c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,

@@ -44,6 +44,7 @@ func newCloud(t *testing.T) *cloud {
 func (c *cloud) config() gate.ServerConfig {
 	return gate.ServerConfig{Orders: c.Orders, Registry: c.Registry, Records: c.Records, Volumes: c.Volumes,
 		Backups:   c.Backups,
+		Images:    c.Images,
 		Inventory: c.Client, Usable: c.Usable}
 }
 

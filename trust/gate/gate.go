@@ -115,6 +115,16 @@ type aboutVolume struct {
 	At       time.Time        `json:"at,omitzero"`       // when it was rolled back to
 }
 
+// aboutImage names a copy of an image on a host, and what the host reports about it.
+type aboutImage struct {
+	Host     croft.HostID     `json:"host"`
+	Image    croft.ImageID    `json:"image"`
+	Instance croft.InstanceID `json:"instance,omitempty"` // that needs it
+	File     croft.ImageFile  `json:"file,omitzero"`
+	Error    string           `json:"error,omitempty"`
+	Final    bool             `json:"final,omitempty"`
+}
+
 // hostEvidence is the evidence about one host.
 type hostEvidence struct {
 	Hosts        map[croft.HostID]croft.Host `json:"hosts"`
@@ -172,6 +182,7 @@ type evidenceQuery struct {
 type line struct {
 	Instance croft.InstanceID `json:"instance,omitempty"` // server, in WatchOrders: wake this instance
 	Volume   croft.VolumeID   `json:"volume,omitempty"`   // server, in WatchVolumes: wake this volume
+	Image    croft.ImageID    `json:"image,omitempty"`    // server, in WatchImages: wake the copy of this image
 
 	Job string `json:"job,omitempty"` // server, in WatchJobs: wake this job
 

@@ -35,6 +35,7 @@ type hostile struct {
 
 	host, alice, bob croft.HostID
 	instances        []croft.InstanceID // all instances, of any host
+	images           []croft.ImageID    // of which a copy is ordered: on the hostile host, on alice, on bob
 	released         map[croft.InstanceID]bool
 	condemned        map[croft.InstanceID]bool // on the hostile host, with a tombstone
 	concerned        map[croft.InstanceID]bool // with an order or a claim there
@@ -170,6 +171,18 @@ func (h *hostile) populate() {
 		h.check(err)
 		h.instances = append(h.instances, v.ID.Consumer())
 	}
+	for i, host := range []croft.HostID{h.host, h.alice, h.bob} {
+		key := "key"
+		if i > 0 {
+			key = secret
+		}
+		id := croft.NewImageID()
+		_, err := h.Images.Create(ctx, croft.Image{ID: id, Project: "p", Name: "image-" + string(id[:8]), Key: key,
+			State: croft.ImagePending, SizeBytes: 512, ChargedGB: 1},
+			croft.ImageCopy{Image: id, Host: host, Task: croft.ImageUpload, Key: key, SizeBytes: 512})
+		h.check(err)
+		h.images = append(h.images, id)
+	}
 	claims, err := h.Claims(ctx, h.host)
 	h.check(err)
 	b, err := h.Records.HostEvidence(ctx, h.host)
@@ -273,6 +286,12 @@ var attacks = map[string]func(*hostile) any{
 	"FailedVolume":   (*hostile).anyVolume,
 	"DetachedVolume": (*hostile).anyVolume,
 	"ForgetVolume":   (*hostile).anyVolume,
+	"WatchImages":    (*hostile).anyImage,
+	"ImageCopy":      (*hostile).anyImage,
+	"ImageSource":    (*hostile).anyImage,
+	"MadeImage":      (*hostile).anyImage,
+	"FailedImage":    (*hostile).anyImage,
+	"ForgetImage":    (*hostile).anyImage,
 	"TookSnapshot":   (*hostile).anyVolume,
 	"RolledBack":     (*hostile).anyVolume,
 	"WatchJobs":      (*hostile).anyJob,
@@ -291,7 +310,7 @@ var attacks = map[string]func(*hostile) any{
 }
 
 // streams do not end on their own.
-var streams = []string{"WatchOrders", "WatchVolumes", "WatchJobs"}
+var streams = []string{"WatchOrders", "WatchVolumes", "WatchJobs", "WatchImages"}
 
 func (h *hostile) anyVolume() any {
 	return map[string]any{"host": h.anyHost(), "volume": h.anyInstance(), "size_gb": h.rng.IntN(9), "error": "x",
@@ -301,6 +320,12 @@ func (h *hostile) anyVolume() any {
 func (h *hostile) anyJob() any {
 	return map[string]any{"host": h.anyHost(), "job": pick(h, string(h.anyInstance()), "../x"),
 		"report": map[string]any{"done": true, "error": "x"}}
+}
+
+func (h *hostile) anyImage() any {
+	return map[string]any{"host": h.anyHost(), "image": pick(h, h.images...), "instance": h.anyInstance(), "error": "x",
+		"final": h.rng.IntN(2) == 0, "file": map[string]any{"sha256": strings.Repeat("a", 64), "format": "raw",
+			"size_bytes": 512, "disk_bytes": 512}}
 }
 
 func (h *hostile) anyPlace() any {
@@ -350,6 +375,11 @@ func (h *hostile) own(key string, is bool) bool {
 	case "volumes":
 		host, _, _ := strings.Cut(strings.TrimPrefix(rest, "records/"), "/")
 		return croft.HostID(host) == h.host && is
+	case "images":
+		place, id, _ := strings.Cut(rest, "/")
+		host, _, _ := strings.Cut(id, "/")
+		return place == "copies" && croft.HostID(host) == h.host ||
+			place == "records" && croft.ImageID(id) == h.images[0] && is
 	case "instances", "userdata":
 		return h.condemned[croft.InstanceID(rest)] && !is
 	case "names":
@@ -360,7 +390,7 @@ func (h *hostile) own(key string, is bool) bool {
 		return h.condemned[croft.InstanceID(id)] && !is
 	case "quota": // the charge of its instance is given back
 		id, isEntry := strings.CutPrefix(strings.TrimSuffix(rest, "/repaid"), "unsettled/p/")
-		return isEntry && h.condemned[croft.InstanceID(id)] && is
+		return isEntry && (h.condemned[croft.InstanceID(id)] || strings.Contains(id, string(h.images[0]))) && is
 	case "placement":
 		kind, id, _ := strings.Cut(rest, "/")
 		switch {

@@ -64,11 +64,18 @@ var policy = map[string]method{
 	"TookSnapshot":   call("of the host's own, when and how it was taken", (*Server).tookSnapshot),
 	"RolledBack": call("of the host's own that is to be rolled back to, that it was or why not",
 		(*Server).rolledBack),
-	"WatchJobs": stream("wakes for the jobs of the host about backups", (*Server).watchJobs),
-	"Job":       call("the host's own, with the access to the store sealed for the host", (*Server).job),
-	"Report":    call("what the host did about its own", (*Server).report),
-	"Gates":     call("where all gates of the cloud are", (*Server).gates),
-	"Usable":    call("whether orders can come", (*Server).usable),
+	"WatchJobs":   stream("wakes for the jobs of the host about backups", (*Server).watchJobs),
+	"Job":         call("the host's own, with the access to the store sealed for the host", (*Server).job),
+	"Report":      call("what the host did about its own", (*Server).report),
+	"WatchImages": stream("wakes for the copies of images that the host is to have", (*Server).watchImages),
+	"ImageCopy":   call("the host's own order for a copy", (*Server).imageCopy),
+	"ImageSource": call("of an image that an order of the host names: where it is, and the key to it",
+		(*Server).imageSource),
+	"MadeImage":   call("of the host's own copy, which has to be the image's file", (*Server).madeImage),
+	"FailedImage": call("of the host's own copy, why there is none", (*Server).failedImage),
+	"ForgetImage": call("the host's own copy that is to be removed", (*Server).forgetImage),
+	"Gates":       call("where all gates of the cloud are", (*Server).gates),
+	"Usable":      call("whether orders can come", (*Server).usable),
 }
 
 // own refuses requests for another host than the caller.

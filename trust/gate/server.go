@@ -26,6 +26,7 @@ type ServerConfig struct {
 	Records   compute.Records
 	Volumes   compute.Volumes
 	Backups   compute.Backups
+	Images    compute.Copies
 	Inventory compute.Inventory
 	Usable    func(context.Context) error             // why nothing can be ordered now
 	Gates     func(context.Context) ([]string, error) // HOST:PORT of all gates of this cloud
@@ -45,7 +46,7 @@ type Server struct {
 // NewServer checks the configuration. It starts nothing.
 func NewServer(c ServerConfig) (*Server, error) {
 	if c.Caller == nil || c.Orders == nil || c.Registry == nil || c.Records == nil ||
-		c.Volumes == nil || c.Backups == nil || c.Inventory == nil ||
+		c.Volumes == nil || c.Backups == nil || c.Images == nil || c.Inventory == nil ||
 
 		c.Usable == nil || c.Gates == nil || c.Log == nil {
 		return nil, croft.Errorf(croft.Invalid, "gate: all of the server's configuration is required")

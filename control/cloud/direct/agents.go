@@ -111,6 +111,8 @@ func refused(attempt string, answer *http.Response) error {
 		kind = croft.NotFound
 	case http.StatusConflict:
 		kind = croft.Conflict
+	case http.StatusInsufficientStorage:
+		kind = croft.NoCapacity
 	case http.StatusUnauthorized, http.StatusBadRequest:
 		kind = croft.Invalid
 	}

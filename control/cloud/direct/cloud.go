@@ -16,6 +16,7 @@ import (
 	"croft/placementclient"
 	"croft/schedule"
 	"croft/schedule/backups"
+	catalog "croft/schedule/images"
 	"croft/schedule/resize"
 	"croft/schedule/volumes"
 	"croft/tenant/access"
@@ -57,13 +58,17 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	if err != nil {
 		return nil, err
 	}
+	images := images{a}
+	stored := &catalog.Manager{Store: store.Images, Hosts: store.Registry, Snapshots: requests,
+		Instances: store.Instances, Uploads: images, Log: slog.New(slog.DiscardHandler)}
 	known := &federation.Service{Home: store.Partition(), Store: store.Partitions, Peers: store.Partitions,
 		Apart:   claims,
 		Foreign: s.Placement.Cloud != ""}
 	over := &cloud.Cloud{
 		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
 		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
-		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images{a},
+		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images,
+		Catalog: stored,
 		Auditor: auditor, Volumes: requests, Sizes: sizes, Monitor: a, Tokens: tokens{store, fleet, s},
 		Access:     accessTokens{store.AccessTokens},
 		Federation: known, Connection: io.NopCloser(nil),

@@ -83,16 +83,22 @@ func (i images) Pull(ctx context.Context, host croft.Host, name, reference strin
 // ask asks a host about its images, and returns its answer unless it is a refusal. query may be empty, and body nil.
 func (i images) ask(ctx context.Context, attempt, method string, host croft.Host, query string,
 	body io.Reader) (*http.Response, error) {
+	return i.call(ctx, attempt, method, host, "/v1/images"+query, "application/json", body)
+}
+
+// call asks a host, and returns its answer unless it is a refusal. body may be nil.
+func (i images) call(ctx context.Context, attempt, method string, host croft.Host, path, media string,
+	body io.Reader) (*http.Response, error) {
 	if !host.Alive || host.API == "" {
 		return nil, croft.Errorf(croft.Unavailable, "%s: it is silent; is the agent running there?", attempt)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(host.API, "/")+"/v1/images"+query, body)
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(host.API, "/")+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", attempt, err)
 	}
 	request.Header.Set("Authorization", "Bearer "+host.Token)
 	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Content-Type", media)
 	}
 	client, err := i.agents.client(ctx, host)
 	if err != nil {
@@ -107,6 +113,32 @@ func (i images) ask(ctx context.Context, attempt, method string, host croft.Host
 		return nil, refused(attempt, answer)
 	}
 	return answer, nil
+}
+
+// Received implements images.Uploads of schedule/images.
+func (i images) Received(ctx context.Context, host croft.Host, id croft.ImageID) (int64, error) {
+	return i.upload(ctx, http.MethodGet, host, "/v1/image-copies/"+string(id)+"/upload", nil)
+}
+
+// Send implements images.Uploads of schedule/images.
+func (i images) Send(ctx context.Context, host croft.Host, id croft.ImageID, at int64, chunk io.Reader) (int64, error) {
+	return i.upload(ctx, http.MethodPut, host, fmt.Sprintf("/v1/image-copies/%s/upload?offset=%d", id, at), chunk)
+}
+
+// upload asks a host about the upload of an image, and returns how far it is.
+func (i images) upload(ctx context.Context, method string, host croft.Host, path string, chunk io.Reader) (int64,
+	error) {
+	attempt := "upload the image to its host"
+	answer, err := i.call(ctx, attempt, method, host, path, "application/octet-stream", chunk)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	var now compute.Upload
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxContents)).Decode(&now); err != nil {
+		return 0, unanswered(ctx, attempt, host, err)
+	}
+	return now.Received, nil
 }
 
 // Held implements cloud.Images.

@@ -1,0 +1,322 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli/args"
+	"croft/cli/verb"
+	"croft/control/api"
+	"croft/internal/delay"
+	"croft/internal/out"
+	"croft/internal/userfile"
+)
+
+// cloudFlags are the flags of croft image add that are about the cloud's catalog.
+var cloudFlags = []string{"project", "public", "max-gb", "context", "partition"}
+
+// isOfCloud reports whether a command is about the cloud's catalog: a flag says so, or the settings or a login name a
+// cloud, and the command is not about files of this machine.
+func isOfCloud(cmd *cobra.Command) (bool, error) {
+	for _, name := range []string{"machine", "cached", "hosts", "state-dir", "replace"} {
+		if cmd.Flags().Changed(name) {
+			return false, nil
+		}
+	}
+	if slices.ContainsFunc(cloudFlags, cmd.Flags().Changed) {
+		return true, nil
+	}
+	s, err := args.RemoteSettings(cmd.Flags())
+	return err == nil && s.Settings.Set() && !s.Settings.Found, err
+}
+
+var catalog = verb.Noun[api.CatalogImage]{
+	Name: "image",
+	All: func(ctx context.Context, c *args.Client) ([]api.CatalogImage, error) {
+		list, err := c.ListCatalogImages(ctx, api.InProject{Project: c.Project})
+		return list.Images, err
+	},
+	Find: func(ctx context.Context, c *args.Client, name string) (api.CatalogImage, error) {
+		return c.GetCatalogImage(ctx, inCloud(c, name))
+	},
+	Word: func(i api.CatalogImage) (string, string) { return i.Name, i.State },
+	Head: catalogHead,
+	Row:  catalogRow,
+	Rows: func(t *out.Table, i api.CatalogImage) {
+		var shares []string
+		for _, p := range i.Shares {
+			shares = append(shares, string(p))
+		}
+		for _, row := range [][2]string{{"name", i.Name}, {"id", string(i.ID)}, {"project", string(i.Project)},
+			{"public", verb.YesNo(i.Public)}, {"state", i.State}, {"error", i.Error}, {"what it is", i.Description},
+			{"log in as", i.User}, {"size", out.Bytes(i.SizeBytes)}, {"disk", bytesOf(i.DiskBytes)},
+			{"format", i.Format},
+			{"sha256", i.SHA256}, {"charged", fmt.Sprintf("IMAGE_GB:%d", i.ChargedGB)}, {"saved from", string(i.Saved)},
+			{"shared with", strings.Join(shares, " ")}, {"copies", fmt.Sprint(i.Copies)},
+			{"hosts", strings.Join(i.Hosts, " ")}, {"origin", i.Origin}, {"created", i.Made.Format(time.DateTime)}} {
+			if row[1] != "" {
+				t.Texts(row[0], row[1])
+			}
+		}
+	},
+}
+
+var catalogHead = []string{"NAME", "STATE", "SIZE", "DISK", "COPIES", "PROJECT", "WHAT IT IS"}
+
+func catalogRow(i api.CatalogImage) []out.Cell {
+	owner := string(i.Project)
+	if i.Public {
+		owner = "public"
+	}
+	return verb.Texts(i.Name, i.State, out.Bytes(i.SizeBytes), cmp.Or(bytesOf(i.DiskBytes), "-"), fmt.Sprint(i.Copies),
+		owner, cmp.Or(i.Description, "-"))
+}
+
+func bytesOf(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return out.Bytes(n)
+}
+
+func inCloud(c *args.Client, name string) api.CatalogImageNamed {
+	return api.CatalogImageNamed{InProject: api.InProject{Project: c.Project}, Name: name}
+}
+
+// addCloudFlags defines the flags of commands that connect to a cloud, except those that the command has already.
+func addCloudFlags(cmd *cobra.Command) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	args.AddCloudFlags(flags)
+	cmd.Flags().AddFlagSet(flags)
+}
+
+// statePoll is how often a command looks whether an image is ready.
+const statePoll = 200 * time.Millisecond
+
+// awaitReady returns the image once it is ready. An error says why it is not going to be.
+func awaitReady(ctx context.Context, c *args.Client, i api.CatalogImage) (api.CatalogImage, error) {
+	said := ""
+	for i.State == string(croft.ImagePending) {
+		if i.Error != said {
+			said = i.Error
+			fmt.Fprintf(c.Cmd.ErrOrStderr(), "image %s: %s; that is tried again\n", i.Name, said)
+		}
+		err := delay.For(ctx, statePoll)
+		if err == nil {
+			i, err = c.GetCatalogImage(ctx, inCloud(c, i.Name))
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	if i.State != string(croft.ImageReady) {
+		return i, croft.Errorf(croft.Invalid, "image %s is %s: %s; `croft image remove %s` removes its name", i.Name, i.State,
+			i.Error, i.Name)
+	}
+	return i, nil
+}
+
+// addToCloud adds an image to the cloud's catalog, and waits until it is ready.
+func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string) error {
+	return args.With(cmd, func(ctx context.Context, c *args.Client) (err error) {
+		given.Project = c.Project
+		var i api.CatalogImage
+		if isFile(source) {
+			i, err = upload(ctx, c, given, source)
+		} else {
+			given.URL = source
+			if i, err = c.CreateCatalogImage(ctx, given); err == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "image %s is being fetched by a host\n", given.Name)
+			}
+		}
+		if err == nil {
+			i, err = awaitReady(ctx, c, i)
+		}
+		if err != nil {
+			return err
+		}
+		return c.Report(i, "image %s is in the cloud's catalog: %s", i.Name, out.Bytes(i.SizeBytes))
+	})
+}
+
+// isFile reports whether the source of an image is a file of this machine.
+func isFile(source string) bool {
+	info, err := os.Stat(source)
+	return err == nil && info.Mode().IsRegular()
+}
+
+const (
+	chunkSize   = 16 << 20
+	uploadTries = 5 // that a chunk is sent without any progress
+)
+
+// upload uploads a file. An earlier upload of this file to an image of the name continues.
+func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path string) (i api.CatalogImage,
+	err error) {
+	f, err := userfile.Open(path)
+	if err != nil {
+		return i, fmt.Errorf("upload %s: %w", path, err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if given.SizeBytes, err = io.Copy(sum, contextReader{ctx, f}); err != nil {
+		return i, croft.Errorf(croft.Invalid, "read %s: %w", path, err)
+	}
+	if given.SizeBytes == 0 {
+		return i, croft.Errorf(croft.Invalid, "upload %s: the file is empty", path)
+	}
+	given.SHA256, given.MaxGB = hex.EncodeToString(sum.Sum(nil)), 0
+	i, err = c.CreateCatalogImage(ctx, given)
+	if errors.Is(err, croft.Conflict) {
+		was, found := c.GetCatalogImage(ctx, inCloud(c, given.Name))
+		if found != nil || was.State != string(croft.ImagePending) || was.SHA256 != given.SHA256 {
+			return i, err
+		}
+		fmt.Fprintf(c.Cmd.ErrOrStderr(), "the upload of image %s continues\n", given.Name)
+		i, err = was, nil
+	}
+	if err != nil {
+		return i, err
+	}
+	if err := sendAll(ctx, c, i.Name, f, given.SizeBytes); err != nil {
+		return i, fmt.Errorf("upload %s: %w; the same command continues", path, err)
+	}
+	return c.CompleteImageUpload(ctx, inCloud(c, i.Name))
+}
+
+// sendAll sends the rest of an upload.
+func sendAll(ctx context.Context, c *args.Client, name string, f *os.File, size int64) error {
+	now, err := c.GetImageUpload(ctx, inCloud(c, name))
+	for tries := 0; err == nil && now.Offset < size; {
+		n := min(chunkSize, size-now.Offset)
+		var next api.Upload
+		next, err = c.UploadCatalogImage(ctx, api.UploadChunk{CatalogImageNamed: inCloud(c, name), Offset: now.Offset},
+			io.NewSectionReader(f, now.Offset, n), n)
+		if err == nil {
+			now, tries = next, 0
+			continue
+		}
+		tries++
+		again := errors.Is(err, croft.Unavailable) || errors.Is(err, croft.Conflict)
+		if !again || tries == uploadTries || delay.For(ctx, time.Second) != nil {
+			return err
+		}
+		now, err = c.GetImageUpload(ctx, inCloud(c, name))
+	}
+	return err
+}
+
+// contextReader reads until its context ends.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(b)
+}
+
+func saveCommand() *cobra.Command {
+	var in api.SavedImage
+	cmd := &cobra.Command{
+		Use:   "save INSTANCE NAME",
+		Short: "Make an image of the disk of an instance",
+		Long: `save makes an image of the project from the disk of an instance, which may run: a snapshot
+is taken and removed again. Its volumes are left out. Until the image is ready the project
+is charged IMAGE_GB for the whole disk.
+
+The image has everything that is on the disk, also the machine's identity: remove that in
+the guest before, as with cloud-init clean --logs --machine-id and rm /etc/ssh/ssh_host_*.`,
+		Example: `  schedule stop web --wait
+  croft image save web web-2 --user debian`,
+		ValidArgsFunction: args.CompleteInstances(1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+				in.Project, in.ID, in.Name = c.Project, given[0], given[1]
+				i, err := c.SaveInstance(ctx, in)
+				if err == nil {
+					i, err = awaitReady(ctx, c, i)
+				}
+				if err != nil {
+					return err
+				}
+				return c.Report(i, "image %s is saved from %s: %s", i.Name, given[0], out.Bytes(i.SizeBytes))
+			})
+		},
+	}
+	args.AddCloudFlags(cmd.Flags())
+	cmd.Flags().StringVar(&in.User, "user", "", "whom to log in as")
+	cmd.Flags().StringVar(&in.Description, "description", "", "what it is, in a few words")
+	return cmd
+}
+
+func shareCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "share NAME PROJECT...",
+		Short: "Let other projects use an image of the project",
+		Long: `share lets projects request instances of an image. There it has the name NAME@PROJECT, with
+the project that shares it. Whether the projects exist is not checked; later ones of their
+names may not use it.`,
+		ValidArgsFunction: catalog.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			return changeShares(ctx, c, func(in *api.CatalogImageChange, all []croft.Project) { in.Share = all })
+		}),
+	}
+	args.AddCloudFlags(cmd.Flags())
+	return cmd
+}
+
+func unshareCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "unshare NAME PROJECT...",
+		Short:             "Let other projects no longer use an image of the project",
+		Long:              `unshare ends what croft image share began. Instances of the other projects keep their disks.`,
+		ValidArgsFunction: catalog.Complete(1),
+		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+			return changeShares(ctx, c, func(in *api.CatalogImageChange, all []croft.Project) { in.Unshare = all })
+		}),
+	}
+	args.AddCloudFlags(cmd.Flags())
+	return cmd
+}
+
+func changeShares(ctx context.Context, c *args.Client, set func(*api.CatalogImageChange, []croft.Project)) error {
+	in := api.CatalogImageChange{CatalogImageNamed: inCloud(c, c.Args[0])}
+	var all []croft.Project
+	for _, p := range c.Args[1:] {
+		all = append(all, croft.Project(p))
+	}
+	set(&in, all)
+	i, err := c.ChangeCatalogImage(ctx, in)
+	if err != nil {
+		return catalog.Near(ctx, c, c.Args[0], err)
+	}
+	return c.Report(i, "image %s is shared with %s", i.Name, wordsOf(i.Shares))
+}
+
+func wordsOf(all []croft.Project) string {
+	if len(all) == 0 {
+		return "no other project"
+	}
+	var words []string
+	for _, p := range all {
+		words = append(words, string(p))
+	}
+	return strings.Join(words, ", ")
+}
