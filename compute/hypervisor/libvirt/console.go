@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +55,7 @@ func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID, takeOver 
 			_ = tty.Close() // the conflict says more
 			return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
 		}
-		_ = other.(*console).Close() // its client sees the end
+		other.(*console).takenOver()
 	}
 }
 
@@ -100,13 +101,20 @@ func makeRaw(tty *os.File) error {
 type console struct {
 	tty   *os.File
 	leave func()
+	ended atomic.Bool // another client took over
+}
+
+// takenOver ends the attachment: its client reads the end.
+func (c *console) takenOver() {
+	c.ended.Store(true)
+	_ = c.Close() // nothing is written to it any more
 }
 
 // Read reads the guest's output; io.EOF once its process is gone.
 func (c *console) Read(p []byte) (int, error) {
 	n, err := c.tty.Read(p)
 	switch {
-	case errors.Is(err, syscall.EIO):
+	case errors.Is(err, syscall.EIO), errors.Is(err, os.ErrClosed) && c.ended.Load():
 		err = io.EOF
 	case errors.Is(err, os.ErrClosed):
 		err = io.ErrClosedPipe
