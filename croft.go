@@ -756,6 +756,8 @@ type Snapshot struct {
 	RolledBack time.Time `json:"rolled_back,omitzero"` // the last time; zero: never
 	// the name of the backup that is made from it; croft removes it afterwards; empty: a user took it
 	Backup string `json:"backup,omitempty"`
+	// its instance was lost with the host, and has been without these disks since
+	Lost bool `json:"lost,omitempty"`
 }
 
 // Method is how a snapshot was taken.
@@ -790,11 +792,14 @@ const (
 
 	SnapshotReady       VolumeState = "ready"
 	SnapshotRollingBack VolumeState = "rolling_back"
+	SnapshotLost        VolumeState = "lost" // its data is on the host that its instance was lost with, if anywhere
 )
 
 // State returns the state of the volume, or of the snapshot.
 func (v Volume) State() VolumeState {
 	switch {
+	case v.Snapshot != nil && v.Snapshot.Lost:
+		return SnapshotLost
 	case v.Removing:
 		return VolumeRemoving
 	case v.Snapshot != nil && v.Snapshot.Rollback != "":

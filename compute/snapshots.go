@@ -85,6 +85,8 @@ func (p *pass) doSnapshot(ctx context.Context, s croft.Volume) error {
 			a.Host.ID, "snapshot", s.ID, "err", err)
 	}
 	switch {
+	case s.Removing && s.MadeGB == 0 && p.want.Want != croft.WantGone:
+		return p.removeUntaken(ctx, s)
 	case s.Removing || p.want.Want == croft.WantGone:
 		return p.removeSnapshot(ctx, s)
 	case s.Snapshot.Rollback != "":
@@ -108,9 +110,18 @@ func (p *pass) topLayers(ctx context.Context, c capture) ([]Layer, error) {
 		return nil, err
 	}
 	if tops[c.disk] == "" {
-		return nil, croft.Errorf(croft.Conflict, "the instance does not have volume %s", c.disk)
+		return nil, p.lacksDisk(ctx, c.disk)
 	}
 	return p.agent.layers(tops[c.disk])
+}
+
+// lacksDisk is the error about a disk that the guest does not have.
+func (p *pass) lacksDisk(ctx context.Context, id croft.VolumeID) error {
+	v, err := p.agent.Volumes.Volume(ctx, p.agent.Host.ID, id)
+	if err != nil {
+		return fmt.Errorf("look for a volume that the guest does not have: %w", err)
+	}
+	return croft.Errorf(croft.Conflict, "the guest does not have volume %s", v.Name)
 }
 
 // redefine makes files the tops of disks in the definition of the instance.
@@ -142,6 +153,16 @@ func (p *pass) take(ctx context.Context, s croft.Volume) error {
 	tops := map[croft.VolumeID]string{}
 	for _, c := range captures {
 		tops[c.disk] = c.overlay
+		if before[c.disk] != "" || s.Error != "" {
+			continue
+		}
+		// It was attached while the guest went off, so only the running guest got it.
+		if err := p.matchVolumes(ctx); err != nil {
+			return err
+		}
+		if before, err = a.Hypervisor.Tops(ctx, p.id); err != nil {
+			return err
+		}
 	}
 	how := croft.Snapshot{Taken: time.Now().UTC(), Method: croft.MethodDisks,
 		Note: "the agent of the host was interrupted, so whether the guest was quiesced is not known"}
@@ -175,7 +196,7 @@ func (p *pass) makeOverlays(ctx context.Context, s croft.Volume, captures []capt
 	for _, c := range captures {
 		top := tops[c.disk]
 		if top == "" {
-			return croft.Errorf(croft.Conflict, "the instance does not have volume %s", c.disk)
+			return p.lacksDisk(ctx, c.disk)
 		}
 		if err := p.agent.Images.Overlay(ctx, c.overlay, Layer{Path: top, Format: "qcow2"}); err != nil {
 			return errors.Join(err, p.dropUnused(ctx, captures))
@@ -328,6 +349,24 @@ func (p *pass) powerOff(ctx context.Context) error {
 		p.have.Domain = &domain
 	}
 	return err
+}
+
+// removeUntaken removes a snapshot that is not recorded as taken. Its overlays that are no part of a disk have no data,
+// and are removed whatever state the disks are in, which may be why it was not taken.
+func (p *pass) removeUntaken(ctx context.Context, s croft.Volume) error {
+	if p.have.Domain == nil {
+		return p.removeSnapshot(ctx, s)
+	}
+	captures := p.agent.captures(s)
+	if err := p.dropUnused(ctx, captures); err != nil {
+		return err
+	}
+	for _, c := range captures {
+		if there, err := exists(c.overlay); err != nil || there { // it was taken, and that was not recorded
+			return errors.Join(err, p.removeSnapshot(ctx, s))
+		}
+	}
+	return p.agent.removeVolume(ctx, s)
 }
 
 // removeSnapshot merges the overlays of a snapshot into the layers below, and removes the snapshot once that is done.

@@ -189,11 +189,31 @@ func (a *Agent) unused(ctx context.Context, id croft.VolumeID, but croft.Instanc
 		if err != nil && !errors.Is(err, croft.NotFound) {
 			return err
 		}
-		if slices.Contains(has, id) {
+		if !slices.Contains(has, id) {
+			continue
+		}
+		if freed, err := a.freeLeftover(ctx, d, id); err != nil {
+			return err
+		} else if !freed {
 			return croft.Errorf(croft.Conflict, "a guest on the host still has the volume, that of instance %s", d.ID)
 		}
 	}
 	return nil
+}
+
+// freeLeftover takes a volume away from the guest of a lost instance that is kept here, if that is off. The volume has
+// been detached from the instance, which is elsewhere or nowhere.
+func (a *Agent) freeLeftover(ctx context.Context, d Domain, id croft.VolumeID) (bool, error) {
+	o, err := a.Orders.Order(ctx, a.Host.ID, d.ID)
+	if errors.Is(err, croft.NotFound) || err == nil && (o.Want != croft.WantLeft || d.Power != PowerOff) {
+		return false, nil
+	}
+	if err == nil {
+		a.Log.Info("taking a volume away from the guest of a lost instance", "volume", id, "instance", d.ID, "host",
+			a.Host.ID)
+		err = a.Hypervisor.Detach(ctx, d.ID, id)
+	}
+	return err == nil, err
 }
 
 // removeVolume removes the file, the claim and the record of a volume, in this order: a retry finds each by the next.

@@ -99,6 +99,20 @@ func (c *call) changedVolume(ctx context.Context, name string, v croft.Volume, e
 	return all[0], nil
 }
 
+// unreachable returns the state of a volume whose host is silent, and what that means.
+func unreachable(v croft.Volume, host croft.Host) (state, why string) {
+	is := "silent"
+	if host.IsDead() {
+		is = "dead"
+	}
+	switch state := v.State(); state {
+	case croft.VolumeAvailable, croft.VolumeInUse, croft.SnapshotReady:
+		return api.VolumeUnreachable, "its host is " + is + ", and has its data"
+	default:
+		return string(state), "its host is " + is + ", and carries out no orders until it returns"
+	}
+}
+
 // hostPath matches a path on a host.
 var hostPath = lazyregexp.New(`/[^\s:]+/[^\s:]+`)
 
@@ -125,8 +139,14 @@ func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, e
 			}
 		}
 		host, known := hosts[v.Host]
-		if !known {
+		switch {
+		case !known:
 			one.State, one.Error = api.VolumeLost, "lost: its host was removed from the cloud"
+		case v.State() == croft.SnapshotLost:
+			one.Error = "lost: its host was declared dead; it keeps the data until an operator removes the leftover of " +
+				"the instance there"
+		case !host.Alive:
+			one.State, one.Error = unreachable(v, host)
 		}
 		if c.caller.Operator() {
 			one.Host = host.Name

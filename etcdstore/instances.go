@@ -266,14 +266,14 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 // removeRecord returns the operations that remove everything of an instance except its order and observation. They also
 // remove the properties of groups that end with it, and reduce the usage of its project.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
-	return append(slices.Concat(k.groups().leave(inst), k.groups().end(inst), k.dropMACs(inst)),
+	return append(slices.Concat(k.groups().leave(inst), k.groups().end(inst), k.dropMACs(inst),
+		k.volumes().DetachAll(inst.ID)),
 		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Instance, Project: inst.Project,
 			ID: string(inst.ID)})),
 		clientv3.OpDelete(k.instance(inst.ID)),
 		clientv3.OpDelete(k.userData(inst.ID)),
 		clientv3.OpDelete(k.name(inst.Project, inst.Name)),
 		k.tenants().Repay(inst),
-		k.volumes().DetachAll(inst.ID),
 	)
 }
 

@@ -60,6 +60,8 @@ import (
 //	/croft/<partition>/volumes/attached/<instance>/<volume>
 //	                                               the volume's host; present while it is attached to the instance;
 //	                                               also of a snapshot of the instance
+//	/croft/<partition>/volumes/lost/<instance>/<volume>
+//	                                               the host of a snapshot that the instance lost with that host
 //	/croft/<partition>/volumes/snapshots/<project>/<instance>/<name>
 //	                                               the snapshot that has the name, as host and UUID
 //	/croft/<partition>/backups/stores/<name>       where backups are kept; the access to it is sealed

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/volumes"
 )
 
 // A lost instance keeps its record, its name, its user-data, its properties and its charge. The record names no host.
@@ -35,7 +36,12 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 		return inst, err
 	}
 	ops = slices.Concat(ops, arrival, departures, s.keptUserData(inst))
-	compares := []clientv3.Cmp{unchanged(k.instance(inst.ID), inst.Revision)}
+	compares, snapshots, err := volumes.Lose(ctx, s.conn.shared(), inst.ID)
+	if err != nil {
+		return inst, err
+	}
+	ops = append(ops, snapshots...)
+	compares = append(compares, unchanged(k.instance(inst.ID), inst.Revision))
 	if why.Death != 0 { // otherwise instances that came after the host was taken back would be lost
 		compares = append(compares, created(k.dead(tombstone.Host), why.Death))
 	}

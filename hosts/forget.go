@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,9 +87,10 @@ func (f *Fleet) keepsVolumes(ctx context.Context, host croft.HostID, force bool)
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	return croft.Errorf(croft.Conflict, "it has %s, such as %s of project %s; remove them first, or add --force: they "+
-		"stay listed, and their data is lost unless the host returns", wording.Count(len(all), "volume"), all[0].Name,
-		all[0].Project)
+	return croft.Errorf(croft.Conflict, "it has %s, such as %s %s of project %s; remove them first, or add "+
+		"--force: they stay listed, and their data is lost unless the host returns",
+		wording.List(counts(all, func(noun string, names []string) string { return wording.Count(len(names), noun) })),
+		all[0].Noun(), all[0].Name, all[0].Project)
 }
 
 // nobodyWaitsFor returns a Conflict if an instance that was moved away from the host waits until the host has nothing
@@ -179,9 +181,11 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []L
 // lose marks an instance of a host as lost, and says which data it lacks then. The record comes first: it leads a retry
 // to the claim.
 func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks string, err error) {
-	if lacks, err = f.lacks(ctx, inst); err != nil {
+	disks, err := f.lostDisks(ctx, inst, h.ID)
+	if err != nil {
 		return "", err
 	}
+	lacks = lacking(inst, disks)
 	if inst.State != croft.StateLost {
 		why := croft.Loss{At: time.Now().UTC().Truncate(time.Second), Host: h.ID, HostName: h.Name,
 			Reason: "its host was declared dead, with " + lacks}
@@ -197,6 +201,13 @@ func (f *Fleet) lose(ctx context.Context, inst croft.Instance, h Host) (lacks st
 		}
 		f.Log.Info("instance lost with its host", "instance", inst.ID, "project", inst.Project, "name", inst.Name,
 			"host", h.ID)
+	}
+	for _, v := range disks {
+		if v.Snapshot != nil { // its record, which is marked as lost, permits no claim any more
+			if err := f.Claims.Release(ctx, v.ID.Consumer(), croft.On()); err != nil {
+				return lacks, err
+			}
+		}
 	}
 	if inst.Storage != "" {
 		return lacks, f.keepDisk(ctx, inst)
@@ -228,30 +239,48 @@ func (f *Fleet) keepDisk(ctx context.Context, inst croft.Instance) error {
 		schedule.WithDisk(croft.Candidate{}, inst))
 }
 
-// lacks says which data of an instance is on its host only.
-func (f *Fleet) lacks(ctx context.Context, inst croft.Instance) (string, error) {
-	disk := "its disk"
-	if inst.Storage != "" {
-		disk = noData
-	}
+// lostDisks returns the volumes that are attached to an instance, and its snapshots on a host, which are lost with it or
+// were lost by an earlier call.
+func (f *Fleet) lostDisks(ctx context.Context, inst croft.Instance, host croft.HostID) ([]croft.Volume, error) {
 	if f.Volumes == nil {
-		return disk, nil
+		return nil, nil
 	}
-	attached, err := f.Volumes.AttachedTo(ctx, inst.ID)
-	if err != nil || len(attached) == 0 {
-		return disk, err
+	disks, err := f.Volumes.AttachedTo(ctx, inst.ID)
+	if err != nil || inst.State != croft.StateLost {
+		return disks, err
 	}
-	var names []string
-	for _, v := range attached {
-		names = append(names, v.Name)
+	all, err := f.Volumes.HostVolumes(ctx, host)
+	return append(disks, slices.DeleteFunc(all, func(v croft.Volume) bool {
+		return v.Snapshot == nil || !v.Snapshot.Lost || v.Instance != inst.ID
+	})...), err
+}
+
+// lacking says which data of an instance is on its host only: its disk, unless that is on shared storage, and these
+// volumes and snapshots.
+func lacking(inst croft.Instance, disks []croft.Volume) string {
+	lacks := counts(disks, func(noun string, names []string) string {
+		return wording.Count(len(names), noun) + " (" + strings.Join(names, ", ") + ")"
+	})
+	switch {
+	case inst.Storage == "":
+		lacks = append([]string{"its disk"}, lacks...)
+	case len(lacks) == 0:
+		return noData
 	}
-	slices.Sort(names)
-	if disk == noData {
-		disk = ""
-	} else {
-		disk += " and "
+	return wording.List(lacks)
+}
+
+// counts describes the snapshots among disks, and then the volumes.
+func counts(disks []croft.Volume, describe func(noun string, names []string) string) (all []string) {
+	names := map[string][]string{}
+	for _, v := range disks {
+		names[v.Noun()] = append(names[v.Noun()], v.Name)
 	}
-	return disk + wording.Count(len(names), "volume") + " (" + strings.Join(names, ", ") + ")", nil
+	for _, noun := range slices.Sorted(maps.Keys(names)) {
+		slices.Sort(names[noun])
+		all = append(all, describe(noun, names[noun]))
+	}
+	return all
 }
 
 // noData is what an instance lacks whose disk is on shared storage.

@@ -45,7 +45,7 @@ func (s *Scheduler) Keep(ctx context.Context, project croft.Project, idOrName st
 		case inst.State == croft.StateHeld && life == 0:
 			return false, croft.Errorf(croft.Invalid, "what is held has an end: say for how long it is to be held")
 		case inst.State != croft.StateScheduled && inst.State != croft.StateHeld && inst.State != croft.StateLost:
-			return false, unorderable(inst)
+			return false, Unorderable(inst)
 		}
 		expires, err := expiry(time.Now(), life)
 		if err != nil {

@@ -72,7 +72,7 @@ func (s *Scheduler) restore(ctx context.Context, inst croft.Instance, change fun
 		}
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
-			return false, unorderable(inst)
+			return false, Unorderable(inst)
 		}
 		order := NewOrder(s.Partition, inst, inst.Host, croft.WantStopped)
 		if err := change(st, &order); err != nil {
@@ -90,7 +90,7 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 	err = s.changeOwn(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
-			return false, unorderable(inst)
+			return false, Unorderable(inst)
 		}
 		order := NewOrder(s.Partition, inst, inst.Host, croft.WantRunning)
 		change(&order)
@@ -111,7 +111,7 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 	err = change(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
-			return false, unorderable(inst)
+			return false, Unorderable(inst)
 		}
 		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
 			return false, nil

@@ -13,8 +13,8 @@ import (
 	"croft/internal/span"
 )
 
-// unorderable returns the error for an order to an instance that is not scheduled.
-func unorderable(inst croft.Instance) error {
+// Unorderable returns the error for an order to an instance that is not scheduled.
+func Unorderable(inst croft.Instance) error {
 	switch inst.State {
 	case croft.StateLost:
 		return croft.Errorf(croft.Conflict,

@@ -65,7 +65,7 @@ func observed(st *croft.Status, want croft.State) (bool, error) {
 	case st.Instance.State == croft.StateDestroying:
 		return false, croft.Errorf(croft.Conflict, "it is being destroyed")
 	case st.Instance.State == croft.StateLost:
-		return false, unorderable(st.Instance)
+		return false, Unorderable(st.Instance)
 	case !current(st):
 		return false, nil
 	}

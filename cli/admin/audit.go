@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,12 +105,17 @@ func printAudit(cmd *cobra.Command, format string, report audit.Report) error {
 // remedy.
 func sentence(d audit.Difference) string {
 	var b strings.Builder
-	b.WriteString(string(d.Kind))
+	noun := cmp.Or(d.Noun, "instance")
+	kind := string(d.Kind)
+	if noun == "snapshot" {
+		kind = strings.ReplaceAll(kind, "volume", noun)
+	}
+	b.WriteString(kind)
 	switch {
 	case d.Instance != "" && d.Name != "":
-		fmt.Fprintf(&b, ": instance %s (%s)", d.Name, d.Instance)
+		fmt.Fprintf(&b, ": %s %s (%s)", noun, d.Name, d.Instance)
 	case d.Instance != "":
-		fmt.Fprintf(&b, ": instance %s", d.Instance)
+		fmt.Fprintf(&b, ": %s %s", noun, d.Instance)
 	}
 	if d.Host != "" {
 		fmt.Fprintf(&b, " on host %s", d.HostName)

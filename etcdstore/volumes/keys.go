@@ -13,12 +13,21 @@ type Keys string
 func (k Keys) Records() string { return string(k) + "volumes/records/" }
 
 // On returns the prefix of the records of the volumes on a host.
-func (k Keys) On(h croft.HostID) string         { return k.Records() + string(h) + "/" }
-func (k Keys) record(v croft.Volume) string     { return k.On(v.Host) + string(v.ID) }
-func (k Keys) names() string                    { return string(k) + "volumes/names/" }
-func (k Keys) attached() string                 { return string(k) + "volumes/attached/" }
-func (k Keys) to(i croft.InstanceID) string     { return k.attached() + string(i) + "/" }
-func (k Keys) attachment(v croft.Volume) string { return k.to(v.Instance) + string(v.ID) }
+func (k Keys) On(h croft.HostID) string       { return k.Records() + string(h) + "/" }
+func (k Keys) record(v croft.Volume) string   { return k.On(v.Host) + string(v.ID) }
+func (k Keys) names() string                  { return string(k) + "volumes/names/" }
+func (k Keys) attached() string               { return string(k) + "volumes/attached/" }
+func (k Keys) to(i croft.InstanceID) string   { return k.attached() + string(i) + "/" }
+func (k Keys) lost(i croft.InstanceID) string { return string(k) + "volumes/lost/" + string(i) + "/" }
+
+// attachment returns the key that exists as long as a volume is attached to its instance. That of a snapshot exists as
+// long as the record of its instance.
+func (k Keys) attachment(v croft.Volume) string {
+	if v.Snapshot != nil && v.Snapshot.Lost {
+		return k.lost(v.Snapshot.Instance) + string(v.ID)
+	}
+	return k.to(v.Instance) + string(v.ID)
+}
 
 // Names returns the prefix of the names of a project's volumes.
 func (k Keys) Names(p croft.Project) string { return k.names() + string(p) + "/" }
@@ -43,8 +52,9 @@ func (k Keys) NoneAttached(i croft.InstanceID) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(k.to(i)), "=", 0).WithPrefix()
 }
 
-// DetachAll returns the operation that detaches all volumes and snapshots of an instance, for the transaction that
+// DetachAll returns the operations that detach all volumes and snapshots of an instance, for the transaction that
 // removes its record.
-func (k Keys) DetachAll(i croft.InstanceID) clientv3.Op {
-	return clientv3.OpDelete(k.to(i), clientv3.WithPrefix())
+func (k Keys) DetachAll(i croft.InstanceID) []clientv3.Op {
+	return []clientv3.Op{clientv3.OpDelete(k.to(i), clientv3.WithPrefix()),
+		clientv3.OpDelete(k.lost(i), clientv3.WithPrefix())}
 }

@@ -70,7 +70,7 @@ func (s *Volumes) CreateSnapshot(ctx context.Context, v croft.Volume, inst croft
 func (s *Volumes) Snapshots(ctx context.Context, project croft.Project) (all []croft.Volume, err error) {
 	if project == "" {
 		all, err = s.below(ctx, s.keys().Records())
-		all = slices.DeleteFunc(all, func(v croft.Volume) bool { return v.Snapshot == nil })
+		all = slices.DeleteFunc(all, func(v croft.Volume) bool { return v.Snapshot == nil || v.SizeGB == 0 })
 	} else if err = project.Check(); err == nil {
 		all, err = s.named(ctx, s.keys().Snapshots(project))
 	}
@@ -96,6 +96,37 @@ func (s *Volumes) FindSnapshot(ctx context.Context, inst croft.Instance, name st
 		return croft.Volume{}, missing
 	}
 	return s.at(ctx, s.keys().Records()+string(place.Value), name)
+}
+
+// Lose returns the comparisons and operations that mark the snapshots of an instance as lost, for the transaction that
+// marks the instance. It has no snapshots afterwards, but they keep their records and names until GiveUpLost, or until
+// the record of the instance is removed.
+func Lose(ctx context.Context, c *kv.Conn, id croft.InstanceID) (compares []clientv3.Cmp, ops []clientv3.Op,
+	err error) {
+	s := &Volumes{conn: c}
+	all, err := s.AttachedTo(ctx, id)
+	for _, v := range all {
+		if v.Snapshot == nil {
+			continue
+		}
+		next, snapshot := v, *v.Snapshot
+		snapshot.Lost, snapshot.Rollback = true, ""
+		next.Snapshot = &snapshot
+		key := s.keys().record(v)
+		compares = append(compares, kv.Unchanged(key, v.Revision))
+		ops = append(ops, clientv3.OpDelete(s.keys().attachment(v)), clientv3.OpPut(key, kv.Encode(next)),
+			clientv3.OpPut(s.keys().attachment(next), string(v.Host)))
+	}
+	return compares, ops, err
+}
+
+// GiveUpLost removes the name and the charge of a lost snapshot. What remains of its record is the order for its host
+// to remove what it still has of the snapshot. Conflict: the record has changed.
+func (s *Volumes) GiveUpLost(ctx context.Context, v croft.Volume) error {
+	next := v
+	next.SizeGB, next.ClaimedGB, next.MadeGB, next.Instance, next.Removing = 0, 0, 0, "", true
+	_, err := s.write(ctx, v, next, kv.Txn{Then: s.unname(v)})
+	return err
 }
 
 // RollBack orders that the disks of a snapshot replace the present ones. Conflict: the record has changed.

@@ -74,3 +74,86 @@ func TestASnapshotIsChargedAndAttachedUntilItsRecordIsGone(t *testing.T) {
 	}
 	w.wantUsed(1, 2)
 }
+
+func TestALostSnapshotKeepsItsRecordAndItsChargeUntilItIsGivenUp(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	used := w.used()
+	inst, err := w.instance("web")
+	w.must(err)
+	instance := w.used()
+	take := func(name string) croft.Volume {
+		s, err := w.s.Volumes.CreateSnapshot(ctx, croft.Volume{ID: croft.NewVolumeID(), Project: "lab", Name: name,
+			Host: w.host, Instance: inst.ID, SizeGB: 5, Snapshot: &croft.Snapshot{Instance: inst.ID}}, inst, nil)
+		w.must(err)
+		inst, err = w.s.Instances.Instance(ctx, inst.ID)
+		w.must(err)
+		return s
+	}
+	settled, err := w.s.Volumes.Settle(ctx, take("settled"))
+	w.must(err)
+	_, err = w.s.Volumes.RollBack(ctx, settled, croft.RollbackStop)
+	w.must(err)
+	begun := take("begun")
+	before := inst
+	late := take("late")
+	tombstone := croft.Order{Host: w.host, Instance: inst.ID, Generation: inst.Generation + 1, Want: croft.WantLeft}
+	why := croft.Loss{Host: w.host, Reason: "its host was declared dead"}
+	_, err = w.s.Instances.Lose(ctx, before, why, tombstone) // it has not seen the last snapshot
+	etcdtest.WantKind(t, err, croft.Conflict)
+	inst, err = w.s.Instances.Lose(ctx, inst, why, tombstone)
+	w.must(err)
+
+	// The instance has no snapshots any more, and the request that had not ended fails.
+	if attached, err := w.s.Volumes.AttachedTo(ctx, inst.ID); err != nil || len(attached) > 0 {
+		t.Errorf("attached are %+v, %v", attached, err)
+	}
+	_, err = w.s.Volumes.Settle(ctx, begun)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	all, err := w.s.Volumes.Snapshots(ctx, "lab")
+	w.must(err)
+	for _, s := range all {
+		if s.State() != croft.SnapshotLost || s.Removing || s.Snapshot.Rollback != "" || s.Instance != inst.ID {
+			t.Errorf("a snapshot of the lost instance is %+v, %+v", s, s.Snapshot)
+		}
+	}
+	if got := w.used().Minus(instance); len(all) != 3 || got[tenant.CountSnapshots] != 3 {
+		t.Errorf("the snapshots are %+v, charged as %s", all, got)
+	}
+
+	// What is given up is free of charge at once, and its name is free; the host is to remove what it has of it.
+	given, err := w.s.Volumes.FindSnapshot(ctx, inst, "settled")
+	w.must(err)
+	w.must(w.s.Volumes.GiveUpLost(ctx, given))
+	etcdtest.WantKind(t, w.s.Volumes.GiveUpLost(ctx, given), croft.Conflict)
+	if got := w.used().Minus(instance); got[tenant.CountSnapshots] != 2 || got[tenant.Measure(croft.DiskGB)] != 10 {
+		t.Errorf("two snapshots are left, charged as %s", got)
+	}
+	again := take("settled")
+	rest, err := w.s.Volumes.Volume(ctx, w.host, given.ID)
+	if w.must(err); !rest.Removing || rest.Instance != "" {
+		t.Errorf("what is left of the record is %+v", rest)
+	}
+	for _, project := range []croft.Project{"lab", ""} {
+		if all, err := w.s.Volumes.Snapshots(ctx, project); err != nil || len(all) != 3 {
+			t.Errorf("the snapshots of %q are %+v, %v", project, all, err)
+		}
+	}
+	w.must(w.s.Volumes.ForgetVolume(ctx, w.host, given.ID))
+	if now, err := w.s.Volumes.FindSnapshot(ctx, inst, "settled"); err != nil || now.ID != again.ID {
+		t.Errorf("the later snapshot of the same name is %+v, %v", now, err)
+	}
+
+	// A lost snapshot ends with the record of its instance.
+	w.must(w.s.Instances.Bury(ctx, inst, croft.Order{}))
+	for _, s := range []croft.Volume{begun, late, again} {
+		s, err := w.s.Volumes.Volume(ctx, w.host, s.ID)
+		if w.must(err); s.Instance != "" || !s.Removing {
+			t.Errorf("the snapshot of an instance that ended is %+v", s)
+		}
+		w.must(w.s.Volumes.ForgetVolume(ctx, w.host, s.ID))
+	}
+	if got := w.used(); got.String() != used.String() {
+		t.Errorf("charged are %s, as before: %s", got, used)
+	}
+}

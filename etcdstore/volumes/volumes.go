@@ -61,6 +61,9 @@ func (s *Volumes) keys() Keys { return Keys(s.conn.Prefix) }
 // amounts returns the charge for a volume or a snapshot of a size.
 func amounts(v croft.Volume, sizeGB int64) tenant.Amounts {
 	count := tenant.CountVolumes
+	if sizeGB == 0 { // given up
+		return nil
+	}
 	if v.Snapshot != nil {
 		count = tenant.CountSnapshots
 	}
@@ -343,24 +346,29 @@ func (s *Volumes) GiveUp(ctx context.Context, v croft.Volume) error {
 // remove removes a record, its name and its charge. Conflict: the record has changed.
 func (s *Volumes) remove(ctx context.Context, v croft.Volume) error {
 	key := s.keys().record(v)
-	charge := tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}
-	revision, _, err := s.conn.Commit(ctx, kv.Txn{If: []clientv3.Cmp{kv.Unchanged(key, v.Revision)},
-		Then: append(s.unname(v), clientv3.OpDelete(key),
-			tenants.Keys(s.conn.Prefix).GiveBack(charge, entry(v, v.Revision)))}, "remove %s %s", v.Noun(), v.Name)
+	then := []clientv3.Op{clientv3.OpDelete(key)}
+	if v.SizeGB > 0 { // otherwise it was given up, and another snapshot may have its name
+		then = append(then, s.unname(v)...)
+	}
+	revision, _, err := s.conn.Commit(ctx, kv.Txn{If: []clientv3.Cmp{kv.Unchanged(key, v.Revision)}, Then: then},
+		"remove %s %s", v.Noun(), v.Name)
 	if err == nil && revision == 0 {
 		err = changed(v)
 	}
 	return err
 }
 
-// unname returns the operations that remove the name of a volume or a snapshot, and the attachment of a snapshot.
+// unname returns the operations that remove the name and the charge of a volume or a snapshot, and the attachment of a
+// snapshot.
 func (s *Volumes) unname(v croft.Volume) []clientv3.Op {
+	ops := []clientv3.Op{tenants.Keys(s.conn.Prefix).GiveBack(
+		tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}, entry(v, v.Revision))}
 	if v.Snapshot == nil {
-		return []clientv3.Op{clientv3.OpDelete(s.keys().Names(v.Project) + v.Name)}
+		return append(ops, clientv3.OpDelete(s.keys().Names(v.Project)+v.Name))
 	}
 	of := v.Snapshot.Instance
-	return []clientv3.Op{clientv3.OpDelete(s.keys().snapshot(v.Project, of, v.Name)),
-		clientv3.OpDelete(s.keys().to(of) + string(v.ID))}
+	return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, v.Name)),
+		clientv3.OpDelete(s.keys().to(of)+string(v.ID)), clientv3.OpDelete(s.keys().lost(of)+string(v.ID)))
 }
 
 // Condemn orders the removal of a snapshot, or of a volume, which must not be attached. Conflict: the record has

@@ -58,6 +58,7 @@ type Difference struct {
 	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID, or that of a volume
 	Project  croft.Project    `json:"project,omitempty"`                // project of the instance or volume
 	Name     string           `json:"name,omitempty"`                   // name of the instance or volume
+	Noun     string           `json:"noun,omitempty"`                   // volume or snapshot; left out: it is an instance
 	Affinity *croft.Affinity  `json:"affinity,omitempty"`               // set for memberships
 	Seat     croft.Seat       `json:"seat,omitzero"`                    // set for seats
 	Cause    string           `json:"cause"`                            // what differs, and why, in words

@@ -20,7 +20,8 @@ type Volumes interface {
 
 // ofVolume completes a difference of a volume.
 func (c *comparison) ofVolume(v croft.Volume, d Difference) {
-	d.Host, d.Instance, d.Project, d.Name, d.Revision = v.Host, v.ID.Consumer(), v.Project, v.Name, v.Revision
+	d.Host, d.Instance, d.Project, d.Name, d.Revision, d.Noun = v.Host, v.ID.Consumer(), v.Project,
+		v.Name, v.Revision, v.Noun()
 	c.add(d)
 }
 
@@ -39,27 +40,28 @@ func (c *comparison) checkVolumes() {
 				c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
 					Cause: fmt.Sprintf("the program that asked for %d GiB died before it claimed them", v.SizeGB)})
 			}
+		case !known && c.Hosts != nil && v.Removing:
+			c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
+				Cause: "it is to be removed, and its host was forgotten"})
 		case !known && c.Hosts != nil:
-			named := "volume remove " + v.Name
-			if v.Snapshot != nil {
-				named = fmt.Sprintf("snapshot remove %s %s", v.Snapshot.Instance, v.Name)
-			}
 			c.ofVolume(v, Difference{Kind: LostVolume, Cause: "its host was forgotten, and its data with it",
-				Advice: "bring the host back with its state directory, or give the data up: croft " + named})
+				Advice: "bring the host back with its state directory, or give the data up: " + removal(v)})
 		case v.Removing:
+		case v.Snapshot != nil && v.Snapshot.Lost: // the leftover of its instance is reported
+			c.checkVolumeClaim(v, 0)
 		default:
-			c.checkVolumeClaim(v)
+			c.checkVolumeClaim(v, v.ClaimedGB)
 			if asked && v.MadeGB > 0 && !here {
 				c.ofVolume(v, Difference{Kind: MissingVolume,
 					Cause:  "its file is not on its host: it was removed past croft, and its data with it",
-					Advice: "put the file back from a copy, or remove the volume"})
+					Advice: "put the file back from a copy, or give it up: " + removal(v)})
 			}
 		}
 	}
 	for host, contents := range c.Contents {
 		for _, id := range contents.Volumes {
 			if v, recorded := c.Volumes[id]; (!recorded || v.Host != host) && !c.carries(host, id) {
-				c.add(Difference{Kind: StrayVolume, Host: host, Instance: id.Consumer(),
+				c.add(Difference{Kind: StrayVolume, Host: host, Instance: id.Consumer(), Noun: "volume",
 					Cause: "a file of a volume without a record on its host: its host was forgotten and came back, " +
 						"or the record was removed past croft",
 					Advice: "croft removes no file of a volume without an order: look at it in the directory volumes " +
@@ -69,15 +71,23 @@ func (c *comparison) checkVolumes() {
 	}
 }
 
-// checkVolumeClaim compares the claim of a volume with its size.
-func (c *comparison) checkVolumeClaim(v croft.Volume) {
+// removal returns the command that removes a volume or a snapshot.
+func removal(v croft.Volume) string {
+	if v.Snapshot != nil {
+		return fmt.Sprintf("croft snapshot remove %s %s --project %s", v.Snapshot.Instance, v.Name, v.Project)
+	}
+	return fmt.Sprintf("croft volume remove %s --project %s", v.Name, v.Project)
+}
+
+// checkVolumeClaim compares the claim of a volume with the amount that it is to claim.
+func (c *comparison) checkVolumeClaim(v croft.Volume, wantGB int64) {
 	claims, read := c.Claims[v.Host]
-	if !read || claims[v.ID.Consumer()][croft.DiskGB] == v.ClaimedGB {
+	if !read || claims[v.ID.Consumer()][croft.DiskGB] == wantGB {
 		return
 	}
 	c.ofVolume(v, Difference{Kind: UnclaimedVolume, Mendable: true, Cause: fmt.Sprintf("it claims %s on its host, not "+
 		"DISK_GB:%d: its allocations were changed outside croft, or Placement was restored from an older copy",
-		cmp.Or(claims[v.ID.Consumer()].String(), "nothing"), v.ClaimedGB)})
+		cmp.Or(claims[v.ID.Consumer()].String(), "nothing"), wantGB)})
 }
 
 // isVolume reports whether a consumer is a volume.

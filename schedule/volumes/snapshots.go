@@ -136,8 +136,10 @@ func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, di
 	case inst.Storage != "":
 		return croft.Errorf(croft.Conflict, "its disk is on shared storage, where croft takes no snapshots yet: take one of the "+
 			"storage, or back the data up in the guest")
-	case inst.State != croft.StateScheduled || inst.Moving != "":
-		return croft.Errorf(croft.Conflict, "it is %s", inst.State)
+	case inst.State != croft.StateScheduled:
+		return schedule.Unorderable(inst)
+	case inst.Moving != "":
+		return croft.Errorf(croft.Conflict, "it is being moved to another host: try again afterwards")
 	case st.Observation == nil || !slices.Contains([]croft.State{croft.StateRunning, croft.StateStopped},
 		st.Observation.State):
 		return croft.Errorf(croft.Conflict, "it neither runs nor is stopped: wait until its host has made it")
@@ -178,6 +180,9 @@ func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, st
 		if err != nil {
 			return v, err
 		}
+		if inst.State != croft.StateScheduled {
+			return v, schedule.Unorderable(inst)
+		}
 		how := croft.RollbackOff
 		if stop {
 			how = croft.RollbackStop
@@ -214,10 +219,25 @@ func isOff(st croft.Status) bool {
 		st.Observation.State == croft.StateStopped && st.Observation.Generation == st.Order.Generation
 }
 
-// RemoveSnapshot orders the removal of a snapshot. The disks keep their data.
+// giveUpLost removes a lost snapshot. Its host, should it return, removes what it still has of it.
+func (m *Manager) giveUpLost(ctx context.Context, v croft.Volume) error {
+	err := m.Claims.Release(ctx, v.ID.Consumer(), croft.On())
+	if err == nil {
+		err = m.GiveUpLost(ctx, v)
+	}
+	if err != nil {
+		return fmt.Errorf("remove snapshot %s: %w", v.Name, err)
+	}
+	m.Log.Info("lost snapshot given up", "snapshot", v.ID, "instance", v.Snapshot.Instance, "host", v.Host)
+	return nil
+}
+
+// RemoveSnapshot orders the removal of a snapshot. The disks keep their data. A lost snapshot, and one whose request has
+// not ended, is removed at once.
 func (m *Manager) RemoveSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error) {
-	if v, err := m.FindSnapshot(ctx, inst, name); err == nil && v.Removing {
-		return v, nil
+	find := func() (croft.Volume, error) { return m.FindSnapshot(ctx, inst, name) }
+	if v, ended, err := m.endBegun(ctx, find); ended {
+		return v, err
 	}
 	return m.changeSnapshot(ctx, "remove", inst, name, func(v croft.Volume) (croft.Volume, error) {
 		if v.Snapshot.Backup != "" {

@@ -53,6 +53,8 @@ type Store interface {
 	Snapshots(ctx context.Context, project croft.Project) ([]croft.Volume, error)
 	// FindSnapshot returns a snapshot of an instance. NotFound.
 	FindSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error)
+	// GiveUpLost removes the name and the charge of a lost snapshot; the rest of its record is an order for its host.
+	GiveUpLost(ctx context.Context, v croft.Volume) error
 	// RollBack orders that the disks of a snapshot replace the present ones.
 	RollBack(ctx context.Context, v croft.Volume, how croft.Rollback) (croft.Volume, error)
 }
@@ -236,6 +238,13 @@ func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 
 // Undo implements audit.Volumes.
 func (m *Manager) Undo(ctx context.Context, v croft.Volume) error {
+	if v.Removing && v.ClaimedGB >= v.SizeGB {
+		hosts, err := m.Hosts.Hosts(ctx, v.Host)
+		if err != nil || hosts[v.Host].ID != "" {
+			return err
+		}
+		return m.end(ctx, v)
+	}
 	_, err := m.undo(ctx, v)
 	return err
 }
@@ -292,6 +301,9 @@ func (m *Manager) Reclaim(ctx context.Context, v croft.Volume) error {
 	if v, err = m.Fence(ctx, v); err != nil {
 		return err
 	}
+	if v.Snapshot != nil && v.Snapshot.Lost {
+		return m.Claims.Release(ctx, v.ID.Consumer(), croft.On())
+	}
 	if v.Removing || v.ClaimedGB < v.SizeGB {
 		return croft.Errorf(croft.Conflict, "%s %s is being changed", v.Noun(), v.Name)
 	}
@@ -337,10 +349,16 @@ func changeFound(what string, find func() (croft.Volume, error), do func(croft.V
 		if v, err = find(); err != nil {
 			return v, err
 		}
-		if v.Removing {
+		switch {
+		case v.Snapshot != nil && v.Snapshot.Lost:
+			return v, croft.Errorf(croft.Conflict, "%s: it is lost with its host; `croft snapshot remove` removes it from the "+
+				"list", what)
+		case v.Removing:
 			return v, croft.Errorf(croft.Conflict, "%s: it is being removed", what)
-		}
-		if v.ClaimedGB < v.SizeGB {
+		case v.ClaimedGB == 0:
+			return v, croft.Errorf(croft.Conflict, "%s: the request for it has not ended; try again, or remove the %s", what,
+				v.Noun())
+		case v.ClaimedGB < v.SizeGB:
 			return v, croft.Errorf(croft.Conflict, "%s: another request is about to change its size; try again", what)
 		}
 		next, err := do(v)
@@ -487,8 +505,8 @@ func (m *Manager) Detach(ctx context.Context, project croft.Project, name string
 
 // Remove removes a volume with its data. It returns once that is ordered. Conflict: it is attached.
 func (m *Manager) Remove(ctx context.Context, project croft.Project, name string) (croft.Volume, error) {
-	if v, err := m.Find(ctx, project, name); err == nil && v.Removing {
-		return v, nil
+	if v, ended, err := m.endBegun(ctx, func() (croft.Volume, error) { return m.Find(ctx, project, name) }); ended {
+		return v, err
 	}
 	return m.change(ctx, "remove", project, name, func(v croft.Volume) (croft.Volume, error) {
 		if v.Instance != "" {
@@ -497,6 +515,23 @@ func (m *Manager) Remove(ctx context.Context, project croft.Project, name string
 		}
 		return m.condemn(ctx, v)
 	})
+}
+
+// endBegun does what a removal does at once: it ends the request for a volume or a snapshot that is not claimed yet, also
+// if that request goes on, which then fails, and the record of a lost snapshot. False: there is no such thing to end.
+func (m *Manager) endBegun(ctx context.Context, find func() (croft.Volume, error)) (v croft.Volume, ended bool,
+	err error) {
+	if v, err = find(); err != nil {
+		return v, false, err
+	}
+	switch {
+	case v.ClaimedGB == 0 && v.SizeGB > 0 && (v.Snapshot == nil || v.Snapshot.Backup == ""):
+		now, err := m.undo(ctx, v)
+		return now, err != nil || now.ClaimedGB == 0, err // otherwise it was settled meanwhile
+	case v.Snapshot != nil && v.Snapshot.Lost:
+		return v, true, m.giveUpLost(ctx, v)
+	}
+	return v, v.Removing, nil
 }
 
 // condemn orders the removal of a volume or a snapshot.
@@ -509,11 +544,16 @@ func (m *Manager) condemn(ctx context.Context, v croft.Volume) (croft.Volume, er
 	if err != nil || hosts[v.Host].ID != "" {
 		return v, err
 	}
-	// No agent acts on the order. The file, if its host ever returns, stays there until an operator removes it.
+	return v, m.end(ctx, v)
+}
+
+// end removes the claim and the record of a volume that is to be removed and whose host was forgotten, so no agent acts
+// on the order. The file, if the host ever returns, stays there until an operator removes it.
+func (m *Manager) end(ctx context.Context, v croft.Volume) error {
 	if err := m.Claims.Release(ctx, v.ID.Consumer(), croft.On()); err != nil {
-		return v, err
+		return err
 	}
-	return v, m.Forget(ctx, v)
+	return m.Forget(ctx, v)
 }
 
 // ForRequest returns the named volumes for a request for an instance, which may be attached to that instance only.
