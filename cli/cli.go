@@ -154,8 +154,9 @@ func (p Program) Root(name string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "croft",
 		Short: "A small cloud for virtual machines",
-		Long: `croft is a small cloud for virtual machines: hosts offer inventory, a claim takes
-some of it atomically, an order tells the host's agent, the agent makes it so.`,
+		Long: `croft is a small cloud for virtual machines: hosts offer inventory, a claim takes some
+of it atomically, an order tells the host's agent what to run, and the agent carries it
+out.`,
 		Example: `  croft up                                                # a cloud on this machine
   croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --wait    # a virtual machine in it
   croft schedule list

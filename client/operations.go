@@ -548,7 +548,7 @@ func (c *Client) RemoveDefinition(ctx context.Context, in api.DefinitionNamed) e
 	return c.do(ctx, "DELETE /v1/definitions/{kind}", in)
 }
 
-// CheckDefinition: List the things that violate the definition that applies now.
+// CheckDefinition: List the objects that violate the definition that applies now.
 func (c *Client) CheckDefinition(ctx context.Context, in api.KindInProject) (api.BreachList, error) {
 	return call[api.BreachList](ctx, c, "GET /v1/definitions/{kind}/breaches", in)
 }
@@ -623,7 +623,7 @@ func (c *Client) RemovePolicy(ctx context.Context, in api.PolicyRemoval) error {
 	return c.do(ctx, "DELETE /v1/policies/{name}", in)
 }
 
-// GetStanding: Say whether an instance stands where its policy puts it, and why.
+// GetStanding: Explain whether an instance is on the host that its policy chooses, and why.
 func (c *Client) GetStanding(ctx context.Context, in api.InstanceNamed) (*schedule.Standing, error) {
 	return call[*schedule.Standing](ctx, c, "GET /v1/instances/{id}/standing", in)
 }
@@ -714,7 +714,7 @@ func (c *Client) GetSite(ctx context.Context, in api.SiteNamed) (cluster.Site, e
 	return call[cluster.Site](ctx, c, "GET /v1/sites/{name}", in)
 }
 
-// ChangeSite: Change a site; clusters that are there stay.
+// ChangeSite: Change a site; existing clusters are not changed.
 func (c *Client) ChangeSite(ctx context.Context, in api.SiteChange) (cluster.Site, error) {
 	return call[cluster.Site](ctx, c, "PATCH /v1/sites/{name}", in)
 }
@@ -735,7 +735,7 @@ func (c *Client) ListCredentials(ctx context.Context,
 	return call[api.CredentialList](ctx, c, "GET /v1/credentials", listed{in, which})
 }
 
-// CreateCredential: Store a credential, which the site has to accept.
+// CreateCredential: Store a credential, after checking that the site accepts it.
 func (c *Client) CreateCredential(ctx context.Context, in api.NewCredential) (cluster.Credential, error) {
 	return call[cluster.Credential](ctx, c, "POST /v1/credentials", in)
 }
@@ -776,7 +776,7 @@ func (c *Client) GetAppliance(ctx context.Context, in api.ApplianceNamed) (clust
 	return call[cluster.Appliance](ctx, c, "GET /v1/appliances/{name}", in)
 }
 
-// ChangeAppliance: Change an appliance; clusters that are there stay.
+// ChangeAppliance: Change an appliance; existing clusters are not changed.
 func (c *Client) ChangeAppliance(ctx context.Context, in api.ApplianceChange) (cluster.Appliance, error) {
 	return call[cluster.Appliance](ctx, c, "PATCH /v1/appliances/{name}", in)
 }
@@ -923,7 +923,7 @@ func (c *Client) AddCapability(ctx context.Context, in api.CapabilityNamed) (api
 	return call[api.Capability](ctx, c, "PUT /v1/capabilities/{name}", in)
 }
 
-// RemoveCapability: Remove a capability of this cloud's own that no host has.
+// RemoveCapability: Remove a capability of this cloud that no host has.
 func (c *Client) RemoveCapability(ctx context.Context, in api.CapabilityNamed) (api.Capability, error) {
 	return call[api.Capability](ctx, c, "DELETE /v1/capabilities/{name}", in)
 }

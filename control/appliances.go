@@ -32,7 +32,7 @@ var applianceOperations = noun{Tag: "appliances",
 				return appliance(ctx, c, in, false)
 			}),
 		do(Operation{ID: "changeAppliance", At: "PATCH /v1/appliances/{name}", May: access.Changes,
-			Summary: "Change an appliance; clusters that are there stay"}, changeAppliance),
+			Summary: "Change an appliance; existing clusters are not changed"}, changeAppliance),
 		do(Operation{ID: "removeAppliance", At: "DELETE /v1/appliances/{name}", May: access.Changes,
 			Summary: "Remove an appliance without implementations", Conflict: api.InUse},
 			func(ctx context.Context, c *call, in api.ApplianceNamed) (nothing, error) {

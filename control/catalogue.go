@@ -29,7 +29,7 @@ var catalogueOperations = noun{Tag: "catalogue", Object: "capability",
 				return customTrait(ctx, in, c.Cloud.Claims.PutTrait)
 			}),
 		do(Operation{ID: "removeCapability", At: "DELETE /v1/capabilities/{name}", May: access.Operates,
-			Summary: "Remove a capability of this cloud's own that no host has"},
+			Summary: "Remove a capability of this cloud that no host has"},
 			func(ctx context.Context, c *call, in api.CapabilityNamed) (api.Capability, error) {
 				return customTrait(ctx, in, c.Cloud.Claims.RemoveTrait)
 			}),

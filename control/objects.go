@@ -79,7 +79,7 @@ var objectOperations = noun{Tag: "objects",
 				return nothing{}, err
 			}),
 		do(Operation{ID: "checkDefinition", At: "GET /v1/definitions/{kind}/breaches", May: access.Reads,
-			Summary: "List the things that violate the definition that applies now"}, checkDefinition),
+			Summary: "List the objects that violate the definition that applies now"}, checkDefinition),
 	},
 }
 

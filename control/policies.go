@@ -57,7 +57,7 @@ var policyOperations = noun{Tag: "policies", Object: actions.Policy,
 				return nothing{}, c.Cloud.Policies.Remove(ctx, in.Name, base)
 			}),
 		do(Operation{ID: "getStanding", At: "GET /v1/instances/{id}/standing", May: access.Operates, // it reveals hosts
-			Summary: "Say whether an instance stands where its policy puts it, and why",
+			Summary: "Explain whether an instance is on the host that its policy chooses, and why",
 			Description: "The order of the hosts is computed again, from the instance's UUID, the policy as it is " +
 				"now and the hosts as they are now."},
 			func(ctx context.Context, c *call, _ api.InstanceNamed) (*schedule.Standing, error) {

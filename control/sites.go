@@ -40,7 +40,7 @@ var siteOperations = noun{Tag: "sites",
 				return c.site(s), err
 			}),
 		do(Operation{ID: "changeSite", At: "PATCH /v1/sites/{name}", May: access.Operates,
-			Summary: "Change a site; clusters that are there stay"},
+			Summary: "Change a site; existing clusters are not changed"},
 			func(ctx context.Context, c *call, in api.SiteChange) (cluster.Site, error) {
 				base, err := base(in.Base, func() (int64, error) {
 					s, err := c.Cloud.Sites.Find(ctx, in.Name)

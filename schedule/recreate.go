@@ -18,7 +18,7 @@ func Unorderable(inst croft.Instance) error {
 	switch inst.State {
 	case croft.StateLost:
 		return croft.Errorf(croft.Conflict,
-			"it is lost: %s; `schedule recreate %s` makes it anew from its image, `schedule remove %s` gives it up",
+			"it is lost: %s; `schedule recreate %s` recreates it from its image, `schedule remove %s` gives it up",
 			inst.Lost.Reason, inst.Name, inst.Name)
 	case croft.StateHeld:
 		return croft.Errorf(croft.Conflict,

@@ -25,25 +25,26 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log [OBJECT]",
 		Short: "Show who did what",
-		Long: `log shows the action log: who did what to which object, when, from where, and with
-what result. Tenants see that of their project, admins of a project also those of
-the projects below it, operators all.
+		Long: `log shows the action log: who did what to which object, when, from where, and with what
+result. Tenants see the log of their project, admins of a project also those of the
+projects below it, operators all.
 
 OBJECT is KIND/NAME or KIND/ID: instance/web, key/laptop, project/lab, token/1f3a5b7c9d0e
 or host/h1; a name alone is that of an instance.
 
-The API records every request that changes something, done or refused; commands that
-reach etcd themselves record what they do with hosts, projects, quotas and tokens.
-Entries are kept for 90 days, at most 2000 of one project.`,
+The API records every request that changes something, also refused ones; commands that
+use etcd directly record their changes of hosts, projects, quotas and tokens. Entries
+are kept for 90 days, at most 2000 of one project.`,
 		Example: `  croft log --since 24h
   croft log instance/web
   croft log --project lab --user ann -o json`,
 		ValidArgsFunction: args.CompleteInstances(1),
 	}
 	args.AddCloudFlags(cmd.Flags())
-	since := cmd.Flags().String("since", "", "what was done since then: a `time` such as 24h (ago), 2026-01-31 or 2026-01-31T12:00:00Z")
-	user := cmd.Flags().String("user", "", "what this user did (`name`)")
-	limit := cmd.Flags().Int("limit", shown, "the most entries to show, the newest ones")
+	since := cmd.Flags().String("since", "", "entries since this `time`, such as 24h (ago), 2026-01-31 or "+
+		"2026-01-31T12:00:00Z")
+	user := cmd.Flags().String("user", "", "entries of this user (`name`)")
+	limit := cmd.Flags().Int("limit", shown, "show at most this number of entries, the newest ones")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		f := api.LogFilter{User: *user, Limit: *limit}
 		from, err := moment(*since, time.Now())

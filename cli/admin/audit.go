@@ -23,16 +23,16 @@ func AuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Compare records, orders, claims, guests and disks of all hosts",
-		Long: `audit compares what is on record with what there is: records, names, orders,
-observations, claims in Placement, and on every host the guests and their disks. It
-prints every difference with its cause. Operations in progress are not reported. Hosts
-that do not answer are named on stderr as unchecked.
+		Long: `audit compares records, names, orders, observations and claims in Placement with each
+other and with the guests and disks of every host. It prints every difference with its
+cause. Operations in progress are not reported. Hosts that do not answer are named on
+stderr as unchecked.
 
 With --fix it repairs differences whose repair cannot harm a guest or a recorded disk.
-The agents repair most of these by themselves, within minutes.
+Agents repair most of these automatically within minutes.
 
-Exit codes: 0 no difference, or all mended; 1 differences; others as for schedule:
-2 wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,
+Exit codes: 0 no difference, or all repaired; 1 differences; others as for schedule: 2
+wrong usage, 3 not found, 5 conflict, 6 something does not answer, 7 not permitted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				look := c.AuditCloud
@@ -51,7 +51,7 @@ Exit codes: 0 no difference, or all mended; 1 differences; others as for schedul
 		},
 	}
 	args.AddCloudFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe to mend")
+	cmd.Flags().BoolVar(&fix, "fix", false, "make the repairs that are safe")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func verdict(report audit.Report) error {
 	case left < len(report.Differences) || !anyMendable(report):
 		return fmt.Errorf("audit: %d of %d differences are left", left, len(report.Differences))
 	}
-	return errors.New("audit: the hosts, Placement and the records differ; --fix mends what is safe")
+	return errors.New("audit: the hosts, Placement and the records differ; --fix makes the safe repairs")
 }
 
 func anyMendable(report audit.Report) bool {

@@ -26,14 +26,14 @@ import (
 func CACommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca",
-		Short: "Look at this host's certificates and the cloud's authority; make some for operators",
-		Long: `The first croft up of a cloud makes its certificate authority, in state_dir/ca: one
-for etcd, whose certificates read and write everything, and one for hosts. Hosts get
-certificates when they join and renew them by themselves, so most clouds need none of
+		Short: "Show and renew this host's certificates, issue operators' ones, rotate the authority",
+		Long: `The first croft up of a cloud makes its certificate authority, in state_dir/ca: one for
+etcd, whose certificates read and write everything, and one for hosts. Hosts get
+certificates when they join and renew them automatically, so most clouds need none of
 these commands. They work on files, as root on the host that has the authority.
 
-A certificate is valid until it expires (join.certificate_life); there is no list of
-revoked ones. What ends access before that:
+A certificate is valid until it expires (join.certificate_life); there is no revocation
+list. To end access earlier:
 
   a host        croft host remove: the join server and Placement refuse it within a second.
                 etcd itself knows no hosts: a compromised host that had access to etcd
@@ -41,13 +41,13 @@ revoked ones. What ends access before that:
                 of croft up.
   an operator   the same.
 
-The keys in state_dir/ca are needed to join, to renew and for these commands, and for
-nothing else: certificates have a third of their life left when they are renewed. Keep
-a copy of that directory where nobody else reads it. Put into the state directory of a
-host that serves etcd (croft up --etcd-member), it has hosts join and renew there too,
-from the next croft up on. The others learn of that when they start; where trust is
-strict, put the address (HOST:8777) under join in their joined.yaml. After croft ca
-rotate, and after --finish, copy the directory anew.`,
+The keys in state_dir/ca are needed only to join, to renew and for these commands; an
+outage is tolerable, since certificates are renewed with a third of their life left.
+Keep a copy of that directory where only you can read it. If you copy it to the state
+directory of a host that serves etcd (croft up --etcd-member), hosts can also join and
+renew there after its next croft up. Other hosts learn of that when they start; where
+trust is strict, add the address (HOST:8777) to join in their joined.yaml. Copy the
+directory again after croft ca rotate, and after --finish.`,
 		Example: `  croft ca show
   croft ca issue --operator anna --to anna-access
   croft ca rotate`,
@@ -59,10 +59,9 @@ rotate, and after --finish, copy the directory anew.`,
 func caShowCommand() *cobra.Command {
 	cmd := onHost(&cobra.Command{
 		Use:   "show",
-		Short: "Show the authority and the certificates in this host's files, and until when they count",
-		Long: `show lists the authority, where this host has it, and this host's certificates. Those
-of all hosts are in croft host list, which tells of each that is not renewed as it
-should be.`,
+		Short: "Show the authority and this host's certificates, and when they expire",
+		Long: `show lists the authority, if this host has it, and this host's certificates. croft host
+list reports the hosts whose certificates are not renewed in time.`,
 	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
 		format, err := cmd.Flags().GetString("output")
 		if err != nil {
@@ -107,7 +106,7 @@ func caIssueCommand() *cobra.Command {
 	var operator, to string
 	cmd := onHost(&cobra.Command{
 		Use:   "issue --operator NAME --to DIRECTORY",
-		Short: "Make the certificates with which an operator works from another machine",
+		Short: "Issue certificates for an operator who works from another machine",
 		Long: `issue makes a directory with the certificates of an operator, with their keys, and a
 schedule.yaml that names them and says where the cloud is. As ~/.config/croft on
 another machine, schedule and croft work from there:
@@ -115,11 +114,9 @@ another machine, schedule and croft work from there:
   croft ca issue --operator anna --to anna-access
   scp -rp anna-access anna@laptop:.config/croft
 
-The operator may do everything. Other programs that speak to etcd, such as etcdctl, take
-etcd.pem for their certificate and their key, and etcd-ca.pem.
-
-The certificates are not renewed by themselves: issue --to the same directory makes new
-ones for the same operator.`,
+The operator may do everything. Other etcd clients, such as etcdctl, use etcd.pem as
+certificate and key, and etcd-ca.pem as authority. The certificates are not renewed
+automatically: run issue with the same --to directory again before they expire.`,
 	}, func(cmd *cobra.Command, s settings.Settings, log *slog.Logger) error {
 		if operator == "" || to == "" {
 			return croft.Errorf(croft.Invalid, "name the operator and the directory: --operator NAME --to DIRECTORY")
@@ -127,7 +124,8 @@ ones for the same operator.`,
 		if err := issueTo(cmd.Context(), s, operator, to); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: whoever has it may do everything in this cloud\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has what %s needs, for %s: anyone who has it may do everything in this "+
+			"cloud\n",
 			to, operator, wording.Duration(s.Join.CertificateLife))
 		reached, err := direct.ReadLocal(s.StateDir)
 		if err == nil && reached.OnlyHere() {
@@ -189,18 +187,18 @@ func caRotateCommand() *cobra.Command {
 	var finish, force bool
 	cmd := onHost(&cobra.Command{
 		Use:   "rotate",
-		Short: "Have a new authority follow the present one, and end the trust in that",
+		Short: "Replace the cloud's authority by a new one, and end the trust in the old one",
 		Long: `rotate makes new authorities, whose certificates are also accepted by programs that know
-only the present authorities. Nothing stops: hosts that run get new certificates within
+only the present authorities. Nothing stops: running hosts get new certificates within
 minutes. Both are trusted until
 
   croft ca rotate --finish
 
-which refuses as long as a host has a certificate of the authority before; with --force
+which refuses as long as a host has a certificate of the old authority; with --force
 those hosts have to join again (croft token create --host NAME). Make new certificates
-for operators (croft ca issue) in between. When it is done, start croft up anew on each
-host that serves etcd: etcd reads whom to trust when it starts, and takes certificates
-of the authority before until then.`,
+for operators (croft ca issue) in between. Afterwards restart croft up on each host that
+serves etcd: etcd reads the trusted authorities only when it starts, and accepts
+certificates of the old one until then.`,
 	}, func(cmd *cobra.Command, s settings.Settings, _ *slog.Logger) error {
 		if force && !finish {
 			return croft.Errorf(croft.Invalid, "--force is for --finish")
@@ -227,8 +225,8 @@ of the authority before until then.`,
 		}
 		return err
 	})
-	cmd.Flags().BoolVar(&finish, "finish", false, "end the trust in the authority before")
-	cmd.Flags().BoolVar(&force, "force", false, "finish although hosts have certificates of the authority before")
+	cmd.Flags().BoolVar(&finish, "finish", false, "end the trust in the old authority")
+	cmd.Flags().BoolVar(&force, "force", false, "finish although hosts have certificates of the old authority")
 	return cmd
 }
 

@@ -24,10 +24,10 @@ func DoctorCommand() *cobra.Command {
 	flags = append(flags, args.EmbeddedFlags...)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this host, and say in one line each what to do",
-		Long: `doctor looks at what the agent needs of this host, with the settings that the
-agent would have, and changes nothing. Each line says ok, warn (it works, slower
-or with less) or fail; the exit code is 1 where anything failed.`,
+		Short: "Check this host, and print the remedy for each fault",
+		Long: `doctor checks what the agent needs on this host, with the agent's settings, and changes
+nothing. Each line says ok, warn (it works, slower or with less) or fail; the exit code
+is 1 where anything failed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			format, err := cmd.Flags().GetString("output")
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 func EtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Take a snapshot of all that the cloud knows, or go back to one",
+		Short: "Save a snapshot of the cloud's etcd, or restore one",
 		Example: `  croft etcd snapshot /backup/croft.db
   croft etcd restore /backup/croft.db --state-dir /var/lib/croft`,
 	}
@@ -30,12 +30,12 @@ func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Recreate this host's etcd from a snapshot",
-		Long: `restore makes the etcd of this host anew from a snapshot, as the only one of the cloud.
-Before it, end croft on all hosts that serve etcd, and move the directory etcd in the
-state directory out of the way. After it, start croft up here first; hosts that served
-etcd too notice that they no longer do, go on as hosts, and may join with --etcd-member
-again. Guests run on meanwhile. What happened since the snapshot is not known then:
-croft audit says what does not agree.`,
+		Long: `restore recreates this host's etcd from a snapshot, as the only member of the cloud's
+etcd. First stop croft on all hosts that serve etcd, and move the directory etcd in the
+state directory away. Afterwards start croft up here first. Other hosts that served etcd
+continue as hosts without etcd, and may join with --etcd-member again. Guests keep
+running meanwhile. Changes since the snapshot are lost: croft audit reports the
+differences.`,
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
@@ -49,7 +49,7 @@ croft audit says what does not agree.`,
 		err = node.RestoreEtcd(s.StateDir, given[0])
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(),
-				"%s is as the snapshot has it; start croft up here, then elsewhere, and see what croft audit says\n",
+				"%s has the state of the snapshot; start croft up here, then elsewhere, and run croft audit\n",
 				node.EtcdDir(s.StateDir))
 		}
 		return err
@@ -63,10 +63,10 @@ const snapshotTime = 10 * time.Minute
 func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Write all that etcd holds to a file, while everything runs",
-		Long: `snapshot writes all that the cloud's etcd holds, croft's Placement included, to a new
-file that its owner alone may read: there are secrets in it. Guests, their disks and the
-cloud's authority (ca in the state directory of the first host) are not in it.`,
+		Short: "Write the whole content of etcd to a file, while everything runs",
+		Long: `snapshot writes the whole content of the cloud's etcd, including croft's Placement, to a
+new file that only its owner may read, since it contains secrets. Guests, their disks
+and the cloud's authority (ca in the state directory of the first host) are not in it.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				ctx, cancel := context.WithTimeout(ctx, snapshotTime)
@@ -82,7 +82,7 @@ cloud's authority (ca in the state directory of the first host) are not in it.`,
 				return c.Report(struct {
 					File  string `json:"file"`
 					Bytes int64  `json:"bytes"`
-				}{given[0], size}, "%s has all that etcd holds, %d KiB", given[0], size>>10)
+				}{given[0], size}, "%s has the whole content of etcd, %d KiB", given[0], size>>10)
 			})
 		},
 	}

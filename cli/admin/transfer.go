@@ -23,16 +23,16 @@ func ExportCommand() *cobra.Command {
 	flags := []args.HostFlag{args.LogLevelFlag, args.EtcdFlag, args.TokenFlag}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Print all that a Placement holds, as JSON Lines",
-		Long: `Print all that a Placement holds, as JSON Lines: resource classes, traits,
-providers with their inventories, and consumers with their claims. It comes from
-the etcd at --etcd, or below --data-dir while no server runs there; or, with
---from, through the API of a server, croft's or OpenStack's: at a URL, or as
-cloud:NAME where a cloud of clouds.yaml has it in its catalogue.
+		Short: "Print the whole content of a Placement as JSON Lines",
+		Long: `Print the whole content of a Placement as JSON Lines: resource classes, traits,
+providers with their inventories, and consumers with their claims. It comes from the
+etcd at --etcd, or below --data-dir while no server runs there; or, with --from, through
+the API of a server, croft's or OpenStack's: at a URL, or as cloud:NAME where a cloud of
+clouds.yaml has it in its catalogue.
 
-From etcd it is the state of one revision. Through the API it is the state of one
-moment too: what changes while it is read is read again, until nothing did. Where
-claims never pause for so long, the command says so and prints nothing.`,
+From etcd it is the state of one revision. Through the API it is the state of one moment
+too: records that change while they are read are read again, until none changed. If
+claims never pause for long enough, the command says so and prints nothing.`,
 		Example: `  croft serve placement export > placement.jsonl
   croft serve placement export --from http://controller:8778 --token @FILE > placement.jsonl`,
 	}
@@ -64,20 +64,17 @@ func ImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [FILE|-]",
 		Short: "Import an export, or the content of another Placement",
-		Long: `Bring what was exported, or with --from what another Placement holds, into the
-etcd at --etcd, or below --data-dir while no server runs there; or, with --to,
-through the API into a server, croft's or OpenStack's: at a URL, or as cloud:NAME
-where a cloud of clouds.yaml has it in its catalogue.
+		Long: `Import an export, or with --from the content of another Placement, into the etcd at
+--etcd, or below --data-dir while no server runs there; or, with --to, through the API
+into a server, croft's or OpenStack's: at a URL, or as cloud:NAME where a cloud of
+clouds.yaml has it in its catalogue.
 
-All of it is checked first; what is wrong is told with its line, and nothing is
-changed then. The target may be empty, or hold a part of the same: an import that
-was interrupted is finished by running it again, and one that is done already
-changes nothing. Where the target holds anything else, the import is refused;
-with --merge it adds to what is there. What is in both becomes as imported,
-what is only there stays.
-
-Generations are kept in etcd. Through an API they are the server's own, and while
-the import runs nobody else should claim from its target.`,
+Everything is checked first: errors name their line, and then nothing is changed. The
+target may be empty, or have a part of the same content: run an interrupted import again
+to finish it; a finished one changes nothing. If the target has other content, the
+import is refused; with --merge it is added, imported records replace those of the same
+key, and others stay. An import into etcd keeps generations. Through an API they are the
+server's own, and no other client should claim from the target while the import runs.`,
 		Example: `  croft serve placement import placement.jsonl
   croft serve placement import --from cloud:prod
   croft serve placement export | croft serve placement import --to http://controller:8778 --token @FILE -`,
@@ -160,11 +157,12 @@ func runImport(cmd *cobra.Command, want *transfer.State, target transfer.Target,
 		return err
 	}
 	if done.Empty() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "everything is there already; nothing was changed")
+		fmt.Fprintln(cmd.ErrOrStderr(), "the target has everything already; nothing was changed")
 		return nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(),
-		"imported %d resource classes, %d traits, %d providers and %d consumers; what else was in it is there already\n",
+		"imported %d resource classes, %d traits, %d providers and %d consumers; the rest of the file was there "+
+			"already\n",
 		len(done.Classes), len(done.Traits), len(done.Providers), len(done.Consumers))
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // FilterUsage describes the flag --filter of lists.
-const FilterUsage = "only those with these properties and tags: `terms` key=value, key=beginning*, key, tag:name; " +
-	"blanks between terms mean and, repeating the flag means or"
+const FilterUsage = "only those with these properties and tags: `terms` key=value, key=prefix*, key, tag:name; all " +
+	"terms of a flag must match; with several flags, any of them"
 
 // Chosen returns the IDs of the objects of a kind, in the client's project, that filters choose.
 func Chosen(ctx context.Context, c *Client, kind objects.Kind, filters []string) (map[string]bool, error) {

@@ -29,7 +29,7 @@ var (
 		{"virt-type", "libvirt.virt_type", "auto, kvm, or qemu for software emulation"},
 		{"network", "network.name", "libvirt network that guests are on"},
 		{"bridge", "network.bridge", "bridge of the host that guests are on too"},
-		{"location", "host.location", "where the host stands, such as site1/row2/rack7"},
+		{"location", "host.location", "location of the host, such as site1/row2/rack7"},
 		{"api-listen", "api.listen", "address of the agent's HTTP API"},
 	}
 	InsecureFlag = HostFlag{"insecure", "etcd.insecure",

@@ -188,7 +188,7 @@ func addLogin(s *direct.Settings, name string) error {
 // although the settings say where to look for keys. Each command that creates instances calls it.
 func WarnKeyless(w io.Writer, lookedFor, keys []string, userData []byte) {
 	if len(lookedFor) > 0 && len(keys) == 0 && len(userData) == 0 {
-		fmt.Fprintln(w, "there is no SSH key in an agent or in ~/.ssh, so nobody can log in: make one with ssh-keygen and "+
-			"request again, or name one with --key")
+		fmt.Fprintln(w, "no SSH key was found in an agent or in ~/.ssh, so you could not log in: make one with "+
+			"ssh-keygen and request again, or name one with --key")
 	}
 }

@@ -31,7 +31,7 @@ func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
 
 // ClassCommand returns the command croft resource-type.
 func ClassCommand() *cobra.Command {
-	list := listCommand("List the classes of resources: those of OpenStack's list, and the cloud's own",
+	list := listCommand("List the resource classes, OpenStack's and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
 			list, err := c.ListResourceTypes(ctx)
 			for _, one := range list.ResourceTypes {
@@ -40,13 +40,14 @@ func ClassCommand() *cobra.Command {
 			return names, err
 		})
 	return group("resource-type", "List the classes of resources that requests may name",
-		`resource-type lists what can be asked for by amount, such as VCPU and MEMORY_MB. Those
-that begin with CUSTOM_ are of this cloud; a host's agent makes them by offering them.`, list)
+		`resource-type lists the resources that are requested by amount, such as VCPU and
+MEMORY_MB. Classes that begin with CUSTOM_ belong to this cloud; a host's agent creates
+them by offering them.`, list)
 }
 
 // TraitCommand returns the command croft capability.
 func TraitCommand() *cobra.Command {
-	list := listCommand("List the capabilities: those of OpenStack's list, and the cloud's own",
+	list := listCommand("List the capabilities, OpenStack's and the cloud's own",
 		func(ctx context.Context, c *args.Client) (names []string, err error) {
 			list, err := c.ListCapabilities(ctx)
 			for _, one := range list.Capabilities {
@@ -55,13 +56,13 @@ func TraitCommand() *cobra.Command {
 			return names, err
 		})
 	return group("capability", "List the traits that requests may require, and make your own",
-		`capability is about traits: what a host can do or is like, which requests require or
-forbid by name. A host has those of its processors, its networks, and those that its
-settings name (offer.traits).`, list,
-		changeCommand("add NAME", "Make a capability of this cloud's own, so that requests may name it",
-			`add makes a capability whose name begins with CUSTOM_, before a host has it. One that no
-host has is removed after a day.`, "is there", (*client.Client).AddCapability),
-		changeCommand("remove NAME", "Remove a capability of this cloud's own that no host has", "", "is removed",
+		`capability manages traits: features of hosts that requests require or forbid by name. A
+host has the traits of its processors and its networks, and those that its settings name
+(offer.traits).`, list,
+		changeCommand("add NAME", "Create a capability of this cloud, so that requests may name it",
+			`add creates a capability whose name begins with CUSTOM_, before a host has it. A
+capability that no host has is removed after a day.`, "is there", (*client.Client).AddCapability),
+		changeCommand("remove NAME", "Remove a capability of this cloud that no host has", "", "is removed",
 			(*client.Client).RemoveCapability))
 }
 

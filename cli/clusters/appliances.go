@@ -22,11 +22,12 @@ import (
 func applianceCommand() *cobra.Command {
 	implementation := verb.Group("implementation", "Say how sites build an appliance", "", "", implementCommand(),
 		implementationList(), implementationShow(), enableCommand(true), enableCommand(false), implementationRemove())
-	return verb.CloudGroup("appliance", "Say what clusters are for, and how sites build them",
-		`appliance manages what clusters are for, such as slurm, and how each site builds that: its
-implementations. That of an OpenStack is a template of Heat, that of the site local a text
-with a master and a slave. It is read before it is stored, and what is wrong is told with
-the line. A new text is a new revision; clusters that are there stay as they were built.`,
+	return verb.CloudGroup("appliance", "Manage appliances: the purposes of clusters, and how sites build them",
+		`appliance manages the purposes of clusters, such as slurm, and how each site builds
+them: its implementations. For an OpenStack site, an implementation is a Heat template;
+for the site local, a text that describes a master and a slave. It is checked before it
+is stored, and errors name the line. A new text is a new revision; existing clusters are
+not changed.`,
 		`  croft cluster appliance create slurm --description "Slurm with a shared /home"
   croft cluster appliance implementation add slurm slurm.yaml --site lab
   croft cluster appliance implementation list slurm
@@ -166,8 +167,9 @@ func applianceCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.Report(made, "appliance %s is there; croft cluster appliance implementation add %s says how a "+
-					"site builds it", made.Name, made.Name)
+				return c.Report(made, "appliance %s is created; define with croft cluster appliance implementation "+
+					"add %s "+
+					"how a site builds it", made.Name, made.Name)
 			})
 		},
 	}
@@ -179,7 +181,7 @@ func applianceSet() *cobra.Command {
 	var a applianceFlags
 	cmd := &cobra.Command{
 		Use:               "set NAME",
-		Short:             "Change an appliance; clusters that are there stay",
+		Short:             "Change an appliance; existing clusters are not changed",
 		ValidArgsFunction: appliances.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			f := cmd.Flags()
@@ -213,8 +215,8 @@ func implementCommand() *cobra.Command {
 		Long: `add stores how a site builds an appliance: a file with a template of Heat, or for the
 site local with a master and a slave; - reads stdin. With --image instead of a file, a
 template with one machine is made of that image. With neither, it is the text that croft
-ships for the appliance. --master and --slave say what a host takes, so that a site without
-room is not asked.`,
+ships for the appliance. --master and --slave give the resources of a host, so that
+sites without room are skipped.`,
 		Example: `  croft cluster appliance implementation add slurm slurm.yaml --site lab --master VCPU:2,MEMORY_MB:4096
   croft cluster appliance implementation add hosts --site lab
   croft cluster appliance implementation add desktop --image debian-13 --site lab`,
@@ -227,7 +229,7 @@ room is not asked.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&i.Site, "site", "", "the `site` that builds it so")
+	f.StringVar(&i.Site, "site", "", "the `site` that builds it with this template")
 	f.StringVar(&i.Image, "image", "", "the `image` of which a template is made (croft cluster site image)")
 	f.StringVar(&master, "master", "", "`resources` of the master, such as VCPU:2,MEMORY_MB:4096,DISK_GB:20")
 	f.StringVar(&slave, "slave", "", "`resources` of a slave")

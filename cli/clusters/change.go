@@ -38,13 +38,14 @@ func setCommand() *cobra.Command {
 	var idle, expires cluster.Seconds
 	cmd := &cobra.Command{
 		Use:               "set UUID|NAME",
-		Short:             "Change a cluster's name, or how long it stays",
+		Short:             "Change a cluster's name, or when it is deleted",
 		ValidArgsFunction: clusters.Complete(1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "its new `name`")
 	command.DurationVar(f, &idle, "keep-idle", 0, "delete it once it had no use for this `time`; 0: keep it")
-	command.DurationVar(f, &expires, "expires", 0, "delete it after this `time` from now on, whoever uses it; 0: never")
+	command.DurationVar(f, &expires, "expires", 0, "delete it after this `time` from now on, even while it is used; "+
+		"0: never")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		change := cluster.Change{Name: verb.Given(f, "name", &name), KeepIdle: verb.Given(f, "keep-idle", &idle),
 			Expires: verb.Given(f, "expires", &expires)}
@@ -70,8 +71,8 @@ func resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize UUID|NAME SLAVES",
 		Short: "Make a cluster larger or smaller, and wait until it is",
-		Long: `resize changes how many slaves a cluster has. Those that are there stay, with their
-addresses, and the last ones go first. What cannot be made larger stays as it was.`,
+		Long: `resize changes how many slaves a cluster has. Remaining slaves keep their addresses; the
+last ones are removed first. A cluster that cannot be made larger stays unchanged.`,
 		ValidArgsFunction: clusters.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			slaves, err := strconv.Atoi(given[1])
@@ -162,9 +163,10 @@ func removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove UUID|NAME...",
 		Short: "Delete clusters with all of their hosts, and wait until they are gone",
-		Long: `remove removes clusters in whatever state they are. It is written down at once, and done
+		Long: `remove removes clusters in any state. The removal is recorded at once, and carried out
 when the site permits: a cluster at a site that does not answer stays in the state
-DELETING until it does. --abandon forgets such a cluster and leaves there what is left.`,
+DELETING until it does. --abandon removes only the record of such a cluster; its
+machines stay at the site.`,
 		ValidArgsFunction: clusters.Complete(-1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -177,7 +179,7 @@ DELETING until it does. --abandon forgets such a cluster and leaves there what i
 		},
 	}
 	cmd.Flags().BoolVar(&r.Force, "force", false, "although others use it")
-	cmd.Flags().BoolVar(&r.Abandon, "abandon", false, "without asking its site: what is left there stays")
+	cmd.Flags().BoolVar(&r.Abandon, "abandon", false, "remove only the record: its machines stay at the site")
 	w.flags(cmd)
 	return cmd
 }
@@ -215,8 +217,8 @@ func useCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "use",
 		Short: "End uses of clusters",
-		Long: `A use is somebody's interest in a cluster: each request that it answers is one. A cluster
-without uses is idle, and is deleted after the time that --keep-idle has set.`,
+		Long: `A use means that somebody needs a cluster: each request that it answers creates one. A
+cluster without uses is idle, and is deleted after the time that --keep-idle has set.`,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "remove UUID|NAME [USE]",
@@ -275,8 +277,9 @@ func accountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "account UUID|NAME",
 		Short: "Get your account on the machines of a cluster",
-		Long: `account prints the user name and the password of your account on the machines of a cluster,
-which the appliance's agent makes at the first time. Only you get it.`,
+		Long: `account prints the user name and the password of your account on the machines of a
+cluster, which the appliance's agent creates at your first call. Nobody else can read
+it.`,
 		ValidArgsFunction: clusters.Complete(1),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false, "forget it; on the machines it stays")
@@ -304,9 +307,10 @@ func outputCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "output UUID|NAME OUTPUT",
 		Short: "Print an output of your cluster, also a secret one",
-		Long: `output prints what the template of a cluster puts out under this name. Outputs with password,
-secret or token in their names are kept sealed, and only this command prints them: for the
-user of the cluster alone. Each read is in the action log and in the events of the cluster.`,
+		Long: `output prints the output of this name of a cluster's template. Outputs with password,
+secret or token in their names are stored encrypted; only this command prints them, and
+only to the user of the cluster. Each read is in the action log and in the events of the
+cluster.`,
 		Example:           `  croft cluster output web jupyter_token`,
 		ValidArgsFunction: clusters.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {

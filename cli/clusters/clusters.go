@@ -19,13 +19,12 @@ import (
 // Command returns the command croft cluster.
 func Command() *cobra.Command {
 	cmd := verb.Group("cluster", "Ask for clusters of machines, here or at other sites",
-		`cluster asks for clusters: a master and any number of slaves that an appliance describes,
-such as slurm. A site builds it: the hosts of this cloud (local), or an OpenStack with
-Heat, for which you need a credential. Which site, croft chooses among those that have
-room; croft cluster explain says which it would be, and why not another.
-
-Whoever asks again for the same appliance gets the cluster that is there, if it is large
-enough (--no-reuse: a new one). Nobody gets that of another user.`,
+		`cluster asks for clusters: a master and any number of slaves that an appliance
+describes, such as slurm. A site builds it: the hosts of this cloud (local), or an
+OpenStack with Heat, for which you need a credential. croft chooses a site that has
+room; croft cluster explain prints which one, and why not another. A user who requests
+the same appliance again gets the existing cluster, if it is large enough (--no-reuse: a
+new one), and never the cluster of another user.`,
 		`  croft cluster create web slurm --slaves 3
   croft cluster explain web slurm --slaves 3
   croft cluster resize web 5

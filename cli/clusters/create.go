@@ -33,7 +33,7 @@ type asking struct {
 // flags adds the flags of a request.
 func (a *asking) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&a.Slaves, "slaves", 0, "how many hosts beside the master (`number`)")
+	f.IntVar(&a.Slaves, "slaves", 0, "how many hosts in addition to the master (`number`)")
 	f.StringSliceVar(&a.Hints.Sites, "site", nil, "build it at this `site`; repeat for more to choose from")
 	f.StringSliceVar(&a.Hints.ExcludeSites, "exclude-site", nil, "not at this `site`; repeat for more")
 	f.StringSliceVar(&a.Hints.PreferSites, "prefer-site", nil, "at this `site` if it can; repeat for more, best first")
@@ -43,9 +43,9 @@ func (a *asking) flags(cmd *cobra.Command) {
 	f.StringVar(&a.file, "parameters", "", "`file` with parameters in YAML, such as secret ones; - reads stdin")
 	f.StringArrayVar(&a.keys, "key", nil, "public SSH `key` that may log in to its hosts: a file, a pattern of files, the "+
 		"name of one that croft key list shows, agent, or the key itself; repeat for more (keys)")
-	f.BoolVar(&a.noReuse, "no-reuse", false, "always a new one, even if you have one that would do")
+	f.BoolVar(&a.noReuse, "no-reuse", false, "always create a new one, even if you have a suitable one")
 	command.DurationVar(f, &a.KeepIdle, "keep-idle", 0, "delete it once it had no use for this `time` (keep it)")
-	command.DurationVar(f, &a.Expires, "expires", 0, "delete it after this `time`, whoever uses it (never)")
+	command.DurationVar(f, &a.Expires, "expires", 0, "delete it after this `time`, even while it is used (never)")
 	f.StringVar((*string)(&a.ID), "id", "", "its `UUID`, so that the same request can be sent again (a random one)")
 	for _, flag := range []string{"site", "exclude-site", "prefer-site"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, sites.Complete(-1)) // the flag was defined above
@@ -129,11 +129,11 @@ once.`,
 
 // joined reports that an existing cluster is used. Its hosts may only know the keys of an earlier request.
 func joined(w io.Writer, have api.Cluster, keys []string) {
-	fmt.Fprintf(w, "cluster %s is there and is used: it is %s\n", have.Name, have.State)
+	fmt.Fprintf(w, "using the existing cluster %s, which is %s\n", have.Name, have.State)
 	known := func(key string) bool { return slices.Contains(have.Keys, key) }
 	if len(keys) > 0 && !slices.ContainsFunc(keys, known) {
-		fmt.Fprintln(w, "its hosts do not know your SSH key: log in with one that it was asked for with, or ask for another "+
-			"cluster with --no-reuse")
+		fmt.Fprintln(w, "its hosts do not have your SSH key: log in with a key of the original request, or request "+
+			"another cluster with --no-reuse")
 	}
 }
 
@@ -173,10 +173,10 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain NAME APPLIANCE [--slaves N]",
 		Short: "Say where a cluster would be built, and why not elsewhere",
-		Long: `explain asks for nothing: it prints the sites that could build a cluster, best first, with
-what put each before those behind it, and the sites that could not, with the reason. If the
-quota of the project refuses the cluster, that comes first. It exits with 4 if the cluster
-could not be built now.`,
+		Long: `explain creates nothing: it prints the sites that could build a cluster, best first,
+with the reason for their order, and the sites that could not, with the reason. If the
+quota of the project refuses the cluster, that comes first. It exits with 4 if the
+cluster could not be built now.`,
 		ValidArgsFunction: completeNameAppliance,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			r, err := a.request(ctx, c.Cmd, c, c.Args)
@@ -212,7 +212,7 @@ func printExplanation(cmd *cobra.Command, c *args.Client, why cluster.Explanatio
 		return c.PrintData(why)
 	}
 	if why.Reuse != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "cluster %s is there and would be used\n", why.Reuse)
+		fmt.Fprintf(cmd.OutOrStdout(), "cluster %s exists and would be used\n", why.Reuse)
 	}
 	if why.Quota != "" {
 		fmt.Fprintln(cmd.OutOrStdout(), why.Quota)

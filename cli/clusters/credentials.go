@@ -20,14 +20,14 @@ import (
 )
 
 func credentialCommand() *cobra.Command {
-	cmd := verb.Group("credential", "Keep what lets the cloud build clusters for you at a site",
-		`credential keeps user names and passwords with which the cloud builds clusters for you at
-OpenStack sites. Each is yours alone; admins of your project see that it is there, and can
-remove it. The password goes in, sealed with a key that is not in the cloud's store, and
-never comes out: it is asked for on the terminal, or read from --password-file or stdin,
-never from an argument.
+	cmd := verb.Group("credential", "Manage your credentials, with which the cloud builds clusters at sites",
+		`credential keeps user names and passwords with which the cloud builds clusters for you
+at OpenStack sites. Only you can use yours; admins of your project see that it exists,
+and can remove it. The password is encrypted with a key that is not in etcd, and no
+command prints it. It is read from the terminal, --password-file or stdin, never from an
+argument.
 
-Heat needs a password: application credentials cannot create the trust that it works by.`,
+Heat needs a password: application credentials cannot create the trust that Heat needs.`,
 		`  croft cluster credential create lab --site lab --username anna --project-name physics
   croft cluster credential set lab --password-file new
   croft cluster credential list`,
@@ -162,7 +162,7 @@ func credentialCreate() *cobra.Command {
 	var i identity
 	cmd := &cobra.Command{
 		Use:   "create NAME --site SITE",
-		Short: "Store a credential, which the site has to accept",
+		Short: "Store a credential, after checking that the site accepts it",
 		RunE: func(cmd *cobra.Command, given []string) (err error) {
 			if err := cluster.CheckName("a credential", given[0]); err != nil {
 				return err
@@ -213,8 +213,9 @@ func credentialSet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set UUID|NAME",
 		Short: "Change a credential, such as its password",
-		Long: `set changes what its flags say: --password asks for a new password, --password-file reads
-it. Clusters that the site refused for the old one go on by themselves.`,
+		Long: `set changes what its flags say: --password asks for a new password, --password-file
+reads it. Clusters that wait because the site refused the old one continue
+automatically.`,
 		ValidArgsFunction: credentials.Complete(1),
 	}
 	cmd.Flags().BoolVar(&ask, "password", false, "ask for a new password")
@@ -252,12 +253,13 @@ func keyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key FILE",
 		Short: "Make a key file, with which servers seal secrets",
-		Long: `key makes a file with a new key that only you may read, for clusters.credential_key_file in
-compute.yaml. Every server of a cloud needs the same file. Whoever has it and the cloud's
-store can open the secrets in it; whoever loses it has everybody set their passwords again.
+		Long: `key makes a file with a new key that only you may read, for clusters.credential_key_file
+in compute.yaml. Every server of a cloud needs the same file. Anyone who has it and a
+copy of etcd can decrypt the secrets; if it is lost, all users have to set their
+passwords again.
 
-To change the key: name the new file first and the old one behind it on every server, then
-croft cluster credential rewrap, then take the old one away.`,
+To change the key: name the new file first and the old one behind it on every server,
+then croft cluster credential rewrap, then remove the old one.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			id, err := seal.Generate(given[0])
 			if err != nil {

@@ -25,7 +25,7 @@ func parameters(stdin io.Reader, file string, pairs []string) (map[string]any, e
 		}
 		if err := yaml.Unmarshal(text, &all); err != nil {
 			// does not contain secrets from the file
-			return nil, croft.Errorf(croft.Invalid, "%s is no mapping of parameters in YAML", file)
+			return nil, croft.Errorf(croft.Invalid, "%s is not a YAML mapping of parameters", file)
 		}
 	}
 	for _, pair := range pairs {

@@ -264,7 +264,7 @@ func eventsCommand() *cobra.Command {
 their consoles are kept: --console prints them.`,
 		ValidArgsFunction: clusters.Complete(1),
 	}
-	cmd.Flags().BoolVar(&consoles, "console", false, "print what hosts that failed said on their consoles, too")
+	cmd.Flags().BoolVar(&consoles, "console", false, "print the console output of failed hosts, too")
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
 		list, err := c.ListClusterEvents(ctx, named(c, c.Args[0]))
 		if err != nil {

@@ -26,10 +26,10 @@ import (
 
 func siteCommand() *cobra.Command {
 	return verb.CloudGroup("site", "Manage where clusters can be built",
-		`site manages where clusters can be built: local, which is the hosts of this cloud and is
-there by itself, and OpenStacks with Heat. A site says where its Keystone is, and holds no
-password: each user has credentials of their own (croft cluster credential). Operators
-write sites, and everybody sees where a password would be sent.`,
+		`site manages where clusters can be built: local, the hosts of this cloud, which always
+exists, and OpenStack clouds with Heat. A site has the address of its Keystone, and no
+password: each user stores credentials (croft cluster credential). Only operators change
+sites; all users can see the address to which a password would be sent.`,
 		`  croft cluster site create lab openstack --auth-url https://lab.example:5000/v3 --region one
   croft cluster site set lab --default network_name=private --default flavor_name=m1.small
   croft cluster site health lab
@@ -104,7 +104,7 @@ func (s *siteFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.AuthURL, "auth-url", "", "`URL` of its Keystone, or of the API of a croft")
 	f.StringVar(&s.Region, "region", "", "`name` of its region in the catalogue of Keystone")
 	f.StringVar(&s.Interface, "interface", "", "`name` of the interface in the catalogue (public)")
-	f.StringVar(&s.caFile, "ca", "", "`file` with authorities to trust beside the system's")
+	f.StringVar(&s.caFile, "ca", "", "`file` with authorities to trust in addition to the system's")
 	f.BoolVar(&s.enabled, "enabled", true, "new clusters may be built there")
 	f.IntVar(&s.Priority, "priority", 0, "sites with a higher `number` come first")
 	f.IntVar(&s.MaxClusters, "max-clusters", 0, "the most clusters there (`number`; 0: no limit)")
@@ -150,7 +150,8 @@ func siteCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.Report(made, "site %s is there; croft cluster site health %s asks it", made.Name, made.Name)
+				return c.Report(made, "site %s is created; check it with croft cluster site health "+
+					"%s", made.Name, made.Name)
 			})
 		},
 		ValidArgsFunction: func(_ *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -179,9 +180,9 @@ func siteSet() *cobra.Command {
 	var s siteFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Change a site; clusters that are there stay",
-		Long: `set changes what its flags say. --default replaces all defaults; --ca '' trusts the system's
-authorities alone.`,
+		Short: "Change a site; existing clusters are not changed",
+		Long: `set changes what its flags say. --default replaces all defaults; --ca '' trusts only the
+system's authorities.`,
 		ValidArgsFunction: sites.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := s.read(cmd); err != nil {
@@ -214,8 +215,8 @@ authorities alone.`,
 func siteHealth() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health NAME",
-		Short: "Ask a site how it is, with a credential of yours if there is one",
-		Long: `health asks the site now, and ends with exit code 6 where it does not answer, and 7 where it
+		Short: "Check whether a site works, with your credential if you have one",
+		Long: `health calls the site now. It exits with 6 if the site does not answer, and with 7 if it
 refuses your credential.`,
 		ValidArgsFunction: sites.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
@@ -253,11 +254,12 @@ func healthRows(t *out.Table, h cluster.SiteHealth) {
 
 // imageCommand returns the command croft cluster site image.
 func imageCommand() *cobra.Command {
-	return verb.Group("image", "Bring images to sites that implementations of appliances name",
-		`An image for sites is a name with an address and a checksum. An implementation that names
-it has it brought to its site before the first build; bring does so before that, or says
-what the image is called where it is already. Images that instances boot from are those
-of croft image.`, "", imageList(), imageAdd(), images.Remove("Remove images for sites; at the sites they stay",
+	return verb.Group("image", "Manage the images that implementations of appliances use at sites",
+		`An image for sites is a name with an address and a checksum. An image that an
+implementation names is uploaded to the site before the first build. bring uploads it
+earlier, or records the name of an image that the site already has. The images of this
+cloud's own instances are in croft image.`, "", imageList(), imageAdd(), images.Remove("Remove images for sites; at "+
+			"the sites they stay",
 			func(ctx context.Context, c *args.Client, name string) error {
 				return c.RemoveImage(ctx, api.ImageNamed{Name: name})
 			}), imageBring())
@@ -337,7 +339,7 @@ func imageBring() *cobra.Command {
 	var ref string
 	cmd := &cobra.Command{
 		Use:   "bring NAME SITE...",
-		Short: "Bring an image to sites, with a credential of yours",
+		Short: "Upload an image to sites, with your credential",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args[1:], func(site string) error {
 				now, err := c.BringImage(ctx, api.ImageAtSite{ImageNamed: api.ImageNamed{Name: c.Args[0]},
@@ -349,6 +351,6 @@ func imageBring() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&ref, "ref", "", "it is there already, and is called `this`")
+	cmd.Flags().StringVar(&ref, "ref", "", "the site already has the image, under this `name`")
 	return cmd
 }

@@ -25,8 +25,8 @@ func sshCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ssh UUID|NAME [COMMAND...]",
 		Short: "Log in to a cluster's master, or to another host of it",
-		Long: `ssh runs the system's ssh to the address of the master, or of the host that --host names,
-with the key that the cluster was asked for with.
+		Long: `ssh runs the system's ssh to the address of the master, or of the host that --host
+names, with the key of the cluster's request.
 
 A host at the site local is identified by a host key that croft created for it, and is
 reached as by schedule ssh, as the user of its image. For hosts of other

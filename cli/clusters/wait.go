@@ -56,7 +56,7 @@ func (w *waiting) finish(ctx context.Context, cmd *cobra.Command, c *args.Client
 	case w.unsized(asked, have) != nil:
 		return w.unsized(asked, have)
 	case have.State == cluster.Ready && have.Error != nil:
-		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is ready as it was: %s\n", have.Name, have.Error.Message)
+		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is ready, and unchanged: %s\n", have.Name, have.Error.Message)
 	case have.State == cluster.Degraded:
 		fmt.Fprintf(cmd.ErrOrStderr(), "cluster %s is degraded: %s\n", have.Name, now(have))
 	}

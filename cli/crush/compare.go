@@ -25,9 +25,9 @@ func compareCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "compare MAP OTHER",
-		Short: "Tell how much moves between two maps",
-		Long: `compare places the same inputs on two maps and tells how many replicas are on other
-devices. --weight is for the second map, so that a map can be compared with itself.`,
+		Short: "Compare the placement by two maps",
+		Long: `compare places the same inputs by two maps and prints how many replicas are on other
+devices. --weight applies to the second map, so that a map can be compared with itself.`,
 		Args: oneMap(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := o.check(); err != nil {

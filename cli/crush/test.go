@@ -31,8 +31,8 @@ func testCommand() *cobra.Command {
 		Use:   "test MAP",
 		Short: "Print where inputs go",
 		Long: `test prints for each input the IDs of its devices, as crushtool --test --show-mappings
-does: 2147483647 is a position that could not be filled. --trace X tells for one input
-each candidate and why it was not taken.`,
+does: 2147483647 is a position that could not be filled. --trace X prints each candidate
+for one input and why it was rejected.`,
 		Args: oneMap(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if err := o.check(); err != nil {
@@ -52,7 +52,7 @@ each candidate and why it was not taken.`,
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&o.bad, "bad", false, "print only mappings of fewer devices than replicas")
 	cmd.Flags().IntVar(&o.threads, "threads", runtime.NumCPU(), "`processors` to use")
-	cmd.Flags().IntVar(&o.trace, "trace", 0, "tell each candidate for one `input`")
+	cmd.Flags().IntVar(&o.trace, "trace", 0, "print each candidate for one `input`")
 	return cmd
 }
 

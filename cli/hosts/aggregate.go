@@ -19,13 +19,12 @@ import (
 
 // AggregateCommand returns the command croft aggregate.
 func AggregateCommand() *cobra.Command {
-	return verb.CloudGroup("aggregate", "Put hosts together under names, for requests to choose among",
-		`aggregate manages sets of hosts that operators have named: those with fast disks,
-those of a customer, those that are to be replaced. A host may be in any number of
-them. Requests choose by them (schedule --in, --in-any and --not-in), tenants by the
-public ones. Sites, rows and racks can be named there without an aggregate.
-
-Groups are something else: instances that are kept apart or together.`,
+	return verb.CloudGroup("aggregate", "Manage aggregates: named sets of hosts that requests can select",
+		`aggregate manages named sets of hosts, for example hosts with fast disks, hosts of one
+customer, or hosts to be replaced. A host may be in any number of them. Requests select
+by them (schedule --in, --in-any and --not-in); tenants can name only public ones. These
+flags also accept sites, rows and racks. Groups are unrelated: they are instances that
+are kept apart or together.`,
 		`  croft aggregate create ssd host1 host2 --public --note "NVMe disks"
   croft aggregate change ssd --add host3 --remove host1
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --in ssd`,
@@ -81,7 +80,7 @@ func aggregateCreate() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&a.Note, "note", "", "`text` for people")
-	cmd.Flags().BoolVar(&a.Public, "public", false, "tenants see its name and may choose by it")
+	cmd.Flags().BoolVar(&a.Public, "public", false, "tenants see its name and may select by it")
 	return cmd
 }
 
@@ -141,8 +140,8 @@ func aggregateChange() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "change NAME",
 		Short: "Add hosts to an aggregate, remove hosts from it, or change its note",
-		Long: `change does all that its flags say, or nothing. Instances stay where they are, even if
-their request named the aggregate: it counts where a host is chosen.`,
+		Long: `change makes all of the changes or none. Instances stay where they are, even if their
+request named the aggregate: aggregates are used only when a host is chosen.`,
 		ValidArgsFunction: aggregates.Complete(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			change.Name = given[0]
@@ -169,6 +168,6 @@ their request named the aggregate: it counts where a host is chosen.`,
 	cmd.Flags().StringSliceVar(&change.RemoveHosts, "remove", nil, "`host` to remove; repeat for more")
 	cmd.Flags().StringVar(&note, "note", "", "`text` for people")
 	cmd.Flags().BoolVar(&public, "public", false,
-		"tenants see its name and may choose by it; --public=false: they do not")
+		"tenants see its name and may select by it; --public=false: they do not")
 	return cmd
 }

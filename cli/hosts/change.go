@@ -59,7 +59,7 @@ continue; the same command again orders the rest.`,
 		},
 	}
 	cmd.Flags().BoolVar(&move, "move", false, "move the instances to other hosts")
-	args.AddWaitFlags(cmd.Flags(), "nothing of what moves is left on the host")
+	args.AddWaitFlags(cmd.Flags(), "the host has no instance left that moves")
 	return cmd
 }
 
@@ -190,13 +190,13 @@ func removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove UUID|NAME",
 		Aliases: []string{"forget"},
-		Short:   "Remove a host that is gone for good",
+		Short:   "Remove a host that does not return",
 		Long: `remove removes a host's record and its resource provider. A host that is alive or has
 instances is only removed with --force: then its instances are lost. Their claims are
-released at once; their names and the records to recreate them are kept until somebody
-runs "schedule recreate" or "schedule remove" on them. "schedule list --all --state lost"
-lists them. If the host returns, it starts none of them, and keeps their disks until
-"croft host leftover remove". Restart an agent that still runs to offer its host again.
+released at once; their names and the records to recreate them are kept until "schedule
+recreate" or "schedule remove" is run on them. "schedule list --all --state lost" lists
+them. If the host returns, it starts none of them, and keeps their disks until "croft
+host leftover remove". Restart an agent that still runs to offer its host again.
 
 If the host serves etcd, its member is removed. A host is not removed, even with --force,
 if the other etcd members would have no quorum without it: first bring another one back,
@@ -239,7 +239,8 @@ func tellLost(w io.Writer, lost []hosts.LostInstance) {
 		stays = true
 	}
 	if stays {
-		fmt.Fprintln(w, "`schedule recreate` makes a lost instance anew on another host, `schedule remove` gives it up; "+
+		fmt.Fprintln(w, "`schedule recreate` recreates a lost instance on another host, `schedule remove` gives it "+
+			"up; "+
 			"`schedule list --all --state lost` lists all")
 	}
 }

@@ -19,15 +19,16 @@ import (
 func DistanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "distance",
-		Short: "State distances between aggregates, locations and hosts",
-		Long: `distance manages the distances that operators state. Requests use them to choose near or
-far hosts (schedule --near, --far and --distance). There are types of them, such as network, in
-units of your own. The type failure is the default: it follows from the locations of
-hosts (0 the same host, 1 rack, 2 row, 3 site, 4 another site) where nothing is stated.
+		Short: "Define distances between aggregates, locations and hosts",
+		Long: `distance manages the distances that operators define. Requests use them to choose near
+or far hosts (schedule --near, --far and --distance). Each has a type, such as network,
+in units of your choice. The type failure is the default: unless defined, it follows
+from the locations of hosts (0 the same host, 1 rack, 2 row, 3 site, 4 another site).
 
-A distance is stated between two aggregates, locations or hosts, either way, and holds for
-all hosts in them. The most explicit pair wins: a host is more explicit than an aggregate,
-and that more than a rack, a row and a site. Of equally explicit ones the smaller counts.`,
+A distance is defined between two aggregates, locations or hosts, in both directions,
+and applies to all hosts in them. The most explicit pair wins: a host before an
+aggregate, a rack, a row and a site. Of equally explicit pairs the smaller distance
+applies.`,
 		Example: `  croft distance set site1 site2 40 --type network
   croft distance get host1 host2 --type network
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --near web:10 --distance network`,
@@ -123,16 +124,17 @@ func distanceSet(kind *string) *cobra.Command {
 	var d api.NewDistance
 	return &cobra.Command{
 		Use:   "set A B DISTANCE",
-		Short: "State the distance between two aggregates, locations or hosts",
-		Long: `set states a distance, a whole number from 0 to 1000000, in place of what was stated
-between these two. Instances stay where they are: it counts where a host is chosen.`,
+		Short: "Define the distance between two aggregates, locations or hosts",
+		Long: `set defines a distance, a whole number from 0 to 1000000, and replaces an earlier one
+between these two. Instances stay where they are: distances are used only when a host is
+chosen.`,
 		PreRunE: func(_ *cobra.Command, given []string) error {
 			if err := croft.CheckDistanceType(typeOf(*kind)); err != nil {
 				return err
 			}
 			n, err := strconv.ParseUint(given[2], 10, 31)
 			if err != nil || n > croft.MaxStatedDistance {
-				return croft.Errorf(croft.Invalid, "%q is no distance: write a whole number from 0 to %d", given[2],
+				return croft.Errorf(croft.Invalid, "%q is not a distance: write a whole number from 0 to %d", given[2],
 					croft.MaxStatedDistance)
 			}
 			d = api.NewDistance{Type: typeOf(*kind), A: given[0], B: given[1], Distance: int(n)}

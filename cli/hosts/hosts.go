@@ -29,7 +29,7 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Look at the hosts; drain, enable, accept, fence or remove one",
+		Short: "List and show hosts; drain, enable, accept, fence or remove one",
 		Example: `  croft host list
   croft host drain host3 --move
   croft host remove host3
@@ -47,9 +47,8 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts: state, instances, claimed and offered resources",
-		Long: `list shows the hosts by their names: how each is, its part in etcd, how many
-instances it has, what is claimed of what it offers. With -o wide their versions and
-UUIDs too.`,
+		Long: `list shows the hosts by name: state, role in etcd, number of instances, claimed and
+offered resources. With -o wide also versions and UUIDs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := objects.ParseFilter(filters); err != nil {
 				return err

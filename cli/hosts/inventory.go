@@ -16,9 +16,9 @@ func inventoryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inventory UUID|NAME",
 		Short: "Show what a host offers of each class of resources",
-		Long: `inventory shows what a host offers of each class of resources, what it keeps for itself,
-by how much it is oversold, and what is claimed. The host's agent writes that, from what
-the host has and from its settings (offer in compute.yaml).`,
+		Long: `inventory shows for each class of resources what a host offers, what it reserves for
+itself, its allocation ratio, and what is claimed. The host's agent writes this from the
+host's hardware and its settings (offer in compute.yaml).`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.GetInventory(ctx, api.HostNamed{ID: c.Args[0]})

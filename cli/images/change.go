@@ -31,13 +31,13 @@ the same command. The project is charged its IMAGE_GB.
 
 Otherwise add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
 --machine the one of this machine, /etc/croft/images.yaml. The second argument is where
-the hosts find the image, or an existing name, of which the new name becomes an alias.
+hosts fetch the image, or an existing name, of which the new name becomes an alias.
 
-Without a checksum whatever is at the address is taken. Give one of --sha256, --sha512
-and --sums, which names the publisher's own list and so allows for newer versions; with
---signed-by that list must bear the signature of a key in the keyring, a file on the
-hosts. --signature names the file with the signature where the list has none in itself.
-Lists and signatures are addresses relative to the image's.`,
+Without a checksum the image is not verified. Give one of --sha256, --sha512 and --sums;
+--sums names the publisher's own list, so that newer versions are accepted too. With
+--signed-by that list must have a signature by a key in the keyring, a file on the hosts.
+--signature names the file with the signature, if the list does not contain it. Addresses
+of lists and signatures are relative to the image's.`,
 		Example: `  croft image add web https://example.com/web.qcow2.xz --sums SHA256SUMS --user debian
   croft image add jammy https://cloud-images.ubuntu.com/jammy/current/jammy-server-cloudimg-amd64.img \
     --sums SHA256SUMS --signature SHA256SUMS.gpg \
@@ -69,10 +69,10 @@ Lists and signatures are addresses relative to the image's.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is in %s\n", e.Name, file)
 			if !machine {
 				fmt.Fprintln(cmd.ErrOrStderr(),
-					"your own commands alone know it; --machine adds it for pools, clusters and tenants too")
+					"only your own commands know it; --machine adds it for pools, clusters and tenants too")
 			}
 			if e.Alias == "" && e.Verification() == image.Unverified {
-				fmt.Fprintln(cmd.ErrOrStderr(), "nothing verifies it: --sha256 would")
+				fmt.Fprintln(cmd.ErrOrStderr(), "it will not be verified: add --sha256 to verify it")
 			}
 			return nil
 		},
@@ -86,7 +86,7 @@ Lists and signatures are addresses relative to the image's.`,
 	f.StringVar(&e.User, "user", "", "whom to log in as")
 	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
-	f.BoolVar(&replace, "replace", false, "take the place of an image of that name")
+	f.BoolVar(&replace, "replace", false, "replace an image of that name")
 	f.BoolVar(&stored.Public, "public", false, "add it to the cloud's catalog for all projects; for operators")
 	f.Int64Var(&stored.MaxGB, "max-gb", 0, "the most that an image in the cloud's catalog may have that is fetched, in "+
 		"GiB (`number`; 10)")
@@ -116,18 +116,18 @@ func removeCommand() *cobra.Command {
 	var machine, cached bool
 	cmd := &cobra.Command{
 		Use:   "remove NAME|URL|PATH|SHA256",
-		Short: "Take a name out of the catalog, or an image out of this host's cache",
+		Short: "Remove a name from the catalog, or an image from this host's cache",
 		Long: `remove removes an image of the cloud's catalog if a project is given, or CROFT_URL or a
 login names a cloud. Instances that were made from it keep their disks, and cannot be
 rebuilt.
 
-Otherwise remove takes out of the catalog a name that croft image add has put there: out
-of your own, or with --machine out of the one of this machine.
+Otherwise remove removes a name that croft image add has written from the catalog: from
+your own, or with --machine from the one of this machine.
 
-With --cached it removes from the cache of this host what was fetched by that name, URL
-or path, or has that SHA-256, so that it is fetched anew. Guests whose disks stand on it
-keep it: then its room becomes free with the last of those disks. With --hosts it does so
-on hosts of the cloud.`,
+With --cached it removes an image from this host's cache, by its name, URL, path or
+SHA-256, so that it is fetched again. Guests whose disks are based on it keep it: its
+space becomes free with the last of those disks. With --hosts it does so on hosts of the
+cloud.`,
 		Example: `  croft image remove web
   croft image remove --cached debian-12
   croft image remove --cached debian-12 --hosts all`,
@@ -137,7 +137,7 @@ on hosts of the cloud.`,
 			case cached && machine:
 				return croft.Errorf(croft.Invalid, "give one of --cached and --machine")
 			case !cached && cmd.Flags().Changed("hosts"):
-				return croft.Errorf(croft.Invalid, "--hosts is about what hosts have fetched: add --cached")
+				return croft.Errorf(croft.Invalid, "--hosts selects caches of hosts: add --cached")
 			case cached:
 				return removeCached(cmd, given[0])
 			}
@@ -164,8 +164,8 @@ on hosts of the cloud.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&machine, "machine", false, "out of the catalog of this machine, not your own")
-	cmd.Flags().BoolVar(&cached, "cached", false, "out of this host's cache, and not out of a catalog")
+	cmd.Flags().BoolVar(&machine, "machine", false, "from the catalog of this machine, not your own")
+	cmd.Flags().BoolVar(&cached, "cached", false, "from this host's cache, and not from a catalog")
 	addCacheFlags(cmd)
 	addHostsFlag(cmd)
 	addCloudFlags(cmd)
@@ -193,7 +193,7 @@ func removeCached(cmd *cobra.Command, what string) error {
 		return fmt.Errorf("remove image %s: %w", what, err)
 	}
 	if held.Disks > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "it keeps its room for %s that the host made of it\n",
+		fmt.Fprintf(cmd.ErrOrStderr(), "its space stays in use by %s that the host made of it\n",
 			wording.Count(held.Disks, "disk"))
 	}
 	return printPruned(cmd, format, []image.Held{held})
@@ -206,18 +206,18 @@ func pruneCommand() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove from this host's cache the images that no disk stands on",
-		Long: `prune removes from the cache of this host the images that no disk of a guest stands
-on and that were not used in the last ten minutes. The agent may work meanwhile: an
-image that is asked for again is fetched again. It prints what it removed. With --hosts
-it does so on hosts of the cloud.`,
+		Short: "Remove unused images from this host's cache",
+		Long: `prune removes from this host's cache the images that are not the base of a guest's disk
+and were not used in the last ten minutes, and prints them. The agent may run meanwhile:
+an image that is requested again is fetched again. With --hosts it does so on hosts of
+the cloud.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err
 			} else if on {
 				if dry {
-					return croft.Errorf(croft.Invalid, "--dry-run is about this host: see what hosts have with croft image "+
-						"list --hosts")
+					return croft.Errorf(croft.Invalid, "--dry-run works only for this host: croft image list "+
+						"--hosts lists the images of hosts")
 				}
 				return removeOnHosts(cmd, "")
 			}

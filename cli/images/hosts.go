@@ -33,8 +33,7 @@ func onHosts(cmd *cobra.Command) (bool, error) {
 	}
 	if cmd.Flags().Changed(args.StateDirFlag.Flag) {
 		return false, croft.Errorf(croft.Invalid,
-			"--%s is about this host, and --hosts about hosts of a cloud: give one "+
-				"of them", args.StateDirFlag.Flag)
+			"--%s selects this host, and --hosts hosts of a cloud: give one of them", args.StateDirFlag.Flag)
 	}
 	return true, nil
 }

@@ -26,13 +26,11 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Name images, and look after what hosts keep of them",
-		Long: `image looks after the catalog, which gives images names, and after the cache of this
-host, where its agent keeps what it has fetched.
-
-The catalog is what croft knows by itself, then /etc/croft/images.yaml, then
-~/.config/croft/images.yaml; the later counts more. It is read on the machine where
-somebody asks for an instance.`,
+		Short: "Manage the image catalog, and the image caches of hosts",
+		Long: `image manages the catalog, which gives images names, and the cache of this host, where
+its agent keeps the images that it has fetched. The catalog consists of croft's own
+entries, /etc/croft/images.yaml and ~/.config/croft/images.yaml; later files override
+earlier ones. It is read on the machine where an instance is requested.`,
 		Example: `  croft image list
   croft image add web https://example.com/web.qcow2 --sha256 HEX --user debian
   croft image show web
@@ -115,7 +113,7 @@ func catalogAndCache(cmd *cobra.Command) (catalog image.Catalog, have image.Cont
 	}
 	have, err = image.Look(dir)
 	if errors.Is(err, fs.ErrPermission) { // the catalog's names may still be printed
-		fmt.Fprintf(cmd.ErrOrStderr(), "what this host has fetched is not shown: %v\n", err)
+		fmt.Fprintf(cmd.ErrOrStderr(), "the cache of this host is not shown: %v\n", err)
 		err = nil
 	}
 	return catalog, have, format, err
@@ -125,13 +123,12 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the images of the catalog and of this host's cache",
-		Long: `list prints the images that have names, and below them those that this host has
-fetched by their addresses. The column DISKS counts the guests' disks that stand on an
-image in the cache; one without is what croft image prune removes.
-
-With CROFT_URL, or after croft login, it prints the catalog of that cloud instead, and
-what the addresses of images begin with that its tenants may name besides. --state-dir
-asks for this host all the same, and --hosts for the caches of hosts of the cloud.`,
+		Long: `list prints the named images, and below them the images that this host has fetched by
+address. The column DISKS counts the guests' disks that are based on an image in the
+cache; croft image prune removes images without any. With CROFT_URL, or after croft
+login, it prints the catalog of that cloud instead, and the prefixes of the other
+addresses that its tenants may use. --state-dir lists this host's images even then, and
+--hosts the caches of hosts of the cloud.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
 				return err
@@ -230,7 +227,7 @@ func rows(t *out.Table, all []entry) {
 func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME|URL|PATH",
-		Short:             "Show an image: where it comes from, what verifies it, what this host has of it",
+		Short:             "Show an image: its address, how it is verified, and this host's copy",
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if of, err := isOfCloud(cmd); err != nil {

@@ -43,7 +43,7 @@ func TestPullsAreToldByLines(t *testing.T) {
 	show.end(0, nil)
 	show.end(1, croft.Errorf(croft.Unavailable, "no"))
 	show.close()
-	want := "host host1: fetching the image, 40.0 MiB\nhost host2: fetching the image\nhost host1: the image is there\n"
+	want := "host host1: fetching the image, 40.0 MiB\nhost host2: fetching the image\nhost host1: the image is in the cache\n"
 	if words.String() != want {
 		t.Errorf("got %q, want %q", words.String(), want)
 	}

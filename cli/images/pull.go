@@ -31,10 +31,10 @@ func pullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull NAME|URL|PATH",
 		Short: "Have hosts fetch an image before it is needed",
-		Long: `pull has hosts fetch, verify and keep an image, so that the first instance of it
-starts as quickly as the next. A host that has it checks that it is the newest. One
-that cannot is told on stderr and does not keep the others from it; the exit code is
-then that of the first such host.`,
+		Long: `pull has hosts fetch, verify and keep an image, so that the first instance of it starts
+as quickly as the next. A host that has the image checks that it is the newest. If a
+host fails, the error is on stderr and the others continue; the exit code is that of the
+first failure.`,
 		Example: `  croft image pull debian-12
   croft image pull debian-12 --hosts host1,host2`,
 		ValidArgsFunction: args.CompleteImage,
@@ -227,7 +227,7 @@ func (l *pullLines) end(i int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		fmt.Fprintf(l.w, "host %s: the image is there\n", l.name[i])
+		fmt.Fprintf(l.w, "host %s: the image is in the cache\n", l.name[i])
 	}
 }
 

@@ -28,8 +28,8 @@ func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait UUID|NAME...",
 		Short: "Wait until instances run, or are ready, stopped or gone",
-		Long: `wait returns when all the instances have come as far as --for says: running with an
-address, ready (the guest says that its set-up is done), stopped, or gone. It orders
+		Long: `wait returns when all instances have reached the state that --for names: running with an
+address, ready (the guest reports that its set-up is done), stopped, or gone. It changes
 nothing. An instance that does not exist counts as gone.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,7 +25,7 @@ func (b *bounds) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&b.where, "where", nil, "run on a host with these properties and tags, by a `filter`: "+
 		"'tier=gold rack=r* tag:new'; repeat for alternatives")
 	flags.StringArrayVar(&b.whereNot, "where-not", nil,
-		"run on a host that this `filter` does not choose; repeat for more")
+		"run on a host that this `filter` does not match; repeat for more")
 }
 
 // checkFilters returns Invalid if a text is not a filter.

@@ -23,8 +23,9 @@ func removeCommand() *cobra.Command {
 --snapshots is given.
 
 An instance whose host is silent is removed when the host returns. With --force its
-claim and its name are free at once. A lost instance is given up at once. A member of a cluster is removed by the cluster;
-with --force it is destroyed all the same, and the cluster has lost it.`,
+claim and its name are free at once. A lost instance is given up at once. A member of a
+cluster is removed by the cluster; with --force it is destroyed anyway, and the cluster
+treats it as lost.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -160,11 +161,11 @@ func rebootCommand() *cobra.Command {
 }
 
 func rebuildCommand() *cobra.Command {
-	cmd := changeCommand("rebuild", "Give instances a fresh disk made of their image", nil,
-		(*client.Client).RebuildInstance, "will be rebuilt: what was on its disk is lost")
-	cmd.Long = `rebuild gives instances a fresh disk made of their image, and boots them from it.
-They keep their UUID, their name, their host, their claim and their address. What was
-on the disk is lost once the image is there; an image that cannot be had loses nothing.`
+	cmd := changeCommand("rebuild", "Replace the disks of instances by new ones from their images", nil,
+		(*client.Client).RebuildInstance, "will be rebuilt: the contents of its disk are lost")
+	cmd.Long = `rebuild gives instances a new disk from their image, and boots them from it. They keep
+their UUID, their name, their host, their claim and their address. The contents of the
+old disk are lost once the image is fetched; if that fails, nothing is lost.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
@@ -177,8 +178,8 @@ func recreateCommand() *cobra.Command {
 (croft host fence, croft host remove --force). Each gets a host with room and a new disk from its image, and
 keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.
 
-An instance that no host has room for stays lost. schedule list --state lost shows all,
-and schedule remove gives one up.`
+If no host has room for an instance, it stays lost. schedule list --state lost shows
+all, and schedule remove gives one up.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
@@ -187,9 +188,9 @@ func resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize UUID|NAME AMOUNTS",
 		Short: "Change the processors, the memory or the disk of an instance",
-		Long: `resize changes the size of an instance, such as: resize web VCPU:2,MEMORY_MB:2048,DISK_GB:20
-Amounts that it does not name stay. The instance keeps its host, which needs the room; if it
-has not enough, the refusal names the most that fits.
+		Long: `resize changes the size of an instance, such as: resize web
+VCPU:2,MEMORY_MB:2048,DISK_GB:20 Amounts that are not named stay unchanged. The instance
+keeps its host; if that lacks room, the refusal names the most that fits.
 
 Processors and memory are changed while the instance is stopped. The disk can be made larger
 at any time, and never smaller; most images enlarge their file system at the next boot.`,

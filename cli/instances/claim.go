@@ -22,9 +22,9 @@ func ClaimCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Use or remove claims that are held",
-		Long: `claim is about claims that schedule --hold has made: resources on a host, with the
-project's quota and the seats in its groups, that wait until a time for an instance.
-Each has a name, which the instance will have; schedule list shows them as held.
+		Long: `claim manages the claims that schedule --hold makes: resources on a host, quota of the
+project and seats in groups, reserved for an instance until a given time. Each has a
+name, which the instance will have; schedule list shows them as held.
 
 Use boots the instance on that host. A claim that is not used in time is removed.
 schedule keep NAME --expires 2h holds it for two hours from now on.`,
@@ -43,7 +43,7 @@ func claimListCommand() *cobra.Command {
 		columns: []string{"name", "host", "expires", "resources", "id"}}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the claims that are held, the first to end first",
+		Short: "List the claims that are held, soonest end first",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
 				if l.all {
@@ -67,8 +67,8 @@ func useCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "use UUID|NAME",
 		Short: "Boot the instance that a claim is held for",
-		Long: `use orders the instance that a claim is held for, on the host of the claim.
-Settings that no flag changes are those of schedule --hold. The instance outlives the
+		Long: `use orders the instance that a claim is held for, on the host of the claim. Without a
+flag, the settings are the ones given to schedule --hold. The instance outlives the
 hold; --expires sets when it is destroyed.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.use(cmd, given[0]) },
@@ -76,7 +76,7 @@ hold; --expires sets when it is destroyed.`,
 	a.addGuestFlags(cmd.Flags())
 	cmd.Flags().String("image", "", "`image` to boot (that of schedule --hold)")
 	args.AddWaitFlags(cmd.Flags(),
-		"the instance runs and has an address; =ready: until it says that its set-up is done")
+		"the instance runs and has an address; =ready: until it reports that its set-up is done")
 	command.CompleteFlag(cmd, "restart", schedule.Restarts)
 	return cmd
 }

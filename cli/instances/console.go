@@ -23,12 +23,10 @@ func consoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console UUID|NAME",
 		Short: "Type at the guest's serial console",
-		Long: `console attaches this terminal to the guest's serial console, through the agent of
-its host; Ctrl-] leaves. One at a time can be attached; --takeover ends the session of
-another one.
-
-Where stdin or stdout is no terminal, and with --log or --follow, it prints what the
-guest wrote, as schedule logs does.`,
+		Long: `console attaches this terminal to the guest's serial console, through the agent of its
+host; Ctrl-] leaves. Only one session at a time is possible; --takeover ends another
+one. If stdin or stdout is not a terminal, and with --log or --follow, it prints what
+the guest wrote, as schedule logs does.`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			live := !follow && !log && out.IsTerminal(cmd.InOrStdin()) && out.IsTerminal(cmd.OutOrStdout())
@@ -41,9 +39,9 @@ guest wrote, as schedule logs does.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
-		"print what the guest wrote and go on with what it writes, until interrupted")
+		"print what the guest wrote and writes, until interrupted")
 	cmd.Flags().BoolVar(&log, "log", false, "print what the guest wrote")
-	cmd.Flags().BoolVar(&takeOver, "takeover", false, "end the session of whoever is attached")
+	cmd.Flags().BoolVar(&takeOver, "takeover", false, "end the session that is attached")
 	return cmd
 }
 
@@ -59,7 +57,7 @@ func logsCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what the guest writes, until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue to print what the guest writes, until interrupted")
 	return cmd
 }
 

@@ -16,8 +16,8 @@ type locationRule struct {
 }
 
 func (r *locationRule) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&r.group, "group", "", "`group` that --apart-by, --same and --at-most are about; with group:soft "+
-		"they give way where there is no room")
+	flags.StringVar(&r.group, "group", "", "`group` for --apart-by, --same and --at-most; with group:soft they are "+
+		"ignored if there is no room")
 	flags.StringVar(&r.apartBy, "apart-by", "",
 		"run in a location of this `level` (site, row, rack or host) without other members of the group")
 	flags.StringVar(&r.same, "same", "", "run in the location of this `level` where the other members of the group are")
@@ -35,10 +35,10 @@ func (r *locationRule) affinity() (*croft.Affinity, error) {
 		return nil, nil
 	case r.group == "":
 		return nil, croft.Errorf(croft.Invalid,
-			"--apart-by, --same and --at-most are about the members of a group: name it with --group")
+			"--apart-by, --same and --at-most need a group: name it with --group")
 	case len(clauses) == 0:
 		return nil, croft.Errorf(croft.Invalid,
-			"--group %s: say what its members are to do, with --apart-by, --same, or --at-most and --per", r.group)
+			"--group %s: give a rule for its members: --apart-by, --same, or --at-most and --per", r.group)
 	}
 	a, err := croft.ParseAffinity(croft.RuleOf(clauses...), r.group)
 	return &a, err

@@ -60,31 +60,31 @@ With a UUID or a name it shows that instance: its address, or with -o everything
 
 // aboutRequests and requestExits are parts of the help of the commands that make requests.
 const (
-	aboutRequests = `a name from the catalog, a URL, or an absolute path on
-the hosts. It claims the resources on the host with the most room (--policy), tells
-the host, and prints
+	aboutRequests = `a name from the catalog, a URL, or an absolute path on the hosts. It claims the
+resources on the host with the most room (--policy), orders the host to run the
+instance, and prints
 
   NOTIFIED TARGET, <host>, OF INSTANCE <instance>
 
 or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
-requirement drops and what each host lacks; with -o json or yaml that is the result.
---explain says which hosts have room and what drops the others, and asks for nothing.
+requirement excludes and what each host lacks; with -o json or yaml that is the result.
+--explain prints which hosts have room and why others are excluded, and creates nothing.
 
 --hold takes the claim and boots nothing; croft claim use boots the instance later.
 
-With --count it asks until nothing is left or it is interrupted, and says how many it
-got; with --all-or-none it gives them back where those are not all. With --wait, an
-instance that fails is removed, and what it said on its console is kept in a file; one
-that is no longer waited for goes on.`
-	requestExits = `Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or
-over quota, 5 conflict (a name is taken, a group goes by another rule), 6 something does
-not answer, or not in time, 7 not permitted.`
+With --count it requests instances until no room is left or it is interrupted, and
+prints how many it got; with --all-or-none it removes them again unless it got all. With
+--wait, an instance that fails is removed, and its console output is kept in a file; if
+the wait ends early, the instance continues.`
+	requestExits = `Exit codes: 0 done, 1 failure, 2 wrong usage, 3 not found, 4 no capacity or over quota,
+5 conflict (a name is taken, a group has another rule), 6 something does not answer, or
+not in time, 7 not permitted.`
 )
 
 // addRequestFlags adds the flags of a command that makes requests.
 func (a *asking) addRequestFlags(cmd *cobra.Command) {
 	args.AddWaitFlags(cmd.Flags(),
-		"the instance runs and has an address; =ready: until it says that its set-up is done")
+		"the instance runs and has an address; =ready: until it reports that its set-up is done")
 	a.addFlags(cmd.Flags())
 	command.CompleteFlag(cmd, "restart", schedule.Restarts)
 	command.CompleteFlag(cmd, "policy", schedule.Policies)

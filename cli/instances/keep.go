@@ -20,10 +20,9 @@ func keepCommand() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "keep UUID|NAME...",
-		Short: "Let instances that expire live longer",
-		Long: `keep lets instances live on that were asked for with --expires: for the time of
---expires from now on, or without it for as long as nobody destroys them. Instances that
-have not expired may get an end in this way too.`,
+		Short: "Change when instances expire",
+		Long: `keep changes when instances expire: after the time of --expires from now on, or without
+that flag never. It also sets an expiry for instances without one.`,
 		Example: `  schedule keep web --expires 8h
   schedule keep web`,
 		ValidArgsFunction: args.CompleteInstances(-1),

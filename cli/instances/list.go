@@ -81,7 +81,7 @@ property tag).`,
 	flags.BoolVarP(&l.watch, "watch", "w", false, "print the list again whenever something changes, until interrupted")
 	flags.BoolVarP(&l.all, "all", "a", false, "list the instances of all projects")
 	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, separated by commas")
-	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, the other way round")
+	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, in reverse order")
 	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, separated by commas")
 	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
 	flags.StringArrayVar(&l.tags, "tag", nil,

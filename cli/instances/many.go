@@ -148,9 +148,8 @@ func (c *session) shortfall(cmd *cobra.Command, wanted requests, h *harvest) err
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d instances are scheduled\n", h.scheduled, wanted.count)
 	case errors.Is(h.why, context.Canceled):
 		errs = append(errs,
-			&command.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled; they go on: `schedule "+
-				"list` shows them, "+
-				"`schedule remove` ends them", h.scheduled, wanted.count)})
+			&command.Interrupted{Text: fmt.Sprintf("%d of %d instances are scheduled, and continue: `schedule list` "+
+				"shows them, `schedule remove` ends them", h.scheduled, wanted.count)})
 	default:
 		errs = append(errs, croft.Errorf(croft.KindOf(h.why),
 			"%d of %d instances are scheduled, the others are not: %w",

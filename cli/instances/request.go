@@ -67,25 +67,25 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
-	flags.String("policy", "", "which host with room to take: spread, the one with the most room, pack, the one "+
-		"with the least, or crush:name, the first that this croft `policy` gives (policy)")
+	flags.String("policy", "", "which host with room to choose: spread (the most room), pack (the least room), or "+
+		"crush:name (the first host by this croft `policy`) (policy)")
 	flags.StringArrayVar(&a.together, string(croft.Together), nil,
 		"run on the host of the other members of `group`; with group:soft, where there is room; repeat for more")
 	flags.StringArrayVar(&a.apart, string(croft.Apart), nil,
 		"run on a host without other members of `group`; with group:soft, where there is one; repeat for more")
 	a.locations.addFlags(flags)
 	a.bounds.addFlags(flags)
-	flags.StringArrayVar(&a.near, "near", nil, "run near to this instance, aggregate, host or `location`: as near as "+
-		"there is room, or with name:rack (host, rack, row, site) in the same rack, or with name:7 not farther than that; "+
-		"repeat for more")
-	flags.StringArrayVar(&a.far, "far", nil, "run far from this instance, aggregate, host or `location`: with name:rack "+
-		"not in the same rack, with name:7 not nearer than that; repeat for more")
+	flags.StringArrayVar(&a.near, "near", nil, "run near this instance, aggregate, host or `location`: as near as "+
+		"there is room, or with name:rack (host, rack, row, site) in the same rack, or with name:7 at a distance of "+
+		"at most 7; repeat for more")
+	flags.StringArrayVar(&a.far, "far", nil, "run far from this instance, aggregate, host or `location`: with "+
+		"name:rack not in the same rack, with name:7 at a distance of at least 7; repeat for more")
 	flags.StringVar(&a.distance, "distance", "", "the `type` of the distances of --near and --far, as croft distance "+
 		"list shows them (failure)")
 	flags.BoolVar(&a.explain, "explain", false,
 		"only print which hosts have room, in what order, and what excludes the others")
 	flags.IntVar(&a.count, "count", 1, "ask for this `number` of instances, named name-1, name-2 ...")
-	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: if there is no room for all, give back the others")
+	flags.BoolVar(&a.allOrNone, "all-or-none", false, "with --count: if there is no room for all, keep none")
 }
 
 // addGuestFlags adds the flags about the guest, which do not depend on the host.
@@ -118,13 +118,13 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 		s.Image = given[1]
 	}
 	if a.explain && cmd.Flags().Changed("wait") {
-		return croft.Errorf(croft.Invalid, "--explain asks for nothing that could be waited for: leave out --wait")
+		return croft.Errorf(croft.Invalid, "--explain creates no instance to wait for: leave out --wait")
 	}
 	if err := checkFlags(cmd.Flags(), "expires", "hold"); err != nil {
 		return err
 	}
 	if a.hold != 0 && cmd.Flags().Changed("wait") {
-		return croft.Errorf(croft.Invalid, "--hold boots nothing that could be waited for: leave out --wait")
+		return croft.Errorf(croft.Invalid, "--hold boots no instance to wait for: leave out --wait")
 	}
 	wanted, err := a.requests(s, given[0], cmd.InOrStdin())
 	if err != nil {
@@ -199,7 +199,7 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 	case a.count < 1:
 		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
 	case a.allOrNone && a.count == 1:
-		return wanted, croft.Errorf(croft.Invalid, "--all-or-none is about several instances: give --count")
+		return wanted, croft.Errorf(croft.Invalid, "--all-or-none needs several instances: give --count")
 	case a.count > 1 && slices.ContainsFunc(one.Disks, func(d croft.NewDisk) bool { return d.Name != "" }):
 		return wanted, croft.Errorf(croft.Invalid, "--disk names one volume, and --count asks for %d instances: leave out "+
 			"the name, and each volume is named after its instance", a.count)

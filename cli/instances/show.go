@@ -25,8 +25,8 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show UUID|NAME...",
 		Short: "Show the address of an instance, or with -o everything",
-		Long: `show prints the address of an instance, or with -o table, json or yaml all that is
-known of it: the record, the order, what its host last saw, the host.`,
+		Long: `show prints the address of an instance, or with -o table, json or yaml everything about
+it: its record, its order, its host, and the state that the host last reported.`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE:              show,
 	}
@@ -203,7 +203,7 @@ func setUp(c *croft.CloudInit) string {
 	case c == nil:
 		return ""
 	case c.State == croft.CloudInitFailed:
-		return fmt.Sprintf("failed, says the guest: %s", c.Error)
+		return fmt.Sprintf("the guest reports a failure: %s", c.Error)
 	}
 	return string(c.State) + ", says the guest"
 }

@@ -135,7 +135,8 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 func (l Login) arguments(i api.Instance, knownHosts string) ([]string, error) {
 	if i.HostKey == "" {
 		return nil, croft.Errorf(croft.Invalid,
-			"it has no host key that could be verified, since an older croft made it: use ssh directly, or destroy it and request another")
+			"it has no host key to verify, since an older version of croft created it: use ssh directly, or destroy "+
+				"it and request another")
 	}
 	if err := os.WriteFile(knownHosts, fmt.Appendf(nil, "%s %s\n", i.ID, i.HostKey), 0o600); err != nil {
 		return nil, err
@@ -218,5 +219,5 @@ func (l Login) as(ctx context.Context, c *args.Client, i api.Instance) (string, 
 			return known.User, nil
 		}
 	}
-	return "", croft.Errorf(croft.Invalid, "the catalog names no user to log in as on the image %s: give --user", ref)
+	return "", croft.Errorf(croft.Invalid, "the catalog has no login user for the image %s: give --user", ref)
 }

@@ -21,9 +21,9 @@ import (
 
 // Command returns the command croft key.
 func Command() *cobra.Command {
-	return verb.CloudGroup("key", "Keep public SSH keys, to be named in requests",
-		`key keeps public SSH keys of a project in the cloud, so that whoever asks for an
-instance can say schedule --key NAME from any machine.`,
+	return verb.CloudGroup("key", "Store public SSH keys, to name in requests",
+		`key stores public SSH keys of a project in the cloud, so that its members can use
+schedule --key NAME from any machine.`,
 		`  croft key add laptop ~/.ssh/id_ed25519.pub
   croft key list
   croft schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 --key laptop`,
@@ -50,7 +50,7 @@ func addCommand() *cobra.Command {
 	var line string
 	return &cobra.Command{
 		Use:   "add NAME FILE|-|KEY",
-		Short: "Keep a public key under a name",
+		Short: "Store a public key under a name",
 		PreRunE: func(cmd *cobra.Command, given []string) (err error) {
 			if err := checkKeyName(given[0]); err != nil {
 				return err
@@ -92,7 +92,7 @@ func oneKey(text string, stdin io.Reader) (string, error) {
 		return "", err
 	}
 	if len(keys) != 1 {
-		return "", croft.Errorf(croft.Invalid, "there are %d keys in %s: a name is for one", len(keys), text)
+		return "", croft.Errorf(croft.Invalid, "there are %d keys in %s: give a file with one key", len(keys), text)
 	}
 	return keys[0], nil
 }

@@ -19,7 +19,7 @@ func ContextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "Choose between several logins",
-		Long: `context is about the logins that croft login keeps, each under a name. One of them is
+		Long: `context manages the logins that croft login stores, each under a name. One of them is
 the current one, which commands use unless CROFT_CONTEXT or --context name another, or
 CROFT_URL a cloud without a login.`,
 		Example: `  croft login --name work https://cloud.example:8781
@@ -71,9 +71,9 @@ func (e entry) expiry() string {
 func overridden(cmd *cobra.Command) {
 	switch {
 	case os.Getenv("CROFT_URL") != "":
-		fmt.Fprintln(cmd.ErrOrStderr(), "CROFT_URL is set, and goes before contexts")
+		fmt.Fprintln(cmd.ErrOrStderr(), "CROFT_URL is set, and overrides contexts")
 	case os.Getenv(login.Variable) != "":
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s is set, and goes before the current context: %s\n", login.Variable,
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s is set, and overrides the current context: %s\n", login.Variable,
 			os.Getenv(login.Variable))
 	}
 }

@@ -30,26 +30,26 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login URL",
 		Short: "Log in to a cloud, for all commands",
-		Long: `login logs in to the cloud whose API is at URL: it prints a page and a code, to be
-entered in a browser on any machine, and keeps what the cloud's identity provider then
-gives. With --token it keeps a token of croft instead, which it reads from standard
-input or asks for.
+		Long: `login logs in to the cloud whose API is at URL: it prints an address and a code, to be
+entered in a browser on any machine, and stores the tokens of the cloud's identity
+provider. With --token it stores a token of croft instead, which it reads from standard
+input or prompts for.
 
-Later commands use it, and renew what expires, until croft logout. With --name several
-logins are kept beside each other, as contexts: the latest is the current one, until
-croft context use. Which cloud a command means is decided by, in this order: its flags
-(--context, --etcd), CROFT_URL with CROFT_TOKEN, CROFT_CONTEXT, settings that name a
-cloud, the current context, and then the cloud of this machine.
+Later commands use it, and renew what expires, until croft logout. With --name you can
+keep several logins, as contexts: the latest is the current one, until croft context
+use. Which cloud a command means is decided by, in this order: its flags (--context,
+--etcd), CROFT_URL with CROFT_TOKEN, CROFT_CONTEXT, settings that name a cloud, the
+current context, and then the cloud of this machine.
 
-Contexts are kept in croft/login.json below the directory of your settings, which nobody
-else may read.`,
+Contexts are kept in croft/login.json below the directory of your settings, which only
+you may read.`,
 		Example: `  croft login https://cloud.example:8781
   croft login --name work https://cloud.example:8781 --ca cloud.pem --token < token`,
 	}
 	ca := cmd.Flags().String("ca", "", "`file` with the authority of the cloud's certificate")
 	name := cmd.Flags().String("name", login.Default, "`name` of the context, which is replaced if there is one")
-	token := cmd.Flags().Bool("token", false, "keep a token of croft, from standard input")
-	project := cmd.Flags().String("project", "", "the project that is meant, for users with roles in several (`name`)")
+	token := cmd.Flags().Bool("token", false, "store a token of croft, from standard input")
+	project := cmd.Flags().String("project", "", "the project to use, for users with roles in several (`name`)")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		s := client.Settings{URL: given[0], Home: croft.Project(*project)}
 		if err := login.CheckName(*name); err != nil {
@@ -178,8 +178,8 @@ func EndCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [CONTEXT]",
 		Short: "Remove a login from this machine",
-		Long: `logout removes what croft login kept on this machine: the current context, or the one
-that is named. Others stay. A token of croft counts until it expires or is removed
+		Long: `logout removes the login that croft login stored on this machine: the current context,
+or the named one. Others stay. A token of croft is valid until it expires or is removed
 (croft token remove --for api).`,
 		ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -237,9 +237,9 @@ func forget(cmd *cobra.Command, name string) error {
 func WhoAmICommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whoami",
-		Short: "Show as whom the cloud knows you, and which cloud that is",
-		Long: `whoami prints your user name in the cloud, the project and the roles that you have, how you
-prove who you are (a token, a login, the socket of this machine, or the cloud's etcd), and
+		Short: "Show your user, project and roles, and the address of the cloud",
+		Long: `whoami prints your user name in the cloud, your project and your roles, how you
+authenticate (a token, a login, the socket of this machine, or the cloud's etcd), and
 the address of the cloud.`,
 		Example: `  croft whoami
   croft whoami --context work -o json`,

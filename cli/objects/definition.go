@@ -18,14 +18,13 @@ import (
 )
 
 func definitionCommand() *cobra.Command {
-	return verb.Group("definition", "Say which properties things may have, and who reads and writes them",
-		`definition keeps the rules for properties, for each KIND: instance, image, host,
-group, or any. Of the definitions that are set, the most explicit one applies, as a
-whole: that of the partition for the kind, of the partition for any kind, the global
-one for the kind, the global one for any kind. If none is set, everything is allowed.
-
-A definition changes no property. It binds when the properties of a thing are changed
-next; check lists the things that violate it now.`,
+	return verb.Group("definition", "Define which properties objects may have, and who may read and write them",
+		`definition manages the rules for properties of each KIND: instance, image, host, group,
+or any. Only the most explicit definition applies: the partition's for the kind, the
+partition's for any kind, the global one for the kind, the global one for any kind. If
+none is set, everything is allowed. A definition changes no property: it applies when
+the properties of an object are next changed. check lists the objects that violate it
+now.`,
 		`  croft property definition get instance > instance.yaml
   croft property definition set instance -f instance.yaml
   croft property definition check instance`,
@@ -69,7 +68,8 @@ is set and its generation.`,
 			return err
 		}),
 	}
-	levelFlag(cmd, &level, "", "show what is set at this `level`, partition or global, instead of what applies")
+	levelFlag(cmd, &level, "", "show the definition of this `level`, partition or global, instead of the one that "+
+		"applies")
 	return cmd
 }
 
@@ -90,8 +90,8 @@ func definitionSet() *cobra.Command {
 		Use:   "set KIND [-f FILE]",
 		Short: "Set the definition of a kind, from YAML or JSON",
 		Long: `set reads a definition in YAML or JSON from a file or the standard input, and sets it
-for a kind, or for any. What was set there before is replaced as a whole. Things that
-violate the new definition stay as they are; croft property definition check lists them.`,
+for a kind, or for any. What was set there before is replaced as a whole. Objects that
+violate the new definition stay unchanged; croft property definition check lists them.`,
 		ValidArgsFunction: completeKind,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			at, err := placeOf(given[0], level)
@@ -153,9 +153,9 @@ func definitionCheck() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "check KIND",
-		Short: "List the things that violate the definition that applies",
-		Long: `check lists the things of a kind whose properties violate the definition that applies
-now, with what is wrong, and ends with code 1 if there are any.`,
+		Short: "List the objects that violate the definition that applies",
+		Long: `check lists the objects of a kind whose properties violate the definition that applies
+now, with the reason, and exits with 1 if there are any.`,
 		ValidArgsFunction: completeKind,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			if all {
@@ -176,7 +176,7 @@ now, with what is wrong, and ends with code 1 if there are any.`,
 			return &command.Exited{Code: croft.ExitFailure}
 		}),
 	}
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "check the things of all projects")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "check the objects of all projects")
 	return cmd
 }
 

@@ -62,7 +62,7 @@ type thing struct {
 // named names the object. NotFound: its name is empty.
 func (t *thing) named() (api.ObjectNamed, error) {
 	if t.name == "" {
-		return api.ObjectNamed{}, croft.Errorf(croft.NotFound, "there is no %s without a name", t.kind)
+		return api.ObjectNamed{}, croft.Errorf(croft.NotFound, "the name of the %s is empty", t.kind)
 	}
 	return client.ObjectOf(t.Project, t.kind, t.name), nil
 }
@@ -102,12 +102,12 @@ func (t *thing) nearest(ctx context.Context, err error) error {
 
 // Command returns the command croft property.
 func Command() *cobra.Command {
-	return verb.CloudGroup("property", "Note properties and tags of instances, images, hosts and groups",
-		`property keeps properties: keys with values that people and policies note about
-instances, images, hosts and groups, for lists to choose by. What keys and values there
-may be, and who reads and writes them, says a definition (croft property definition).
-Words without a value are tags (croft property tag). Guests read neither: they read the
-tags of their request (schedule --tag).
+	return verb.CloudGroup("property", "Manage properties and tags of instances, images, hosts and groups",
+		`property manages properties: keys with values that people and policies attach to
+instances, images, hosts and groups, to filter lists by. A definition (croft property
+definition) limits keys and values, and who reads and writes them. Words without a value
+are tags (croft property tag). Guests cannot read either: they read the tags of their
+request (schedule --tag).
 
 Instances and hosts are named by name or UUID, images by their name in the catalog.`,
 		`  croft property set instance web owner=jo tier=gold
@@ -121,7 +121,7 @@ Instances and hosts are named by name or UUID, images by their name in the catal
 func propertyGet() *cobra.Command {
 	return &cobra.Command{
 		Use:               "get KIND NAME [KEY]",
-		Short:             "Show the properties of a thing, or the value of one",
+		Short:             "Show the properties of an object, or the value of one",
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, keys []string) error {
 			o, err := t.object(ctx)
@@ -158,7 +158,7 @@ func propertyGet() *cobra.Command {
 func propertySet() *cobra.Command {
 	return &cobra.Command{
 		Use:   "set KIND NAME KEY=VALUE...",
-		Short: "Set properties of a thing, all or none",
+		Short: "Set properties of an object, all or none",
 		Long: `set sets properties; others stay. All are set, or none if one of them is refused.
 A value is a string, unless the definition says that the property is an integer, a
 number or a boolean.`,
@@ -173,7 +173,7 @@ number or a boolean.`,
 			for _, pair := range pairs {
 				key, text, said := strings.Cut(pair, "=")
 				if !said {
-					return croft.Errorf(croft.Invalid, "%q is no property with a value: write %s=VALUE", pair, key)
+					return croft.Errorf(croft.Invalid, "%q is not a property with a value: write %s=VALUE", pair, key)
 				}
 				if _, twice := c.Set[key]; twice {
 					return croft.Errorf(croft.Invalid, "the property %s is set twice: give one value", key)
@@ -188,7 +188,7 @@ number or a boolean.`,
 func propertyRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:               "remove KIND NAME KEY...",
-		Short:             "Remove properties of a thing, all or none",
+		Short:             "Remove properties of an object, all or none",
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, keys []string) error {
 			return t.change(ctx, api.ObjectChange{Remove: keys})
@@ -206,16 +206,16 @@ func tagCommand() *cobra.Command {
 		}
 	}
 	return verb.Group("tag", "Tag instances, images, hosts and groups",
-		`tag keeps tags: words that people put on instances, images, hosts and groups, for
-lists to choose by. Whoever sees a thing reads its tags, and members of its project
-change them.`,
+		`tag manages tags: words that people put on instances, images, hosts and groups, to
+filter lists by. All who see an object can read its tags; members of its project change
+them.`,
 		`  croft property tag add instance web keep reviewed
   croft property tag list instance web
   schedule list --filter tag:keep`,
 		change("add KIND NAME TAG...", "Tag a thing", func(tags []string) api.ObjectChange {
 			return api.ObjectChange{AddTags: tags}
 		}),
-		change("remove KIND NAME TAG...", "Remove tags from a thing, all or none",
+		change("remove KIND NAME TAG...", "Remove tags from an object, all or none",
 			func(tags []string) api.ObjectChange {
 				return api.ObjectChange{RemoveTags: tags}
 			}),
@@ -225,7 +225,7 @@ change them.`,
 func tagList() *cobra.Command {
 	return &cobra.Command{
 		Use:               "list KIND NAME",
-		Short:             "Show the tags of a thing, one on each line",
+		Short:             "Show the tags of an object, one on each line",
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, cmd *cobra.Command, t *thing, _ []string) error {
 			o, err := t.object(ctx)

@@ -23,11 +23,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition",
 		Short: "Export the records of this cloud, show those of other clouds, and manage peers",
-		Long: `partition is about clouds: each is a partition with a UUID of its own. An export has
-a partition's hosts, projects, limits, properties and instances as of one moment,
-without secrets. Imported elsewhere it is shown there, for reading alone: nothing is
-scheduled on what was imported, and its names and numbers never meet those of the
-cloud that shows it. Peers are other clouds with which this one exchanges requests.`,
+		Long: `partition manages what clouds know of each other: each cloud is a partition with its own
+UUID. An export has a partition's hosts, projects, limits, properties and instances at
+one moment, without secrets. Another cloud that imports it only shows it: nothing is
+scheduled there, and imported names and numbers are kept apart from that cloud's own.
+Peers are other clouds with which this one exchanges requests.`,
 		Example: `  croft partition export --name east east.jsonl
   croft partition import east.jsonl
   croft partition show east hosts`,
@@ -44,7 +44,7 @@ const transferTime = 10 * time.Minute
 func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [FILE]",
-		Short: "Write what this cloud has on record to a new file, or to stdout",
+		Short: "Write the records of this cloud to a new file, or to stdout",
 		Long: `export writes hosts, resource providers, limits, projects, definitions, properties,
 tags and instances of this cloud as JSON Lines, all as of one revision of etcd. There
 is no token, user-data, key or address of a host in it.`,
@@ -64,7 +64,7 @@ is no token, user-data, key or address of a host in it.`,
 			}
 			err := args.WriteNew(given[0], write)
 			if err == nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s has what partition %s has on record at revision %d\n", given[0],
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has the records of partition %s at revision %d\n", given[0],
 					h.Partition, h.Revision)
 			}
 			return err
@@ -76,10 +76,10 @@ is no token, user-data, key or address of a host in it.`,
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Show what another cloud exported, instead of what it exported before",
-		Long: `import reads an export (- is stdin) and shows it whole or not at all. The same export
-again changes nothing, an older one is refused. Names of partitions are aliases of this
-cloud: where the proposed one is taken, a number is added.`,
+		Short: "Import an export of another cloud, in place of its earlier one",
+		Long: `import reads an export (- is stdin) and stores all of it or nothing. Importing the same
+export again changes nothing; an older one is refused. The name of a partition is an
+alias in this cloud: if the proposed one is taken, a number is added.`,
 	}
 	alias := cmd.Flags().String("as", "", "`alias` of the partition here, from now on")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
@@ -165,7 +165,7 @@ that is a peer stays one; croft partition peer remove ends that.`,
 			p, err := c.RemovePartition(ctx, api.PartitionNamed{ID: c.Args[0]})
 			switch {
 			case err == nil && p.Peer != nil:
-				c.Say("what was imported of %s (%s) is removed; it is still a peer: "+
+				c.Say("the import of %s (%s) is removed; it is still a peer: "+
 					"`croft partition peer remove %[1]s` ends that", p.Alias, p.ID)
 			case err == nil:
 				c.Say("partition %s (%s) is removed here", p.Alias, p.ID)

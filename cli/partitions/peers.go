@@ -26,14 +26,12 @@ import (
 func cardCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "card",
-		Short: "Print what another cloud needs to know to exchange requests with this one",
-		Long: `card prints a card of this cloud: its UUID, where its API is, the public keys with
-which its servers sign, and the authority of its certificate. There is no secret in it.
-The operators of the other cloud take it with croft partition peer add --card, and
-compare the fingerprint that both commands print on stderr.
-
-Each server of the API has a key of its own. Give a new card after one more serves, and
-after croft partition key rotate.`,
+		Short: "Print this cloud's card, which another cloud needs to exchange requests with it",
+		Long: `card prints a card of this cloud: its UUID, where its API is, the public keys with which
+its servers sign, and the authority of its certificate. There is no secret in it. The
+operators of the other cloud add it with croft partition peer add --card, and compare
+the fingerprint that both commands print on stderr. Each server of the API has its own
+key. Give peers a new card after you add a server, and after croft partition key rotate.`,
 		Example: `  croft partition card --name east --endpoint https://east.example:8781 > east.card`,
 	}
 	name := cmd.Flags().String("name", "", "`alias` that others use unless they choose another")
@@ -54,10 +52,10 @@ func peerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
 		Short: "Exchange requests with other clouds",
-		Long: `peer is about clouds with which this one exchanges requests. Users here ask a peer with
---partition ALIAS (CROFT_PARTITION): their cloud forwards the request and vouches for
-them. Users of a peer may do something here once operators have mapped their project to
-one here: croft project member add.`,
+		Long: `peer manages the clouds with which this one exchanges requests. Users here send a
+request to a peer with --partition ALIAS (CROFT_PARTITION): their cloud forwards it and
+vouches for them. Users of a peer have rights here once operators have mapped their
+project to one here: croft project member add.`,
 		Example: `  croft partition peer add --card east.card --alias east --roles reader,member
   croft partition peer list
   croft partition peer remove east`,
@@ -69,17 +67,17 @@ one here: croft project member add.`,
 func peerAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add --card FILE",
-		Short: "Take another cloud for a peer, by its card, or take over a new card of it",
+		Short: "Add another cloud as a peer by its card, or replace its card",
 		Long: `add reads a card (- is stdin). A card of a known peer with other keys, another endpoint
-or other authorities is refused, because whoever wrote it would act for the users of that
-peer; --replace takes it over, and keys that are not in it count no more. The roles bound
-what users may be through the peer, in both directions.`,
+or other authorities is refused, because its author could act for the users of that
+peer; --replace accepts it, and keys that are not in it are no longer valid. The roles
+are the most that users may have through the peer, in both directions.`,
 	}
 	file := cmd.Flags().String("card", "", "`file` with the card of the other cloud")
 	alias := cmd.Flags().String("alias", "", "`name` of the peer here (default: what the card proposes)")
 	roles := cmd.Flags().StringSlice("roles", nil, "`roles` that users may have: reader, member, project-admin")
 	command.CompleteFlag(cmd, "roles", access.Words(federation.PeerRoles))
-	replace := cmd.Flags().Bool("replace", false, "take over a card that differs from what is known of the peer")
+	replace := cmd.Flags().Bool("replace", false, "accept a card that differs from the stored one of the peer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		card, err := readCard(cmd, *file)
 		if err != nil {
@@ -130,7 +128,7 @@ var peers = verb.Noun[federation.Partition]{
 	Find: func(ctx context.Context, c *args.Client, idOrAlias string) (federation.Partition, error) {
 		p, err := partitions.Find(ctx, c, idOrAlias)
 		if err == nil && p.Peer == nil {
-			err = croft.Errorf(croft.NotFound, "%s is no peer; `croft partition peer list` shows all", p.Alias)
+			err = croft.Errorf(croft.NotFound, "%s is not a peer; `croft partition peer list` shows all", p.Alias)
 		}
 		return p, err
 	},
@@ -149,7 +147,7 @@ var peers = verb.Noun[federation.Partition]{
 func rolesOf(p *federation.Peer) string { return strings.Join(access.Words(p.Roles), ",") }
 
 func peerShowCommand() *cobra.Command {
-	cmd := peers.Show("Show a peer: where it is, its keys, and what its users may be")
+	cmd := peers.Show("Show a peer: its address, its keys, and the roles of its users")
 	cmd.ValidArgsFunction = complete
 	return cmd
 }
@@ -168,14 +166,14 @@ func peerRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove PEER",
 		Short: "End the exchange of requests with a peer, at once",
-		Long: `remove ends the exchange of requests with a peer, those that are under way included,
-and the memberships of its projects. Instances stay with the projects here, and what was
+		Long: `remove ends the exchange of requests with a peer, including requests in progress, and
+the memberships of its projects. Instances stay with the projects here, and what was
 imported stays too (croft partition remove removes that).`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			p, err := c.RemovePeer(ctx, api.PartitionNamed{ID: c.Args[0]})
 			if err == nil {
-				c.Say("%s (%s) is no peer any more", p.Alias, p.ID)
+				c.Say("%s (%s) is no longer a peer", p.Alias, p.ID)
 			}
 			return err
 		}),
@@ -185,10 +183,10 @@ imported stays too (croft partition remove removes that).`,
 func keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Look after the keys with which this cloud signs for its peers",
-		Long: `key is about the keys with which servers of the API sign what they forward. Each server
-makes one, in state_dir/peers of its machine, which nobody else reads; the public halves
-are in this cloud's card. To change one:
+		Short: "Manage the keys with which this cloud signs requests to peers",
+		Long: `key manages the keys with which servers of the API sign the requests that they forward.
+Each server makes one, in state_dir/peers of its machine, which only root can read; the
+public keys are in this cloud's card. To change one:
 
   croft partition key rotate            on that machine: a new key, which signs from tomorrow
   croft partition card > east.card      for each peer, who adds it today
@@ -222,10 +220,11 @@ const longestDelay = 366 * 24 * time.Hour
 func keyRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make a new key for this machine's server of the API, which signs after a while",
+		Short: "Make a new key for this machine's server of the API, used after a delay",
 		Long: `rotate makes a key in the state directory of this machine, where the server of the API
-finds it within seconds: it is in this cloud's card then. Peers refuse what is signed
-with a key that they were not given, so it signs only after a while (--use-after).`,
+finds it within seconds and adds it to this cloud's card. Peers refuse signatures of
+keys that they do not have, so the server signs with it only after a delay
+(--use-after).`,
 	}
 	args.AddHostFlags(cmd, args.StateDirFlag, args.LogLevelFlag)
 	after := command.Duration(cmd.Flags(), "use-after", 24*time.Hour,
@@ -260,8 +259,8 @@ func keyRemoveCommand() *cobra.Command {
 		Use:     "remove ID",
 		Aliases: []string{"retire"},
 		Short:   "Take a key out of the cards of this cloud",
-		Long: `remove takes a key out of the cards that this cloud prints from now on. A peer believes
-it until it has another card.`,
+		Long: `remove takes a key out of the cards that this cloud prints from now on. A peer accepts
+the key until it has a newer card.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			err := c.RetireSigner(ctx, api.SignerNamed{ID: c.Args[0]})
 			if err == nil {

@@ -24,10 +24,10 @@ import (
 func showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show PARTITION [KIND]",
-		Short: "Show what was imported of a partition: of which moment it is, or everything of a kind",
-		Long: `show prints of which moment an import is, and how much there is of each kind. With a
-kind it lists all of that: host, provider, quota, project, definition, object or
-instance, with or without an s at the end. -o json has every field.`,
+		Short: "Show the import of a partition: its time and counts, or all records of a kind",
+		Long: `show prints the time of an import, and the number of records of each kind. With a kind
+it lists all of these: host, provider, quota, project, definition, object or instance,
+with or without an s at the end. -o json has every field.`,
 		ValidArgsFunction: complete,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			if len(c.Args) == 1 {

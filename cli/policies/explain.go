@@ -18,10 +18,10 @@ import (
 func explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain INSTANCE",
-		Short: "Say whether an instance stands where its policy puts it, and why",
-		Long: `explain computes the order of the hosts again, from the instance's UUID, its policy as
-it is now and the hosts as they are now, and says whether the instance stands on the first
-one that takes it, and if not, why not.`,
+		Short: "Explain whether an instance is on the host that its policy chooses, and why",
+		Long: `explain computes the order of the hosts again, from the instance's UUID, its current
+policy and the current hosts, and prints whether the instance is on the first host that
+accepts it, and if not, why.`,
 		Example: `  croft policy explain web
   croft policy explain web -o json | jq .trace`,
 		ValidArgsFunction: args.CompleteInstances(1),
@@ -39,7 +39,7 @@ one that takes it, and if not, why not.`,
 }
 
 func printStanding(w io.Writer, s *schedule.Standing) error {
-	now := "removed since, so it counts as it was"
+	now := "removed since, so the former one is used"
 	if s.Now != nil {
 		now = "the same now"
 		if s.Now.Generation != s.Used.Generation {
@@ -94,8 +94,8 @@ func ExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Print the CRUSH map of a cloud's hosts, as crushtool reads it",
 		Long: `export prints the map by which schedule --policy crush:NAME chooses hosts, with the
-policies as rules. Hosts are devices, and 1.0 is the weight of 1024 VCPUs. What crushtool
-has to be told about hosts that take no instances now is on stderr.`,
+policies as rules. Hosts are devices, and 1.0 is the weight of 1024 VCPUs. The crushtool
+options for hosts that take no instances now are on stderr.`,
 		Example: `  croft crush export > map.txt
   crushtool -c map.txt -o map.bin
   crushtool -i map.bin --test --show-mappings --rule 0 --num-rep 1 --x 42`,

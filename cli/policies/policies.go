@@ -21,17 +21,17 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Keep the policies by which CRUSH chooses hosts",
-		Long: `policy keeps policies by which CRUSH chooses hosts (schedule --policy crush:NAME): the
-same UUID, policy and hosts give the same host, so that anybody can compute why an
-instance stands where it stands. A policy has four instructions, one in each line or
-separated by semicolons:
+		Short: "Manage the policies by which CRUSH chooses hosts",
+		Long: `policy manages policies by which CRUSH chooses hosts (schedule --policy crush:NAME): the
+same UUID, policy and hosts give the same host, so anyone can compute why an instance is
+on its host. A policy has four instructions, one in each line or separated by semicolons:
   use LOCATION     begin at a site, row or rack, such as site1/row2; without it, anywhere
   select N TYPE    N sites, rows or racks below that
   take N           hosts below each
   emit             hand them out, and begin again
-The first host that takes orders, has room and is not barred gets the instance. Hosts
-weigh as many VCPUs as they offer. Operators write policies, and everybody reads them.`,
+The first host that takes orders, has room and is not excluded gets the instance. The
+weight of a host is the number of VCPUs that it offers. Operators write policies; all
+users can read them.`,
 		Example: `  echo 'use site1; take 1; emit; take 1' | croft policy set site1-first -
   schedule VCPU:1,MEMORY_MB:256,DISK_GB:1 debian-12 --policy crush:site1-first
   croft policy explain web`,
@@ -126,8 +126,8 @@ func setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME FILE",
 		Short: "Store a policy, in place of the one of its name",
-		Long: `set stores a policy from a file; - reads stdin. It is refused where it can choose no
-host. Instances stay where they are; one that moves goes where the policy puts it then.`,
+		Long: `set stores a policy from a file; - reads stdin. It is refused if it can choose no host.
+Instances stay where they are; a move uses the new policy.`,
 		ValidArgsFunction: completeNames,
 	}
 	generation := cmd.Flags().Int64("generation", 0, "refuse unless the stored policy has this `number`; 0 for none "+

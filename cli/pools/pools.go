@@ -24,17 +24,17 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool",
-		Short: "Keep resources warm and hand them out: the manager, and its pools",
-		Long: `A pool keeps resources ready before anybody asks: virtual machines of this cloud, or
-whatever shell commands can make. croft serve pool runs the manager, which reads
-pools.yaml and hands resources out to tickets (croft pool ticket); the other commands here
-are for those who look after it. With CROFT_URL and a token of a project, list, show,
-resources, resource and logs ask the cloud for the pools that the project may use.`,
+		Short: "Manage pools, which keep resources ready and hand them out",
+		Long: `A pool keeps resources ready in advance: virtual machines of this cloud, or anything
+that shell commands can create. croft serve pool runs the manager, which reads
+pools.yaml and hands resources out to tickets (croft pool ticket); the commands here are
+for its administrators. With CROFT_URL and a token of a project, list, show, resources,
+resource and logs ask the cloud for the pools that the project may use.`,
 	}
 	for _, sub := range []*cobra.Command{
 		listCommand(), showCommand(),
-		changeCommand("pause", "Have a pool start nothing and hand out nothing", (*api.Client).Pause),
-		changeCommand("resume", "Have a paused or drained pool go on", (*api.Client).Resume),
+		changeCommand("pause", "Pause a pool: it starts nothing and hands out nothing", (*api.Client).Pause),
+		changeCommand("resume", "Resume a paused or drained pool", (*api.Client).Resume),
 		changeCommand("drain", "Pause a pool and delete its unused resources", (*api.Client).Drain),
 		resourcesCommand(), resourceCommand(), removeCommand(), logsCommand(),
 	} {

@@ -91,10 +91,10 @@ func removeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove ID|NAME... | --all | --unused",
 		Args:  command.Count(0, -1),
-		Short: "Have resources deleted; pools start others in their place",
-		Long: `remove has resources deleted, whoever has them: an open ticket with one fails. One that
-is being started is stopped. It prints the numbers of the resources and does not wait
-for their end (croft pool resources shows it).`,
+		Short: "Delete resources; pools start others in their place",
+		Long: `remove deletes resources, even those in use: an open ticket that has one fails. A
+resource that is being started is stopped. It prints the numbers of the resources and
+does not wait for their end (croft pool resources shows it).`,
 		ValidArgsFunction: completeResources,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "delete all that are up")
@@ -134,7 +134,7 @@ func which(all, unused bool) string {
 func logsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "logs ID|NAME",
-		Short:             "Print what the commands of a resource printed",
+		Short:             "Print the output of a resource's commands",
 		ValidArgsFunction: completeResources,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ask(cmd, func(ctx context.Context, c manager, _ string) error {

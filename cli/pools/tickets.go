@@ -24,17 +24,17 @@ func TicketCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ticket",
 		Short: "Ask a pool for a resource, and give it back",
-		Long: `A ticket is the right to one resource of a pool, such as a virtual machine that
-runs already: open one, wait until it has its resource, use that, close it.
+		Long: `A ticket is the right to one resource of a pool, such as a running virtual machine: open
+a ticket, wait until it has its resource, use that, close the ticket.
 
   t=$(croft pool ticket open --tag x86_64)
   address=$(croft pool ticket wait $t)
   ssh root@$address make check
   croft pool ticket close $t
 
-Exit codes: 0 done, 1 failure, 2 wrong usage, 3 there is no such ticket, 4 nothing can
-ever serve it as the pools are now, 5 it has ended, 6 it waits still, or the manager
-does not answer, 7 not permitted.`,
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such ticket, 4 the current pools can
+never serve it, 5 it has ended, 6 it still waits, or the manager does not answer, 7 not
+permitted.`,
 	}
 	addFlags(cmd)
 	cmd.AddCommand(openCommand(), checkCommand(), waitCommand(), closeCommand(), renewCommand(), listTicketsCommand())
@@ -48,17 +48,15 @@ func openCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "open --tag TAG...",
 		Short: "Open a ticket and print its number",
-		Long: `open prints the number of a ticket for a resource that has all of the tags. With
---wait it waits for the resource and prints what the pool hands out, such as an
-address, below the number; where that does not come in time (--timeout), or nothing
-can ever serve the ticket, it closes the ticket again.
-
-With --ttl the ticket is closed once nobody asked about it, waited for it or renewed
-it for so long, so that a client that dies keeps nothing.`,
+		Long: `open prints the number of a ticket for a resource that has all of the tags. With --wait
+it waits for the resource and prints what the pool hands out, such as an address, below
+the number; if it does not come in time (--timeout), or the pools can never serve the
+ticket, it closes the ticket again. With --ttl the ticket is closed after that time
+without a check, wait or renewal, so that a client that dies keeps nothing.`,
 	}
 	cmd.Flags().StringArrayVar(&o.Tags, "tag", nil, "a `tag` that the resource must have; repeat for more")
 	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "",
-		"take a resource that was used under this `name` before, or never; none was used under another")
+		"take only a resource that was never used, or only under this `name`")
 	cmd.Flags().StringVar(&o.Project, "project", "",
 		"open it for this `project`, within its quota, from its pools and shared ones; admins may")
 	command.DurationVar(cmd.Flags(), &ttl, "ttl", 0, "close the ticket when it is not used for this `duration`")
@@ -129,7 +127,7 @@ func waitForTicket(ctx context.Context, stderr io.Writer, c manager, id int64,
 		return t, t.Err()
 	}
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = croft.Errorf(croft.Unavailable, "ticket %d waits still, after %s: %s", id, wording.Duration(timeout),
+		err = croft.Errorf(croft.Unavailable, "ticket %d still waits, after %s: %s", id, wording.Duration(timeout),
 			last.WaitsFor)
 	}
 	return last, err
@@ -176,10 +174,10 @@ func oneTicket(use, short, long string, do ticketVerb) *cobra.Command {
 }
 
 func checkCommand() *cobra.Command {
-	return oneTicket("check", "Say whether a ticket has its resource",
-		`check prints what the ticket's resource hands out, also where the ticket has ended, and
-ends with 0 where the ticket has its resource, 6 where it waits, 4 where it waits in
-vain, 5 where it has ended.`,
+	return oneTicket("check", "Check whether a ticket has its resource",
+		`check prints what the ticket's resource hands out, even if the ticket has ended, and
+exits with 0 if the ticket has its resource, 6 if it waits, 4 if the pools can never
+serve it, 5 if it has ended.`,
 		func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error {
 			t, err := c.Ticket(ctx, id)
 			if err != nil {
@@ -235,9 +233,9 @@ one that is closed is no error.`,
 }
 
 func renewCommand() *cobra.Command {
-	return oneTicket("renew", "Say that a ticket with a lease is used still",
-		`renew begins the lease of a ticket that was opened with --ttl, or of a pool that gives
-tickets one, anew and prints when it would end.`,
+	return oneTicket("renew", "Renew the lease of a ticket",
+		`renew restarts the lease of a ticket that was opened with --ttl, or by a pool that gives
+tickets one, and prints when it ends.`,
 		func(ctx context.Context, cmd *cobra.Command, c manager, id int64, output string) error {
 			t, err := c.Renew(ctx, id)
 			if err != nil {

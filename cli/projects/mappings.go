@@ -17,7 +17,7 @@ import (
 
 // mappingFlags defines the flags that say which peer's members are meant, and of which project.
 func mappingFlags(cmd *cobra.Command, m *federation.Mapping) {
-	cmd.Flags().StringVar((*string)(&m.Peer), "peer", "", "`alias` of the cloud that they are of")
+	cmd.Flags().StringVar((*string)(&m.Peer), "peer", "", "`alias` of their cloud")
 	cmd.Flags().StringVar((*string)(&m.Theirs), "their-project", "", "`project` there")
 }
 
@@ -26,18 +26,18 @@ func memberAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add PROJECT --peer PEER --their-project PROJECT --role ROLE",
 		Short: "Make the members of a project of another cloud members of one here",
-		Long: `add maps a project of a peer to a project here: whoever is in it there may do here what
-the role says, and no more than there, and no more than the peer's roles allow. What they
-make counts against the quota of the project here. A project-admin of theirs may create
-projects below it, with quotas, and change the role of the mapping; operators map further
-projects.
+		Long: `add maps a project of a peer to a project here: its members get the role here, limited
+by their role there and by the roles of the peer. What they create counts against the
+quota of the project here. Members with the role project-admin may create projects below
+that project, with quotas, and change the role of the mapping; only operators map
+further projects.
 
 The mapping holds for one project and not for its name: --their-project-id names its
 UUID, which croft project show prints in the other cloud. Without it, the first request
 from a project of that name decides. If that project is removed there, members of a later
 project of the same name do not get in.
 
-The same again changes the role.`,
+Repeating the command changes the role.`,
 		Example: `  croft project member add shop --peer east --their-project web --role member \
       --their-project-id 0b29f1a0-4a53-5d0a-a6e1-3d1b8f5a7c55`,
 	}
@@ -47,8 +47,8 @@ The same again changes the role.`,
 		"`role` that they have at most: reader, member, project-admin")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if m.Peer == "" || m.Theirs == "" || m.Role == "" {
-			return croft.Errorf(croft.Invalid, "say whose members, and as what: --peer PEER --their-project PROJECT "+
-				"--role ROLE; for users of this cloud it is croft project member set")
+			return croft.Errorf(croft.Invalid, "name the project and the role: --peer PEER --their-project PROJECT "+
+				"--role ROLE; for users of this cloud use croft project member set")
 		}
 		m.Project = croft.Project(given[0])
 		if err := m.Check(); err != nil {
@@ -84,7 +84,7 @@ func removeMapping(cmd *cobra.Command, m federation.Mapping) error {
 			err = cmp.Or(args.UnknownProject(ctx, c, m.Project), err)
 		}
 		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are no members of project %s any more\n", m.Theirs,
+			fmt.Fprintf(cmd.ErrOrStderr(), "members of %s in %s are no longer members of project %s\n", m.Theirs,
 				m.Peer,
 				m.Project)
 		}

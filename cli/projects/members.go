@@ -20,10 +20,11 @@ import (
 func memberCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "member",
-		Short: "Say who belongs to a project, and as what",
-		Long: `member says who belongs to a project: reader, member, or project-admin, who
-administers the projects below it too. The name of a user is the one by which the
-identity provider knows him; tokens (croft token --for api) carry their own role.`,
+		Short: "Manage the members of a project and their roles",
+		Long: `member manages the members of a project and their roles: reader, member, or
+project-admin, who also administers the projects below it. The name of a user is that
+user's name at the identity provider; tokens (croft token --for api) have their own
+role.`,
 	}
 	set := &cobra.Command{
 		Use:   "set PROJECT USER ROLE",
@@ -48,7 +49,7 @@ identity provider knows him; tokens (croft token --for api) carry their own role
 	m := federation.Mapping{}
 	remove := &cobra.Command{
 		Use:   "remove PROJECT [USER]",
-		Short: "Take a user out of a project, or the members of a project of another cloud",
+		Short: "Remove a user from a project, or the members of a project of another cloud",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if foreign := m.Peer != "" && m.Theirs != ""; foreign == (len(given) == 2) ||
 				(m.Peer == "") != (m.Theirs == "") {
@@ -65,7 +66,7 @@ identity provider knows him; tokens (croft token --for api) carry their own role
 				}
 				delete(p.Members, given[1])
 				return nil
-			}, "%s is no member of project %s any more", given[1], given[0])
+			}, "%s is no longer a member of project %s", given[1], given[0])
 		},
 	}
 	mappingFlags(remove, &m)

@@ -43,14 +43,14 @@ func createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a project",
-		Long: `create makes a project. What a project uses counts against the quotas of all
-projects above it too. A name that has instances already becomes a project of its
-own; it cannot be put below another one.
+		Long: `create makes a project. What a project uses counts against the quotas of all projects
+above it too. A project name that already has instances becomes a project at the top
+level, not below another one.
 
 A new project may have 100 instances with 200 VCPU, 400 GiB of memory and 10,000 GB of
 disks, or what croft quota set --default says; croft quota set changes that, and
---unlimited lets it have what there is room for. What an admin of a project creates
-below it has the name of that project and a dot in front.`,
+--unlimited removes these limits. The name of a project that a project-admin creates
+begins with the name of the parent project and a dot.`,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			p.Name = croft.Project(given[0])
 			if err := p.Check(); err != nil {
@@ -65,8 +65,8 @@ below it has the name of that project and a dot in front.`,
 					return aboutParent(ctx, c, p, err)
 				}
 				if above, _, dotted := cutLast(made.Name); dotted && made.Parent == "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "project %s is below no project, although its name has a dot: to have "+
-						"it below one, remove it and create it with --parent %s\n", made.Name, above)
+					fmt.Fprintf(cmd.ErrOrStderr(), "project %s is at the top level, although its name has a dot: to "+
+						"put it below another, remove it and create it with --parent %s\n", made.Name, above)
 				}
 				return c.Report(made, "project %s is created", made.Name)
 			})
@@ -74,7 +74,7 @@ below it has the name of that project and a dot in front.`,
 	}
 	cmd.Flags().StringVar((*string)(&p.Parent), "parent", "", "`project` above it; it cannot be changed later")
 	cmd.Flags().StringVar(&p.Note, "note", "", "`text` for people")
-	unlimited = cmd.Flags().Bool("unlimited", false, "let it have as many instances as there is room for")
+	unlimited = cmd.Flags().Bool("unlimited", false, "do not limit its instances and resources")
 	return cmd
 }
 

@@ -23,11 +23,11 @@ func QuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
 		Short: "Limit what projects may use",
-		Long: `quota limits what a project and the projects below it may use together: each
-resource class that instances claim, such as VCPU and MEMORY_MB, and the numbers of
-instances, access tokens (tokens), pools, and open tickets of pools (tickets). A
-stopped instance counts; one that is gone does not. A limit below what is used
-removes nothing and refuses growth.`,
+		Long: `quota limits what a project and the projects below it may use together: each resource
+class that instances claim, such as VCPU and MEMORY_MB, and the numbers of instances,
+access tokens (tokens), pools, and open tickets of pools (tickets). A stopped instance
+counts; a removed one does not. A limit below the current use removes nothing and only
+prevents growth.`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(showQuotaCommand(), setQuotaCommand(), checkQuotaCommand())
@@ -156,7 +156,7 @@ func setQuotaCommand() *cobra.Command {
 	var defaults bool
 	cmd := &cobra.Command{
 		Use:   "set [PROJECT] RESOURCE=LIMIT...",
-		Short: "Set limits of a project, or with --default those of all projects that have none of their own",
+		Short: "Set limits of a project, or with --default of all projects without their own limits",
 		Long: `set sets limits: whole numbers, "unlimited", or "default" for the limit that all
 projects have. Limits that are not named stay.`,
 		Example: `  croft quota set lab VCPU=20 instances=10
@@ -186,7 +186,7 @@ projects have. Limits that are not named stay.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&defaults, "default", false, "set the limits of projects that have none of their own")
+	cmd.Flags().BoolVar(&defaults, "default", false, "set the limits of projects without their own limits")
 	return cmd
 }
 
@@ -200,7 +200,7 @@ func setDefaults(ctx context.Context, cmd *cobra.Command, c *args.Client,
 	if _, err := c.SetDefaultQuota(ctx, d); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "the quota of projects that have none of their own is set")
+	fmt.Fprintln(cmd.ErrOrStderr(), "the quota of projects without their own limits is set")
 	return nil
 }
 
@@ -246,10 +246,10 @@ func checkQuotaCommand() *cobra.Command {
 	var repair bool
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Compare what is counted with the records, as of one moment",
-		Long: `check proves that what is counted for each project is what its records say, as of
-one revision of etcd. A difference ends it with exit code 1; --repair counts again.
-One appears only if a program of an older version wrote records meanwhile.`,
+		Short: "Compare the counted use with the records, at one revision of etcd",
+		Long: `check compares the counted use of each project with its records, at one revision of
+etcd. It exits with 1 if they differ; --repair counts again. They differ only if a
+program of an older version has written records.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.CheckQuotas(ctx)
 			if err != nil {
@@ -259,10 +259,10 @@ One appears only if a program of an older version wrote records meanwhile.`,
 			if c.WantsData() {
 				err = c.PrintData(found)
 			} else if len(found) == 0 {
-				fmt.Fprintln(c.Cmd.ErrOrStderr(), "what is counted is what the records say")
+				fmt.Fprintln(c.Cmd.ErrOrStderr(), "the counted use agrees with the records")
 			}
 			for _, d := range found {
-				c.Say("project %s: %s is counted, and the records say %s", d.Project,
+				c.Say("project %s: %s is counted, but the records have %s", d.Project,
 					d.Counted, d.Records)
 				if repair && err == nil {
 					_, err = c.RecountQuota(ctx, api.ProjectNamed{Project: d.Project})
@@ -274,6 +274,6 @@ One appears only if a program of an older version wrote records meanwhile.`,
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "count again what is wrong")
+	cmd.Flags().BoolVar(&repair, "repair", false, "correct wrong counts")
 	return cmd
 }

@@ -26,23 +26,24 @@ func UsageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what projects used, by day",
-		Long: `usage shows what projects used: for each day in UTC the amounts times the time for
-which they were charged, such as VCPU-hours, and the most at once. What counts is
-what quotas count: a stopped instance and a held claim count, one that is gone does
-not. The use of a project includes that of the projects below it. Tenants see their
-project, admins of a project also those below it, operators all.
+		Long: `usage shows what projects used: for each day in UTC the amounts times the time for which
+they were charged, such as VCPU-hours, and the most at once. Usage counts the same as
+quotas: a stopped instance and a held claim count, a removed one does not. The use of a
+project includes that of the projects below it. Tenants see their project, admins of a
+project also those below it, operators all.
 
-A note says for how long the amounts of a day are estimated: they changed while
-nothing recorded that, and half of that time counts by what was used before, half by
-what was used after. Days are kept for 400 days, also those of removed projects, which
-operators see with --former. With very many projects the oldest days go sooner.`,
+A note gives the time for which a day's amounts are estimated: they changed while no
+server recorded usage, so half of that time is charged with the amounts before it, half
+with the amounts after it. Days are kept for 400 days, also those of removed projects,
+which operators see with --former. With very many projects the oldest days are removed
+sooner.`,
 		Example: `  croft usage
   croft usage --project lab --since 30d --by project
   croft usage --since 2026-01-01 --until 2026-01-31 -o json`,
 	}
 	args.AddCloudFlags(cmd.Flags())
 	since := cmd.Flags().String("since", "7d",
-		"the first day: so many `days` up to today, such as 7d, or a day such as 2026-01-31")
+		"the first day: a number of `days` that end today, such as 7d, or a date such as 2026-01-31")
 	until := cmd.Flags().String("until", "", "the last `day`, such as 2026-01-31; today by default")
 	by := cmd.Flags().String("by", byDay, "a line for each `day` of a project, or project for their sum")
 	former := cmd.Flags().Bool("former", false, "show removed projects too")

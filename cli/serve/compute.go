@@ -15,12 +15,10 @@ func Compute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compute",
 		Short: "Run the agent of this host",
-		Long: `Run the agent of this host: it offers the host's inventory to Placement and
-carries out the orders that it finds in etcd. It serves metadata to its guests
-unless that is done already. Guests outlive it.
-
-On a host that joined a cloud with croft up --join it runs the agent of that one, as
-croft up does.`,
+		Long: `Run the agent of this host: it offers the host's inventory to Placement and carries out
+the orders that it finds in etcd. It serves metadata to its guests unless another
+process does. Guests keep running when it ends. On a host that joined a cloud with croft
+up --join it runs that cloud's agent, as croft up does.`,
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -54,9 +52,9 @@ func Metadata() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mdserver",
 		Short: "Run the metadata server of this host",
-		Long: `Run the metadata server of this host alone, for the guests of the agent that has
-the same state directory and metadata.server: false in its settings. What it tells of
-itself, /livez, /readyz and /metrics, is at --listen, which guests do not reach.`,
+		Long: `Run the metadata server of this host alone, for the guests of the agent that has the
+same state directory and metadata.server: false in its settings. /livez, /readyz and
+/metrics are at --listen, which guests cannot reach.`,
 	}
 	args.AddHostFlags(cmd, flags...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -17,12 +17,10 @@ func Control() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "control",
 		Short: "Serve the API of the cloud alone",
-		Long: `Serve the API of the cloud alone: what tenants use with CROFT_URL and CROFT_TOKEN.
-croft up serves it too; any number of servers may run at once. It needs the cloud's
-etcd and Placement, which tenants then need not reach.
-
-Beyond this machine it takes TLS: cloud_api.cert and cloud_api.key, or the certificate
-of a host of the cloud.
+		Long: `Serve the API of the cloud alone: what tenants use with CROFT_URL and CROFT_TOKEN. croft
+up serves it too; any number of servers may run at once. It connects to the cloud's etcd
+and Placement, so that tenants need no access to them. Beyond this machine it requires
+TLS: cloud_api.cert and cloud_api.key, or the certificate of a host of the cloud.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 	}

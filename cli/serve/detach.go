@@ -98,7 +98,7 @@ func awaitReady(cmd *cobra.Command, r *os.File, child *exec.Cmd, log string) err
 	err := child.Wait() // it closed the pipe without a message, so it is ending
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		return fmt.Errorf("croft ended at once; see %s", log)
+		return fmt.Errorf("croft ended immediately; see %s", log)
 	}
 	return croft.Errorf(kindOfExit(exit.ExitCode()), "%s", lastLine(log))
 }
@@ -118,7 +118,7 @@ func kindOfExit(code int) croft.Kind {
 func lastLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
-		return "croft ended at once; see " + path
+		return "croft ended immediately; see " + path
 	}
 	defer f.Close()
 	if size, err := f.Seek(0, io.SeekEnd); err == nil {

@@ -24,8 +24,8 @@ func Down() *cobra.Command {
 		Use:   "down",
 		Short: "End the cloud that croft up runs on this machine",
 		Long: `down ends the croft that uses the state directory, such as one that croft up --detach
-started, and waits until it has ended. Its virtual machines go on, and the next croft up
-finds them. If no croft runs there, it says so and exits with 0.`,
+started, and waits until it has ended. Its virtual machines keep running, and the next
+croft up finds them. If no croft runs there, it says so and exits with 0.`,
 	}
 	args.AddHostFlags(cmd, flags...)
 	timeout := command.Duration(cmd.Flags(), "timeout", time.Minute, "wait no longer than this `duration`")

@@ -13,10 +13,11 @@ func Placement(below ...*cobra.Command) *cobra.Command {
 	flags := []args.HostFlag{
 		args.LogLevelFlag, args.EtcdFlag, args.TokenFlag, args.InsecureFlag,
 		{Flag: "keystone", Setting: "placement.keystone.cloud",
-			Usage: "cloud of clouds.yaml as which to ask Keystone about the tokens of others; env is what OS_* say"},
+			Usage: "cloud of clouds.yaml with the login for checking clients' tokens at Keystone; env takes it from " +
+				"OS_*"},
 		{Flag: "listen", Setting: "placement.listen", Usage: "address to serve on"},
 		{Flag: "consistent-reads", Setting: "placement.consistent_reads",
-			Usage: "reads that see what other servers have stored: none, claims or all"},
+			Usage: "reads that include the latest writes of other servers: none, claims or all"},
 		{Flag: "randomize", Setting: "placement.randomize", Usage: "answer allocation candidates in random order"},
 		{Flag: "access-log", Setting: "placement.access_log", Usage: "log every request"},
 		{Flag: "etcd-listen", Setting: "etcd.listen",
@@ -25,11 +26,10 @@ func Placement(below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "placement",
 		Short: "Run croft's own Placement server alone",
-		Long: `Run croft's own Placement server alone: the API of OpenStack Placement, its state
-in the etcd at --etcd, or in an etcd of its own below --data-dir. Any number of
-servers may run on one etcd; a claim never takes more than there is, through
-whichever of them it comes. Where etcd does not answer they answer 503 until it
-does again.
+		Long: `Run croft's own Placement server alone: the API of OpenStack Placement, its state in the
+etcd at --etcd, or in an etcd of its own below --data-dir. Any number of servers may run
+on one etcd; claims never exceed the inventory, whichever server receives them. While
+etcd does not answer, they answer 503.
 
 Besides the API it serves /readyz (200 or 503), /livez and /metrics.`,
 	}

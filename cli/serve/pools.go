@@ -34,7 +34,7 @@ func Pools(rpc server.RPC) *cobra.Command {
 		Short: "Run the manager of the pools",
 		Long: `pool runs the manager of the pools in pools.yaml: it starts, checks, cleans and deletes
 their resources and hands them out to tickets. A change of the file counts within
-seconds; where the file has a fault, the last good one stays in force.
+seconds; if the file has an error, the last valid one stays in force.
 
 Its state is in the etcd that etcd.endpoints names, or, on a machine that runs croft up,
 in that cloud's; else in an etcd of its own below the state directory. Any number of

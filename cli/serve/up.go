@@ -21,15 +21,15 @@ func Up() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cloud on this machine, or make it a host of another",
-		Long: `Run a whole cloud on this machine in one process: etcd, Placement, the metadata
-server and the agent. It goes on until it is interrupted; its virtual machines
-outlive it, and the next croft up finds them.
+		Long: `Run a whole cloud on this machine in one process: etcd, Placement, the metadata server
+and the agent. It runs until it is interrupted; its virtual machines keep running, and
+the next croft up finds them.
 
 With --join - it reads a token from the input, which croft token create prints on a host
-of another cloud: this machine becomes a host of that cloud and runs the agent alone, now
-and whenever croft up starts again. --join @FILE reads it from a file that not everybody
-may read. The command line takes none, since every list of processes shows that. With
---only-join it starts nothing: the service of a package does that.
+of another cloud: this machine becomes a host of that cloud and runs the agent alone,
+now and whenever croft up starts again. --join @FILE reads it from a file that not
+everybody may read. The token is never an argument, since every list of processes shows
+those. With --only-join it ends after joining: start the package's service then.
 
 With --etcd-member as well it serves the cloud's etcd and Placement too. With three such
 hosts, the first one counted, the loss of any one stops nothing. The others reach it at
@@ -45,7 +45,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 		"make this machine a host of another cloud: `TOKEN` is - for a line of the input, or @ and the name of a file")
 	onlyJoin := cmd.Flags().Bool("only-join", false, "with --join: end when this machine has joined")
 	member := cmd.Flags().Bool("etcd-member", false,
-		"with --join: serve the cloud's etcd and Placement here too, beside the others that do")
+		"with --join: serve the cloud's etcd and Placement here too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, log, err := args.LoadHostSettings(cmd, flags...)
 		if err != nil {
@@ -60,7 +60,7 @@ With --cloud it runs no Placement: OpenStack's is used, as Keystone names it. Wi
 				return err
 			}
 		} else if *onlyJoin {
-			return croft.Errorf(croft.Invalid, "--only-join is about --join: give that and a token")
+			return croft.Errorf(croft.Invalid, "--only-join needs --join: give that and a token")
 		} else if *member {
 			return croft.Errorf(croft.Invalid,
 				"--etcd-member goes with --join -: print a token for that with croft token create on a host of the cloud")

@@ -23,8 +23,8 @@ import (
 func Command() *cobra.Command {
 	return verb.CloudGroup("snapshot", "Take snapshots of instances, and roll back to them",
 		`snapshot keeps the state of all disks of an instance at one moment: its own disk and
-those of its volumes. An instance is rolled back to its newest snapshot, and then has
-lost everything that was written since.`, `  croft snapshot create web before-upgrade
+those of its volumes. An instance can be rolled back to its newest snapshot; everything
+written since is then lost.`, `  croft snapshot create web before-upgrade
   croft snapshot list web
   croft snapshot rollback web before-upgrade --stop
   croft snapshot remove web before-upgrade`,
@@ -117,7 +117,7 @@ func createCommand() *cobra.Command {
 		Short: "Take a snapshot of all disks of an instance",
 		Long: `create takes a snapshot of all disks of an instance at one moment. If the instance runs
 and its guest agent answers, the agent freezes the file systems meanwhile. Otherwise the
-disks of the snapshot are as after a power failure. The message says which was the case.`,
+snapshot has the state of the disks after a power failure. The message says which.`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			in := api.NewSnapshot{InstanceNamed: c.Named(c.Args[0])}

@@ -87,7 +87,7 @@ func check(cmd *cobra.Command, wanted *api.NewToken, life time.Duration) error {
 	if !cmd.Flags().Changed("user") {
 		u, err := user.Current()
 		if err != nil {
-			return croft.Errorf(croft.Invalid, "who you are cannot be found out (%w): give --user", err)
+			return croft.Errorf(croft.Invalid, "find out your user name: %w; give --user", err)
 		}
 		wanted.User = u.Username
 	}

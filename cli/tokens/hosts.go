@@ -31,7 +31,7 @@ func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
 		wanted := api.NewInvitation{Note: o.note, Host: o.host, Life: wording.ForPrograms(life), Member: o.member,
 			SameEtcd: cmd.Flags().Changed("etcd"), SamePlacement: cmd.Flags().Changed("placement")}
 		if c.Settings.Settings.Set() && (wanted.SameEtcd || wanted.SamePlacement) {
-			return croft.Errorf(croft.Invalid, "the cloud says itself where its etcd and Placement are")
+			return croft.Errorf(croft.Invalid, "hosts learn the addresses of etcd and Placement when they join")
 		}
 		token, err := c.CreateInvitation(ctx, wanted)
 		if err != nil {
@@ -42,7 +42,7 @@ func (o *options) createForHost(cmd *cobra.Command, _ []string) error {
 			Name    string    `json:"name"`
 			Expires time.Time `json:"expires"`
 		}{token.Token, short(token.Name), token.Expires}, token.Token,
-			fmt.Sprintf("whoever has this can join for %s; on the other machine: croft up --join - (and paste it)",
+			fmt.Sprintf("anyone who has this can join for %s; on the other machine: croft up --join - (and paste it)",
 				wording.Duration(life)))
 	})
 }

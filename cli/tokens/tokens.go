@@ -68,43 +68,45 @@ to be kept secret:
 
   croft up --join -          # and paste it; or --join @FILE
 
-It counts for an hour (--expires), and says where hosts join (join.listen) and the SHA-256
-of the authority of the certificate there, so that a new host speaks to no other; there the
-host proves that it has the token, and gets its own certificates, which it renews by itself
-from then on. Only new hosts join with it. One whose certificates ran out while it was away
-gets a token of its own: --host NAME.
+It is valid for an hour (--expires), and contains the address at which hosts join
+(join.listen) and the SHA-256 of the certificate authority there, so that a new host
+connects to no other server. The host proves that it has the token, and gets its own
+certificates, which it then renews automatically. Only new hosts join with it. A host
+whose certificates have expired needs a token made for it: --host NAME.
 
 A cloud whose etcd is not croft's own, or has certificates of another authority, has no
-server that signs. A token for it says where etcd is and whose certificate it has. Where
-etcd asks clients for certificates or passwords, a host needs those in its own settings
-(etcd.cert, etcd.key, etcd.user, etcd.password_file); so it does where Placement is
-OpenStack's (placement.cloud). etcd and Placement have to be reachable from there: the
-addresses are those that they listen on, or what --etcd and --placement say.
+server that signs. A token for such a cloud contains the address of etcd and the
+authority of its certificate. Where etcd asks clients for certificates or passwords, a
+host needs those in its own settings (etcd.cert, etcd.key, etcd.user,
+etcd.password_file); the same holds if Placement is OpenStack's (placement.cloud). etcd
+and Placement have to be reachable from the host: at the addresses that they listen on,
+or those of --etcd and --placement.
 
---for api: its holder sends it with each request, as "Authorization: Bearer croft_...". It
-is for a project (--project), which has to exist, unless --create creates it, with the
-limits of new projects. It counts for 30 days, or as long as --expires says, up to a year.
-The role (--role) says what it is good for:
+--for api: its holder sends it with each request, as "Authorization: Bearer croft_...".
+It is for a project (--project), which has to exist, unless --create creates it, with
+the limits of new projects. It is valid for 30 days, or for --expires, up to a year. The
+role (--role) sets its rights:
 
   reader           sees the project's instances, keys, quota and log
   member           also makes, changes and destroys instances, and keeps keys
   project-admin    also manages members, tokens and the projects below this one
   partition-admin  operates the whole cloud; of a project only if one is named
 
---for pool: its holder is NAME, a client of a manager of pools, or an admin (--role). It is
-added to the file of tokens (--tokens) that croft serve pool --tokens reads. Clients give it
-in the settings pool.token or pool.token_file, as CROFT_POOL_TOKEN, or, where they know
-nothing but a URL, as its password: http://any:TOKEN@host:49100.`,
+--for pool: its holder is NAME, a client of a manager of pools, or an admin (--role). It
+is added to the file of tokens (--tokens) that croft serve pool --tokens reads. Clients
+give it in the settings pool.token or pool.token_file, as CROFT_POOL_TOKEN, or, if they
+accept only a URL, as its password: http://any:TOKEN@host:49100.`,
 	}
 	flags := create.Flags()
-	command.DurationVar(flags, &o.life, "expires", 0, "how long it counts: at most a week for hosts, a year for the API")
+	command.DurationVar(flags, &o.life, "expires", 0, "how long it is valid: at most a week for hosts, a year for "+
+		"the API")
 	flags.StringVar(&o.note, "note", "", "what it is for, in `words` that croft token list shows")
 	flags.StringVar(&o.host, "host", "",
-		"let this host, by `name` or UUID, join once more; without it only hosts that are new join")
+		"let this host, by `name` or UUID, join again; without it only new hosts can join")
 	_ = create.RegisterFlagCompletionFunc("host", args.CompleteHosts) // the flag is defined above
 	flags.BoolVar(&o.member, "etcd-member", false,
 		"where trust is strict: let hosts join with --etcd-member, and so reach etcd")
-	flags.StringVar(&o.role, "role", "", "what its holder is (`role`): to the project (member), or to the pools (client)")
+	flags.StringVar(&o.role, "role", "", "the `role` of its holder in the project (member), or for pools (client)")
 	command.CompleteFlag(create, "role", slices.Concat(access.Words(access.TokenRoles), server.Roles))
 	flags.StringVar(&o.user, "user", "", "`name` of the person or program that it stands for (default: yours)")
 	flags.BoolVar(&o.project, "create", false, "create the project if there is none of this name")
@@ -146,9 +148,9 @@ have joined with one stay; croft host remove removes one.`,
 		}
 	}
 	cmd := verb.CloudGroup("token", "Make, list and remove tokens: for hosts that join, the API, or pools",
-		`token is about tokens: with one, a machine becomes a host of this cloud (--for host), a
-person or a program calls its API for one project, in one role (--for api), or a client
-asks a manager of pools for resources (--for pool).`,
+		`token manages tokens. With a token, a machine becomes a host of this cloud (--for host),
+a person or a program calls its API for one project, in one role (--for api), or a
+client requests resources from a manager of pools (--for pool).`,
 		`  croft token create --note "rack 7"
   croft token create --for api --project research --role member --user ann --note "CI"
   croft token create --for pool ci --tokens pool-tokens
@@ -192,7 +194,8 @@ func (u use) check(cmd *cobra.Command, given []string) error {
 	for _, other := range uses {
 		for _, flag := range other.flags {
 			if cmd.Flags().Changed(flag) && !slices.Contains(u.flags, flag) {
-				return croft.Errorf(croft.Invalid, "--%s is not about tokens for %s, but for %s: leave it out, or give --for",
+				return croft.Errorf(croft.Invalid, "--%s is not for tokens for %s, but for %s: leave it out, or "+
+					"give --for",
 					flag, u.name, other.name)
 			}
 		}

@@ -22,17 +22,17 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch hosts and instances as they change, and what they use",
-		Long: `top shows the hosts and the instances, and changes with them: what is written in
-etcd is watched; what is claimed is read from Placement; and what guests use just now
-is asked of the agents whose hosts are on the screen.
+		Long: `top shows the hosts and the instances as they change: their states come from an etcd
+watch, claims from Placement, and the current usage of guests from the agents of the
+hosts on the screen.
 
   Tab       give the other list the greater part of the screen
   s, r      sort it by the next column, turn its order around
   ↑ ↓ PgUp PgDn Home End    go through it
   q         quit
 
-Where nobody looks at a terminal, with --once, or with -o json or yaml, it prints the
-cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
+Without a terminal, with --once, or with -o json or yaml, it prints the current state of
+the cloud and ends. CPU is what guests use of one CPU: 200% is two CPUs.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				if all {
@@ -43,7 +43,7 @@ cloud as it is now and ends. CPU is what guests use of one CPU: 200% is two CPUs
 		},
 	}
 	args.AddCloudFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&once, "once", false, "print the cloud as it is now and end")
+	cmd.Flags().BoolVar(&once, "once", false, "print the current state of the cloud and end")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "show the instances of all projects")
 	return cmd
 }

@@ -18,10 +18,10 @@ import (
 
 // Command returns the command croft volume.
 func Command() *cobra.Command {
-	return verb.CloudGroup("volume", "Keep disks that outlive instances",
-		`volume keeps disks of a project that outlive instances. A volume is on one host, and an
-instance that has it runs there. Guests find it by its serial number, which is its name
-if that has at most 20 characters, as /dev/disk/by-id/virtio-NAME.`, `  croft volume create data 20G
+	return verb.CloudGroup("volume", "Manage volumes: disks that outlive instances",
+		`volume manages disks of a project that outlive instances. A volume is on one host, and
+an instance to which it is attached runs there. Guests find it by its serial number,
+which is its name if that has at most 20 characters, as /dev/disk/by-id/virtio-NAME.`, `  croft volume create data 20G
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 debian-12 --name web --volume data
   croft volume grow data 40G
   croft volume detach data
@@ -129,7 +129,7 @@ project is charged for its DISK_GB until the volume is removed.`,
 func growCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "grow NAME SIZE",
-		Short:             "Make a volume larger, also while a guest uses it",
+		Short:             "Make a volume larger, even while a guest uses it",
 		Long:              `grow makes a volume larger. The guest then enlarges its file system, as with resize2fs.`,
 		ValidArgsFunction: volumes.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {

@@ -56,7 +56,7 @@ func TestALostEtcdIsRestoredFromASnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "croft.db")
 	_, said := command(t, croft.ExitOK, "etcd", "snapshot", file)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
-		!strings.Contains(said, "has all that etcd holds") {
+		!strings.Contains(said, "has the whole content of etcd") {
 		t.Fatalf("%v, %v: %s", info, err, said)
 	}
 	command(t, croft.ExitConflict, "etcd", "snapshot", file)

@@ -95,7 +95,7 @@ func TestAnImageIsRemovedFromTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, words := run(t, croft.ExitOK, "croft", "image", "remove", "--cached", source, "--state-dir", state)
-	if !strings.Contains(words, "it keeps its room for 1 disk that the host made of it") {
+	if !strings.Contains(words, "its space stays in use by 1 disk that the host made of it") {
 		t.Errorf("it says %q", words)
 	}
 	sha, _, _ := strings.Cut(filepath.Base(other), ".")
