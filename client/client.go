@@ -139,7 +139,7 @@ func New(s Settings) (*Client, error) {
 		sockets:  &http.Client{Transport: upgraded, CheckRedirect: stay}}, nil
 }
 
-// Within is a server of the API in the process of the client. All its fields are required.
+// Within is an API server that runs in the process of the client. All its fields are required.
 type Within struct {
 	Transport http.RoundTripper                                   // reaches the server
 	Prepare   func(context.Context) (end func())                  // announces many requests, for Client.Prepare

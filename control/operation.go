@@ -54,8 +54,7 @@ type Operation struct {
 	serve func(*call) error
 }
 
-// Events has the types of the data of server-sent events, by the types of the events. An event without a type of its
-// own is a message.
+// Events maps the types of server-sent events to the types of their data. An event without a type is a message.
 type Events map[string]reflect.Type
 
 // Types of answers that are not JSON.

@@ -157,7 +157,7 @@ func (l *Ledger) started(id ResourceID, end startEnd, now time.Time) {
 		r.Error, r.Aborted = end.err.Error(), r.Instance == "" && !errors.Is(end.err, croft.Unavailable)
 		kind := croft.KindOf(end.err)
 		p.Full = kind == croft.NoCapacity || kind == croft.OverQuota
-		if !p.Full { // a full cloud says nothing about the pool
+		if !p.Full { // a full cloud is not a failure of the pool
 			p.Stats.started(false, end.took, now)
 		}
 		l.startFailed(p, r.ID, end.err.Error(), now)

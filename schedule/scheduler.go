@@ -33,8 +33,8 @@ type Config struct {
 	// NotFound: there is none. nil: there are no backups.
 	LastBackup func(ctx context.Context, inst croft.Instance) (croft.FromBackup, error)
 
-	// Placer returns a Placer, which schedules in one step; if it is or returns nil, record, claim and order are
-	// written in three steps.
+	// Placer returns a Placer, which writes record, claim and order in one step. If Placer or its result is nil, they
+	// are written in three steps.
 	Placer func() Placer
 
 	Policy      *Policy       // for requests without a policy; Spread by default

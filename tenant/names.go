@@ -45,7 +45,7 @@ func hint(name croft.Project, known []croft.Project) (hint string, short bool) {
 type unknown struct {
 	name  croft.Project
 	hint  string
-	short bool // a project ends with the name
+	short bool // the name is the last part of an existing project name
 }
 
 func (u *unknown) Error() string {

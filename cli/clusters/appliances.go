@@ -189,7 +189,7 @@ func applianceSet() *cobra.Command {
 				Description: verb.Given(f, "description", &a.Description), Public: verb.Given(f, "public", &a.Public),
 				MinSlaves: verb.Given(f, "min-slaves", &a.MinSlaves)}
 			if change == (cluster.ApplianceChange{}) {
-				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+				return croft.Errorf(croft.Invalid, "no change is given: see %s --help", cmd.CommandPath())
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				now, err := c.ChangeAppliance(ctx, api.ApplianceChange{ApplianceNamed: applianceNamed(c, given[0]),

@@ -50,7 +50,7 @@ func setCommand() *cobra.Command {
 		change := cluster.Change{Name: verb.Given(f, "name", &name), KeepIdle: verb.Given(f, "keep-idle", &idle),
 			Expires: verb.Given(f, "expires", &expires)}
 		if change == (cluster.Change{}) {
-			return croft.Errorf(croft.Invalid, "nothing is to be changed: give --name, --keep-idle or --expires")
+			return croft.Errorf(croft.Invalid, "no change is given: give --name, --keep-idle or --expires")
 		}
 		if err := cluster.CheckPeriods(idle, expires); err != nil {
 			return err

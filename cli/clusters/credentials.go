@@ -235,7 +235,7 @@ automatically.`,
 			change.Secret = &secret
 		}
 		if change.Secret == nil && change.CredentialChange == (cluster.CredentialChange{}) {
-			return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+			return croft.Errorf(croft.Invalid, "no change is given: see %s --help", cmd.CommandPath())
 		}
 		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 			change.CredentialNamed = credentialNamed(c, given[0])

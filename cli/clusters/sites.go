@@ -196,7 +196,7 @@ system's authorities.`,
 				BuildTimeout: verb.Given(f, "build-timeout", &s.BuildTimeout),
 				MaxClusters:  verb.Given(f, "max-clusters", &s.MaxClusters)}
 			if reflect.ValueOf(change).IsZero() {
-				return croft.Errorf(croft.Invalid, "nothing is to be changed: see %s --help", cmd.CommandPath())
+				return croft.Errorf(croft.Invalid, "no change is given: see %s --help", cmd.CommandPath())
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				now, err := c.ChangeSite(ctx, api.SiteChange{SiteNamed: api.SiteNamed{Name: given[0]},

@@ -153,7 +153,7 @@ request named the aggregate: aggregates are used only when a host is chosen.`,
 			}
 			if change.Note == nil && change.Public == nil && len(change.AddHosts)+len(change.RemoveHosts) == 0 {
 				return croft.Errorf(croft.Invalid,
-					"nothing is to be changed: give --add, --remove, --note or --public")
+					"no change is given: give --add, --remove, --note or --public")
 			}
 			return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 				a, err := c.ChangeAggregate(ctx, change)

@@ -162,7 +162,7 @@ func distanceRemove(kind *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Say("the distance of type %s between %s and %s is not stated any more", typeOf(*kind), c.Args[0],
+			c.Say("the distance of type %s between %s and %s is no longer defined", typeOf(*kind), c.Args[0],
 				c.Args[1])
 			return nil
 		}),

@@ -60,7 +60,7 @@ type SignerList struct {
 	Signers []federation.Signer `json:"signers"` // newest first
 }
 
-// MappingNamed names the mapping of a project of a peer to a project.
+// MappingNamed identifies a mapping: a project of a peer, and the project here to which it is mapped.
 type MappingNamed struct {
 	ProjectNamed
 

@@ -36,7 +36,7 @@ type ApplianceStore struct {
 func Kept(c *kv.Conn) []tenants.Source {
 	s := &ApplianceStore{conn: c}
 	appliances := s.appliances()
-	appliances.Charge = chargeOfAppliance // a public one of a project has a second record
+	appliances.Charge = chargeOfAppliance // a public appliance of a project has a second record
 	return []tenants.Source{s.credentials().Source(), appliances.Source(), s.implementations().Source()}
 }
 

@@ -96,7 +96,7 @@ func (s *History) Write(ctx context.Context, step usage.Step) (usage.Head, error
 	return s.write(ctx, step.Was, step.Next, ops)
 }
 
-// write writes the next head, and does more.
+// write replaces the head was by next, and does the operations more, in one transaction.
 func (s *History) write(ctx context.Context, was, next usage.Head, more []clientv3.Op) (usage.Head, error) {
 	ops := append(slices.Clone(more), clientv3.OpPut(s.head(), kv.Encode(next)))
 	done, err := s.conn.Etcd.Txn(ctx).If(kv.Unchanged(s.head(), was.Generation)).Then(ops...).Commit()

@@ -270,7 +270,7 @@ func (o *output) fail(err error) {
 	}
 }
 
-// stop ends the passing on. A write under way may end, for some seconds.
+// stop ends the forwarding of output, and waits some seconds for a write in progress.
 func (o *output) stop() {
 	stopped := make(chan struct{})
 	go func() {

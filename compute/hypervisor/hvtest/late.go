@@ -17,7 +17,7 @@ type Late struct {
 	Release func()
 }
 
-// verb is a call about one machine.
+// verb is a named method of the hypervisor that acts on one machine.
 type verb struct {
 	name string
 	call func(context.Context, compute.Hypervisor, compute.Machine) error
