@@ -239,8 +239,8 @@ func (f *Fleet) keepDisk(ctx context.Context, inst croft.Instance) error {
 		schedule.WithDisk(croft.Candidate{}, inst))
 }
 
-// lostDisks returns the volumes that are attached to an instance, and its snapshots on a host, which are lost with it or
-// were lost by an earlier call.
+// lostDisks returns the volumes that are attached to an instance, and its snapshots on a host, which are lost with it
+// or were lost by an earlier call.
 func (f *Fleet) lostDisks(ctx context.Context, inst croft.Instance, host croft.HostID) ([]croft.Volume, error) {
 	if f.Volumes == nil {
 		return nil, nil

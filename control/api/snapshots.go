@@ -15,8 +15,8 @@ type Snapshot struct {
 	// Name of the instance; left out: it was destroyed.
 	InstanceName string `json:"instance_name,omitempty"`
 	SizeGB       int64  `json:"size_gb"` // what it claims on the host: the size of all disks, in GiB
-	// State in one word: creating, ready, rolling_back, failed, removing, unreachable while its host is silent, or lost with
-	// its host.
+	// State in one word: creating, ready, rolling_back, failed, removing, unreachable while its host is silent, or lost
+	// with its host.
 	State string `json:"state"`
 	// Why its host cannot do what was ordered, or why the last rollback was not done, in one sentence; empty: it can.
 	Error string `json:"error"`

@@ -12,8 +12,8 @@ type Volume struct {
 	ID      croft.VolumeID `json:"id" format:"uuid"` // its UUID
 	Project croft.Project  `json:"project"`          // the project that it belongs to
 	SizeGB  int64          `json:"size_gb"`          // in GiB
-	// State in one word: creating, available, in_use, failed, removing, unreachable while its host is silent, or lost with
-	// its host.
+	// State in one word: creating, available, in_use, failed, removing, unreachable while its host is silent, or lost
+	// with its host.
 	State string `json:"state"`
 	// Why its host cannot do what was ordered, in one sentence; empty: it can.
 	Error string `json:"error"`

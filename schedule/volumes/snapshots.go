@@ -232,8 +232,8 @@ func (m *Manager) giveUpLost(ctx context.Context, v croft.Volume) error {
 	return nil
 }
 
-// RemoveSnapshot orders the removal of a snapshot. The disks keep their data. A lost snapshot, and one whose request has
-// not ended, is removed at once.
+// RemoveSnapshot orders the removal of a snapshot. The disks keep their data. A lost snapshot, and one whose request
+// has not ended, is removed at once.
 func (m *Manager) RemoveSnapshot(ctx context.Context, inst croft.Instance, name string) (croft.Volume, error) {
 	find := func() (croft.Volume, error) { return m.FindSnapshot(ctx, inst, name) }
 	if v, ended, err := m.endBegun(ctx, find); ended {

@@ -517,8 +517,9 @@ func (m *Manager) Remove(ctx context.Context, project croft.Project, name string
 	})
 }
 
-// endBegun does what a removal does at once: it ends the request for a volume or a snapshot that is not claimed yet, also
-// if that request goes on, which then fails, and the record of a lost snapshot. False: there is no such thing to end.
+// endBegun does what a removal does at once: it ends the request for a volume or a snapshot that is not claimed yet,
+// also if that request goes on, which then fails, and the record of a lost snapshot. False: there is no such thing to
+// end.
 func (m *Manager) endBegun(ctx context.Context, find func() (croft.Volume, error)) (v croft.Volume, ended bool,
 	err error) {
 	if v, err = find(); err != nil {
