@@ -40,7 +40,7 @@ const (
 	CountCredentials     Measure = "credentials"     // for sites
 	CountDescribed       Measure = "described"       // images that have properties or tags
 	CountBackups         Measure = "backups"         // until they are removed from their store
-	BackupGB             Measure = "backup_gb"       // the sizes of the disks of backups, in GiB
+	BackupGB             Measure = "BACKUP_GB"       // the sizes of the disks of backups, in GiB
 	CountBackupSchedules Measure = "backup_schedules"
 	StoredBytes          Measure = "bytes" // size of the separately counted records
 )

@@ -7,9 +7,9 @@ import (
 	"croft"
 )
 
-// ParseVolumeSize parses a size in GiB, such as 20, 20G or 1T. Invalid.
+// ParseVolumeSize parses a size in GiB, such as 20, 20G, 20gib or 1T. Invalid.
 func ParseVolumeSize(text string) (int64, error) {
-	number, factor := strings.TrimSuffix(text, "iB"), int64(1)
+	number, factor := strings.TrimSuffix(strings.ToUpper(text), "IB"), int64(1)
 	if short, is := strings.CutSuffix(number, "T"); is {
 		number, factor = short, 1024
 	} else {

@@ -24,10 +24,11 @@ func QuotaCommand() *cobra.Command {
 		Use:   "quota",
 		Short: "Limit what projects may use",
 		Long: `quota limits what a project and the projects below it may use together: each resource
-class that instances claim, such as VCPU and MEMORY_MB, and the numbers of instances,
-access tokens (tokens), pools, and open tickets of pools (tickets). A stopped instance
-counts; a removed one does not. A limit below the current use removes nothing and only
-prevents growth.`,
+class that instances claim, such as VCPU and MEMORY_MB, the sizes in GiB of images
+(IMAGE_GB) and of the disks of backups (BACKUP_GB), and numbers: of instances, volumes,
+snapshots, images, backups, access tokens (tokens), pools, open tickets of pools (tickets)
+and others that croft quota show lists. A stopped instance counts; a removed one does not.
+A limit below the current use removes nothing and only prevents growth.`,
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	cmd.AddCommand(showQuotaCommand(), setQuotaCommand(), checkQuotaCommand())

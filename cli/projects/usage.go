@@ -213,7 +213,7 @@ func inHours(m tenant.Measure, unitSeconds int64) (amount, unit string) {
 	switch m {
 	case tenant.Measure(croft.MemoryMB):
 		hours, unit = hours/1024, "GB-hours"
-	case tenant.Measure(croft.DiskGB), tenant.ImageGB:
+	case tenant.Measure(croft.DiskGB), tenant.ImageGB, tenant.BackupGB:
 		unit = "GB-hours"
 	default: // counts have plural names
 		unit = strings.TrimSuffix(string(m), "s") + "-hours"

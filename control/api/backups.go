@@ -63,7 +63,7 @@ type Backup struct {
 	// State in one word; damaged: a host could not read all of it.
 	State  backup.State `json:"state" enum:"creating,checking,ready,failed,damaged,removing"`
 	Error  string       `json:"error"`   // why it failed, or is not verified or removed yet
-	SizeGB int64        `json:"size_gb"` // of all disks, in GiB: charged to the project as backup_gb
+	SizeGB int64        `json:"size_gb"` // of all disks, in GiB: charged to the project as BACKUP_GB
 	// Bytes that were new to the store when it was made.
 	Added int64 `json:"added"`
 	// The moment that the disks are of; left out: not known yet.
