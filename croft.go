@@ -259,6 +259,9 @@ type Spec struct {
 	// filters of properties and tags of hosts: its host must match at least one filter of Where, and none of WhereNot
 	Where    []string `json:"where,omitempty"`
 	WhereNot []string `json:"where_not,omitempty"`
+	// the disks that the request named, to recognize the same request: a volume, NAME:SIZE of one that it created, or
+	// @ID of the backup that its disk is made from
+	Disks []string `json:"disks,omitempty"`
 	// the policy, in its version at that time, by which CRUSH chose its host; nil: not chosen by CRUSH
 	Policy *CrushPolicy `json:"policy,omitempty"`
 

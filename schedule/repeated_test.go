@@ -53,6 +53,9 @@ func TestARequestKnowsItsInstance(t *testing.T) {
 			r.Query.Near = []croft.Near{{To: "host2", Soft: true}}
 		}, false},
 		{"near to nothing", func(r *schedule.Request) { r.Query.Near = nil }, false},
+		{"a volume besides", func(r *schedule.Request) { r.Volumes = []string{"data"} }, false},
+		{"a new disk besides", func(r *schedule.Request) { r.Disks = []croft.NewDisk{{SizeGB: 1}} }, false},
+		{"from a backup", func(r *schedule.Request) { r.Backup = &croft.FromBackup{} }, false},
 		{"a request that is wrong", func(r *schedule.Request) { r.Image = "" }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -81,6 +81,7 @@ func (r Request) record() (croft.Instance, error) {
 	}
 	inst.Spec.In = slices.Compact(slices.Sorted(slices.Values(r.Query.In)))
 	inst.Spec.Where, inst.Spec.WhereNot = r.Query.Where, r.Query.WhereNot
+	inst.Spec.Disks = r.namedDisks()
 	if err := croft.CheckBounds(inst.Spec.In); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
@@ -103,6 +104,18 @@ func (r Request) record() (croft.Instance, error) {
 		inst.Spec.Query = r.Query.on(r.Networks).Encode() // used to move the instance, and by Wants
 	}
 	return inst, r.Query.bootable()
+}
+
+// namedDisks describes the disks that the request names, apart from the image.
+func (r Request) namedDisks() (all []string) {
+	all = slices.Clone(r.Volumes)
+	for _, d := range r.Disks {
+		all = append(all, fmt.Sprintf("%s:%d", d.Name, d.SizeGB))
+	}
+	if r.Backup != nil {
+		all = append(all, "@"+string(r.Backup.ID))
+	}
+	return all
 }
 
 // Wants reports whether an instance is the result of this request, whatever its state is now. A caller that chose the
