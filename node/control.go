@@ -178,7 +178,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		return "", err
 	}
 	if builder.seals { // it opens the access to stores
-		p.Self.Counts(made.Backups.Collector())
+		p.Self.Counts(made.Backups)
 		p.Start(ctx, "the manager of backups", made.Backups.Run)
 	}
 	p.Start(ctx, "the API", func(ctx context.Context) error {

@@ -33,8 +33,8 @@ a ticket, wait until it has its resource, use that, close the ticket.
   croft pool ticket close $t
 
 Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no such ticket, 4 the current pools can
-never serve it, 5 it has ended, 6 it still waits, or the manager does not answer, 7 not
-permitted.`,
+never serve it, 5 it has ended, 6 it still waits, or the manager does not answer,
+7 not permitted.`,
 	}
 	addFlags(cmd)
 	cmd.AddCommand(openCommand(), checkCommand(), waitCommand(), closeCommand(), renewCommand(), listTicketsCommand())

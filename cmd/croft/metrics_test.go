@@ -39,6 +39,7 @@ import (
 	"croft/pool"
 	poolserver "croft/pool/server"
 	hook "croft/pool/shell"
+	"croft/schedule/backups"
 	"croft/tenant/access"
 	"croft/tenant/objects"
 	"croft/trust"
@@ -107,7 +108,8 @@ func allMetrics(t *testing.T) []metricDesc {
 	me, err := node.NewSelf(t.Context(), &none, "croft-test", log)
 	check(t, err)
 	me.Counts(c.Hosts["host1"].Agent, c.Store, images, claims, driver, guests, server, node.NewCloudMetrics(c.Store),
-		&trust.Credentials{}, pools, api, clusters)
+		&trust.Credentials{}, pools, api, clusters,
+		backups.New(backups.Manager{}))
 	found := make(chan *prometheus.Desc)
 	go func() { me.Describe(found); close(found) }()
 	var all []metricDesc
@@ -225,6 +227,7 @@ var allowedLabels = map[string]string{
 	"collection": "first words of Placement's paths",
 	"status":     "of HTTP",
 	"call":       "verbs",
+	"job":        "four jobs of backups",
 	"class":      "resource classes, which operators define",
 	"pool":       "pools, which operators define",
 	"authority":  "two",
