@@ -125,7 +125,7 @@ func await(ctx context.Context, c *args.Client, b api.Backup) (api.Backup, error
 		}
 		err := delay.For(ctx, poll)
 		if err == nil {
-			b, err = c.GetBackup(ctx, named(c, b.Name))
+			b, err = verb.Asked(ctx, c.GetBackup, named(c, b.Name))
 		}
 		if err != nil {
 			return b, err
@@ -154,12 +154,12 @@ needs room for the size of all disks on the host, and removes it afterwards. If 
 instance runs and its guest agent answers, the agent freezes the file systems while the
 snapshot is taken; the message says whether it was. The instance goes on meanwhile.`,
 		ValidArgsFunction: args.CompleteInstances(1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			in.InstanceNamed = c.Named(c.Args[0])
 			if len(c.Args) > 1 {
 				in.Name = c.Args[1]
 			}
-			b, err := c.CreateBackup(ctx, in)
+			b, err := verb.Asked(ctx, c.CreateBackup, in)
 			if err != nil {
 				return c.Nearest(ctx, c.Args[0], err)
 			}
@@ -199,9 +199,9 @@ func checkCommand() *cobra.Command {
 		Long: `check has a host read all data of a backup, and compares the digests of its disks with
 those from when it was made. croft backup store check does so for a whole store.`,
 		ValidArgsFunction: complete(-1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args, func(name string) error {
-				b, err := c.CheckBackup(ctx, named(c, name))
+				b, err := verb.Asked(ctx, c.CheckBackup, named(c, name))
 				if err == nil {
 					b, err = await(ctx, c, b)
 				}
@@ -235,9 +235,9 @@ original. With --in-place it replaces the disks of the backup's instance, which 
 stopped and stays so: what was written since is lost once the restored disks are
 complete; if they are damaged, the instance keeps its disks.`,
 		ValidArgsFunction: complete(1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			in.BackupNamed = named(c, c.Args[0])
-			inst, err := c.RestoreBackup(ctx, in)
+			inst, err := verb.Asked(ctx, c.RestoreBackup, in)
 			if err != nil {
 				return backups.Near(ctx, c, c.Args[0], err)
 			}
@@ -264,7 +264,7 @@ func awaitRestore(ctx context.Context, c *args.Client, inst api.Instance, inPlac
 	error) {
 	name := inst.ID
 	for {
-		now, err := c.GetInstance(ctx, api.InstanceShown{InstanceNamed: c.Named(string(name))})
+		now, err := verb.Asked(ctx, c.GetInstance, api.InstanceShown{InstanceNamed: c.Named(string(name))})
 		switch {
 		case err != nil:
 			return inst, err
@@ -290,7 +290,7 @@ func removeCommand() *cobra.Command {
 		Long: `remove removes backups from their store. If that takes long, it returns before it is done;
 croft backup list shows a backup until then.`,
 		ValidArgsFunction: complete(-1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args, func(name string) error {
 				if err := c.RemoveBackup(ctx, named(c, name)); err != nil {
 					return backups.Near(ctx, c, name, err)
@@ -312,7 +312,7 @@ const patience = 30 * time.Second
 
 func awaitRemoval(ctx context.Context, c *args.Client, name string) (gone bool, err error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		b, err := c.GetBackup(ctx, named(c, name))
+		b, err := verb.Asked(ctx, c.GetBackup, named(c, name))
 		switch {
 		case errors.Is(err, croft.NotFound):
 			return true, nil

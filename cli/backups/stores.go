@@ -146,8 +146,8 @@ a file.`,
 		for _, p := range of {
 			in.Projects = append(in.Projects, croft.Project(p))
 		}
-		return verb.Run(func(ctx context.Context, c *args.Client) error {
-			s, err := c.CreateBackupStore(ctx, in)
+		return verb.Wait(func(ctx context.Context, c *args.Client) error {
+			s, err := verb.Asked(ctx, c.CreateBackupStore, in)
 			if err == nil {
 				s, err = awaitStore(ctx, c, s)
 			}
@@ -189,9 +189,9 @@ func storeCheck() *cobra.Command {
 		Long: `check has a host run restic check with all data of the repository, which reads all of it.
 Of a store that could not be opened yet it only tries that again.`,
 		ValidArgsFunction: stores.Complete(-1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args, func(name string) error {
-				s, err := c.CheckBackupStore(ctx, api.BackupStoreNamed{Name: name})
+				s, err := verb.Asked(ctx, c.CheckBackupStore, api.BackupStoreNamed{Name: name})
 				if err == nil {
 					s, err = awaitStore(ctx, c, s)
 				}

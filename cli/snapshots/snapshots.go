@@ -99,7 +99,7 @@ func await(ctx context.Context, c *args.Client, s api.Snapshot) (api.Snapshot, e
 		}
 		err := delay.For(ctx, poll)
 		if err == nil {
-			s, err = c.GetSnapshot(ctx, named(c, s.Name))
+			s, err = verb.Asked(ctx, c.GetSnapshot, named(c, s.Name))
 		}
 		if err != nil {
 			return s, err
@@ -119,12 +119,12 @@ func createCommand() *cobra.Command {
 and its guest agent answers, the agent freezes the file systems meanwhile. Otherwise the
 snapshot has the state of the disks after a power failure. The message says which.`,
 		ValidArgsFunction: args.CompleteInstances(1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			in := api.NewSnapshot{InstanceNamed: c.Named(c.Args[0])}
 			if len(c.Args) > 1 {
 				in.Name = c.Args[1]
 			}
-			s, err := c.CreateSnapshot(ctx, in)
+			s, err := verb.Asked(ctx, c.CreateSnapshot, in)
 			if err == nil {
 				s, err = await(ctx, c, s)
 			}
@@ -155,7 +155,7 @@ func listCommand() *cobra.Command {
 
 func showCommand() *cobra.Command {
 	return &cobra.Command{Use: "show INSTANCE NAME", Short: "Show a snapshot", ValidArgsFunction: complete(2),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return snapshots.PrintOne(ctx, c, c.Args[1])
 		})}
 }
@@ -183,8 +183,9 @@ that was written since is discarded for good, also on its volumes that the snaps
 has. The instance must be stopped; with --stop it is stopped first, and runs again
 afterwards. The snapshot stays.`,
 		ValidArgsFunction: complete(2),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			s, err := c.RollBackSnapshot(ctx, api.SnapshotRollback{SnapshotNamed: named(c, c.Args[1]), Stop: stop})
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
+			s, err := verb.Asked(ctx, c.RollBackSnapshot,
+				api.SnapshotRollback{SnapshotNamed: named(c, c.Args[1]), Stop: stop})
 			if err == nil {
 				s, err = await(ctx, c, s)
 			}
@@ -205,7 +206,7 @@ const patience = 10 * time.Second
 // awaitRemoval waits until a snapshot is removed. False: its host goes on with it.
 func awaitRemoval(ctx context.Context, c *args.Client, name string) (gone bool, err error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		s, err := c.GetSnapshot(ctx, named(c, name))
+		s, err := verb.Asked(ctx, c.GetSnapshot, named(c, name))
 		switch {
 		case errors.Is(err, croft.NotFound):
 			return true, nil
@@ -229,7 +230,7 @@ func removeCommand() *cobra.Command {
 while the guest runs. If that takes long, remove returns before it is done; croft
 snapshot list shows a snapshot until then.`,
 		ValidArgsFunction: complete(-1),
-		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args[1:], func(name string) error {
 				err := c.RemoveSnapshot(ctx, named(c, name))
 				gone := false

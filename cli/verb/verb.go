@@ -23,6 +23,24 @@ func Run(do func(context.Context, *args.Client) error) func(*cobra.Command, []st
 	}
 }
 
+// Wait does the same as Run for a command that waits for work of a host, as long as that takes. Each request goes through
+// Asked.
+func Wait(do func(context.Context, *args.Client) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
+			c.Args = given
+			return do(ctx, c)
+		})
+	}
+}
+
+// Asked returns what a request returns that must end within args.AnswerTimeout.
+func Asked[T, In any](ctx context.Context, do func(context.Context, In) (T, error), in In) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	return do(ctx, in)
+}
+
 // Noun is a kind of objects. Fields that a noun's verbs do not use may be nil.
 type Noun[T any] struct {
 	Name string // such as aggregate

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -213,6 +214,16 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 	}
 	if err != nil {
 		return err
+	}
+	attached, err := m.Snapshots.AttachedTo(ctx, b.Instance)
+	if err != nil {
+		return err
+	}
+	former := slices.ContainsFunc(attached, func(v croft.Volume) bool {
+		return v.Snapshot != nil && v.Snapshot.Backup != "" && v.Removing
+	})
+	if former && time.Since(b.Created) < snapshotTime {
+		return nil // the host is still merging what the backup before left
 	}
 	v, err := m.Snapshots.CaptureFor(ctx, st, snapshotName(b), b.Name)
 	if err != nil {

@@ -19,7 +19,14 @@ func TestAGuestIsRestoredFromABackup(t *testing.T) {
 	if missing := restic.Missing(); len(missing) > 0 {
 		t.Skipf("%v are missing", missing)
 	}
-	c := sharedCloud(t)
+	// The process that serves the API carries out backups, and has the key that seals the password of the store.
+	listen := freePorts(t, 1)[0]
+	c := newCloud(t, "cloud_api: {listen: \""+listen+"\"}\noffer: {disk_ratio: 4}\n")
+	r := c.run("croft", "token", "create", "--for", "api", "--user", "root", "--role", "partition-admin")
+	if r.exit != 0 {
+		t.Fatalf("croft token create: %v", r)
+	}
+	c.url, c.token = "http://"+listen, strings.TrimSpace(r.stdout)
 	key := c.newKey()
 	repository, password := t.TempDir(), filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("the password of the store\n"), 0o600); err != nil {

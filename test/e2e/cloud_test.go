@@ -34,6 +34,8 @@ type cloud struct {
 	api       string
 	settings  string // file
 	pools     string // URL of its manager of pools
+	url       string // if set, the users of schedule reach the cloud by its API, with the token
+	token     string
 	log       *os.File
 	process   *exec.Cmd // nil: not running
 	exited    chan error
@@ -172,9 +174,11 @@ func (c *cloud) logText() string {
 // environment returns the environment of a user of this cloud without settings files. The race detector would delay
 // the exit of each command by a second.
 func (c *cloud) environment() []string {
-	return append(c.plainEnvironment(), "CROFT_ETCD_ENDPOINTS=http://"+c.etcd,
-		"CROFT_PLACEMENT_ENDPOINT=http://"+c.placement, "TMPDIR="+c.temporary,
-		"GORACE=atexit_sleep_ms=0")
+	more := []string{"CROFT_ETCD_ENDPOINTS=http://" + c.etcd, "CROFT_PLACEMENT_ENDPOINT=http://" + c.placement}
+	if c.url != "" {
+		more = []string{"CROFT_URL=" + c.url, "CROFT_TOKEN=" + c.token}
+	}
+	return slices.Concat(c.plainEnvironment(), more, []string{"TMPDIR=" + c.temporary, "GORACE=atexit_sleep_ms=0"})
 }
 
 // plainEnvironment returns an environment without croft's settings.

@@ -14,8 +14,14 @@ func TestAGuestWhoseKernelPanickedDoesNotCountAsRunning(t *testing.T) {
 	c := sharedCloud(t)
 	key := c.newKey()
 	c.must("--name", "crash", "--key", key+".pub", "--wait=ready", "--timeout", patience.String(), small, guestImage)
-	_ = c.schedule("ssh", "--user", "root", "--identity", key, "crash",
-		"echo 1 > /proc/sys/kernel/sysrq; (sleep 1; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
+	eventually(t, "the guest is told to crash", func(context.Context) error {
+		r := c.schedule("ssh", "--user", "root", "--identity", key, "crash",
+			"echo 1 > /proc/sys/kernel/sysrq; (sleep 3; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
+		if r.exit != 0 {
+			return fmt.Errorf("ssh: %v", r)
+		}
+		return nil
+	})
 	eventually(t, "the crash is noticed", func(context.Context) error {
 		if got := c.must("list", "-o", "wide"); !strings.Contains(got, "failed") || strings.Contains(got, "running") {
 			return fmt.Errorf("list says\n%s", got)

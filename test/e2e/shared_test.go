@@ -70,7 +70,7 @@ func startShared(t *testing.T) sharedOne {
 			_ = c.endAll() // the test has failed with a better message
 		}
 	}()
-	c.begin(c.files, "")
+	c.begin(c.files, "offer: {disk_ratio: 4}\n") // three clouds share one disk
 	started = true
 	return c
 }
