@@ -133,8 +133,10 @@ func (s *suite) shrunk(t *testing.T) {
 		}
 	}
 	old := s.claimOf(t, id)
-	if err := s.client.Reclaim(t.Context(), old, owner, on(3, 1)); err != nil {
-		t.Fatal(err)
+	for range 2 { // one change might be the client's own, whose answer was lost
+		if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(3, 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p.Inventories[croft.VCPU] = croft.Inventory{Total: 1, MinUnit: 1, MaxUnit: 1, StepSize: 1, AllocationRatio: 2}
 	s.add(t, p)
