@@ -95,8 +95,8 @@ func (r run) control(ctx context.Context) (err error) {
 		return err
 	}
 	agents, err := gate.NewServer(gate.ServerConfig{Orders: store.Orders, Registry: store.Registry,
-		Records: store.Records, Volumes: store.Volumes, Images: store.Images, Inventory: inventory,
-		Usable: store.Usable, Log: log,
+		Records: store.Records, Volumes: store.Volumes, Backups: store.Backups, Images: store.Images,
+		Inventory: inventory, Usable: store.Usable, Log: log,
 		Gates: func(context.Context) ([]string, error) { return nil, nil }, // agents here are configured with this gate
 		Caller: func(r *http.Request) (croft.HostID, error) {
 			id, _ := pki.Caller(r)

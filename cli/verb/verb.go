@@ -23,8 +23,8 @@ func Run(do func(context.Context, *args.Client) error) func(*cobra.Command, []st
 	}
 }
 
-// Wait does the same as Run for a command that waits for work of a host, as long as that takes. Each request goes through
-// Asked.
+// Wait does the same as Run for a command that waits for work of a host, as long as that takes. Each request goes
+// through Asked.
 func Wait(do func(context.Context, *args.Client) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, given []string) error {
 		return args.With(cmd, func(ctx context.Context, c *args.Client) error {

@@ -137,8 +137,8 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 func (w *world) startFront() {
 	store := w.open()
 	w.front = gatetest.Start(w.t, store.Partition(), agentgate.ServerConfig{Orders: store.Orders,
-		Registry: store.Registry, Records: store.Records, Volumes: store.Volumes, Images: store.Images,
-		Inventory: w.claims, Usable: store.Usable})
+		Registry: store.Registry, Records: store.Records, Volumes: store.Volumes, Backups: store.Backups,
+		Images: store.Images, Inventory: w.claims, Usable: store.Usable})
 	w.caretaker = w.gate(0)
 	side := &agentSide{gate: w.caretaker, Records: store.Records, Shared: w.worseShared(store.Turn),
 		Inventory: w.worseInventory(w.claims)}

@@ -140,10 +140,8 @@ func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged stri
 	if err := os.Rename(staged, path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("adopt a simulated disk: %w", err)
 	}
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
-	return layers(img, path), os.WriteFile(path, []byte(base(img, dir).Path), 0o600)
+	_, err := os.Stat(path)
+	return layers(img, path), err
 }
 
 // Enlarge looks for the disk, which has no size.
