@@ -179,7 +179,7 @@ const (
 	ConfirmedOff FenceResult = "confirmed" // an operator confirmed it
 )
 
-// HostCalled returns the host with this UUID or, if there is none, the host with this name. NotFound. Conflict:
+// HostCalled returns the host with this UUID or, if it is missing, the host with this name. NotFound. Conflict:
 // several hosts have the name, as when a machine that lost its state directory joins again.
 func HostCalled(all iter.Seq[Host], idOrName string) (Host, error) {
 	var found []Host
@@ -440,7 +440,7 @@ type Instance struct {
 	// by DistancesKey; 0: none of this name exists. The transaction of the first order, and of a move, compares them.
 	// Never stored.
 	BasedOn map[string]int64 `json:"-"`
-	// Volumes are the volumes that the request attaches to it, and those that are attached to it already. The
+	// Volumes are the volumes that the request attaches to it, and the ones that are attached to it already. The
 	// transaction of the first order compares and attaches them. Never stored.
 	Volumes []Volume `json:"-"`
 	// PropertiesGeneration is the generation of the host's properties, if filters use them; 0: the host has no

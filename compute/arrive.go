@@ -173,7 +173,7 @@ func (p *pass) claimDirectory(dir string) error {
 	return durable.Write(path, []byte(mark), 0o600)
 }
 
-// takeTurn waits until few enough disks are being copied to this host. The guests of those that wait run on.
+// takeTurn waits until few enough disks are being copied to this host. The guests of the ones that wait run on.
 func (p *pass) takeTurn(ctx context.Context) error {
 	select {
 	case p.agent.copies <- struct{}{}:
@@ -287,7 +287,7 @@ func (p *pass) leaveVolumes(ctx context.Context) error {
 var errVolumeHere = errors.New("the volume is on this host")
 
 // dropCopy removes the files of a volume that is not on this host: with arrived only those that a move with this mark
-// has brought, else only those that no move has brought.
+// has brought, else only the ones that no move has brought.
 func (a *Agent) dropCopy(ctx context.Context, id croft.VolumeID, arrived bool, mark string) error {
 	dir := a.volumeDir(id)
 	found, err := os.ReadFile(filepath.Join(dir, arrivalFile))

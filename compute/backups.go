@@ -35,7 +35,7 @@ type Backups interface {
 // ErrLocked: another process uses the repository. Denied: it has another password. Unavailable: it cannot be reached,
 // or is full.
 type Repository interface {
-	// Open checks the password of a repository, and makes the repository if there is none.
+	// Open checks the password of a repository, and makes the repository if it is missing.
 	Open(ctx context.Context, a backup.Access) error
 	// Copy stores a disk of a backup under a name, and returns the snapshot that has it, and how many bytes were new.
 	Copy(ctx context.Context, a backup.Access, id, name string, r io.Reader) (snapshot string, added int64, err error)

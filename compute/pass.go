@@ -355,7 +355,7 @@ var errNoAccess = errors.New("a server of the API has not given the access to th
 // errChanged is not counted as a failure: the next pass reads the order again.
 var errChanged = errors.New("the order has changed")
 
-// outcome returns the metrics' label for how an operation ended. Interrupted operations and those that wait
+// outcome returns the metrics' label for how an operation ended. Interrupted operations and the ones that wait
 // for another host are not failures and are counted separately.
 func outcome(ctx context.Context, err error) string {
 	switch {

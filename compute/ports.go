@@ -119,7 +119,7 @@ type Copies interface {
 
 // CopyFiles has the files of images of the cloud's catalog on the host.
 type CopyFiles interface {
-	// Get returns the file of an image, and marks it as used. False: there is none.
+	// Get returns the file of an image, and marks it as used. False: it does not exist.
 	Get(id croft.ImageID) (CachedImage, bool)
 	// Received returns how many bytes of an upload are durable.
 	Received(id croft.ImageID) (int64, error)

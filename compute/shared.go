@@ -66,7 +66,7 @@ func (a *Agent) storageOf(id croft.StorageID) (*storage.Dir, error) {
 const storageCheck = 10 * time.Second
 
 // watchStorages renews the leases of this host, and keeps the providers of the storages that it mounts. Each storage
-// has goroutines of its own, so that one that hangs delays nothing else.
+// has separate goroutines, so that one that hangs delays nothing else.
 func (a *Agent) watchStorages(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { a.announceStorages(ctx) })
@@ -256,7 +256,7 @@ func (a *Agent) noteStorages() {
 	}
 }
 
-// announceStorages announces the host again whenever its mounts change. It has a goroutine of its own, because leases
+// announceStorages announces the host again whenever its mounts change. It has a separate goroutine, because leases
 // are renewed also while etcd does not answer.
 func (a *Agent) announceStorages(ctx context.Context) {
 	for {

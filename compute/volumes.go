@@ -365,7 +365,7 @@ type volumeStep struct {
 	Volume croft.Volume
 }
 
-// planVolumes compares the volumes that are attached to an instance with those that its domain has. It is pure.
+// planVolumes compares the volumes that are attached to an instance with the ones that its domain has. It is pure.
 func planVolumes(attached []croft.Volume, has []croft.VolumeID, defined bool) (steps []volumeStep) {
 	for _, v := range attached {
 		there := slices.Contains(has, v.ID)

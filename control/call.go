@@ -127,7 +127,7 @@ func (c *call) sees(given croft.Project) (croft.Project, error) {
 
 // checkExists refuses a change by an operator in a project that does not exist: its name may be a typing mistake, and
 // what it makes would be outside the limits of the intended project. Two kinds of names stay usable without a project:
-// all while the cloud has no projects, and those that have instances. Removals are always accepted. NotFound.
+// all while the cloud has no projects, and the ones that have instances. Removals are always accepted. NotFound.
 func (c *call) checkExists() error {
 	p := c.project
 	if !c.caller.Operator() || c.query.Get("project") == "" || p == croft.DefaultProject ||

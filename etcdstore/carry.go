@@ -152,7 +152,7 @@ func (s *conn) endArrival(ctx context.Context, inst croft.Instance, generation i
 }
 
 // endDepartures returns operations that give this goal to the former hosts of inst that still have their copy of its
-// disk; of a lost instance, also to those that keep it as a leftover. The caller writes the orders of the hosts in
+// disk; of a lost instance, also to the ones that keep it as a leftover. The caller writes the orders of the hosts in
 // except. The transaction compares the record, so that only HandOver, or an operator who removes the leftover, may have
 // changed those orders meanwhile.
 func (s *conn) endDepartures(ctx context.Context, inst croft.Instance, goal croft.Want, except ...croft.HostID) (

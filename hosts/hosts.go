@@ -58,7 +58,7 @@ func (f *Fleet) Records(ctx context.Context, ids ...croft.HostID) (map[croft.Hos
 	return f.Hosts.Hosts(ctx, ids...)
 }
 
-// Record returns the record of the host with this ID or, if there is none, with this name. NotFound. Conflict: several
+// Record returns the record of the host with this ID or, if it is missing, with this name. NotFound. Conflict: several
 // have the name.
 func (f *Fleet) Record(ctx context.Context, idOrName string) (croft.Host, error) {
 	all, err := f.Records(ctx)

@@ -175,7 +175,7 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	return err
 }
 
-// HostCalled returns the host with this UUID or, if there is none, with this name. NotFound: the error suggests a
+// HostCalled returns the host with this UUID or, if it is missing, with this name. NotFound: the error suggests a
 // similar name. Conflict: several hosts have the name.
 func HostCalled(all []croft.Host, idOrName string) (croft.Host, error) {
 	h, err := croft.HostCalled(slices.Values(all), idOrName)

@@ -41,7 +41,7 @@ func CompleteInstances(most int, states ...croft.State) cobra.CompletionFunc {
 // Offer receives a name and its description.
 type Offer = func(name, what string)
 
-// Near adds the most similar name of those that list offers to a NotFound error that names none.
+// Near adds the most similar name of the ones that list offers to a NotFound error that names none.
 func Near(name string, err error, list func(Offer) error) error {
 	if !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {
 		return err

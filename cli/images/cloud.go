@@ -96,7 +96,7 @@ func inCloud(c *args.Client, name string) api.CatalogImageNamed {
 	return api.CatalogImageNamed{InProject: api.InProject{Project: c.Project}, Name: name}
 }
 
-// addCloudFlags defines the flags of commands that connect to a cloud, except those that the command has already.
+// addCloudFlags defines the flags of commands that connect to a cloud, except the ones that the command has already.
 func addCloudFlags(cmd *cobra.Command) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	args.AddCloudFlags(flags)

@@ -300,7 +300,7 @@ func (s Schedule) Check() error {
 
 // Expired returns the backups that a retention policy does not keep, as `restic forget` chooses: of each of the last
 // hours, days, weeks and months that have a backup, the newest is kept. It is pure. Only usable backups count, and
-// those that are being made or failed are not returned.
+// the ones that are being made or failed are not returned.
 func (k Keep) Expired(all []Backup) (expired []Backup) {
 	if k == (Keep{}) {
 		return nil

@@ -22,7 +22,7 @@ func suite() (hpke.KEM, hpke.KDF, hpke.AEAD) {
 	return hpke.DHKEM(ecdh.X25519()), hpke.HKDFSHA256(), hpke.AES256GCM()
 }
 
-// OpenHostKey reads the key of a host from a file, which it makes if there is none.
+// OpenHostKey reads the key of a host from a file, which it makes if it is missing.
 func OpenHostKey(file string) (HostKey, error) {
 	kem, _, _ := suite()
 	raw, err := os.ReadFile(file)

@@ -32,7 +32,7 @@ type NIC struct {
 	Bridge  string // host bridge; used if Network is empty
 }
 
-// Volume is a disk of its own that a machine has besides its root disk.
+// Volume is a separate disk that a machine has besides its root disk.
 type Volume struct {
 	ID     croft.VolumeID
 	Path   string  // absolute; qcow2

@@ -72,7 +72,7 @@ type stack struct {
 	older []int64
 }
 
-// top returns the lock of an instance; its number is 0 if there is none.
+// top returns the lock of an instance; its number is 0 if it is missing.
 func (d *Dir) top(id croft.InstanceID) (s stack, err error) {
 	all, err := d.numbers()
 	if err != nil || len(all[id]) == 0 {

@@ -241,7 +241,7 @@ func (d *Dir) Found(ctx context.Context, id croft.StorageID) error {
 	return err
 }
 
-// create makes a file with this content if there is none; false: there is one. The link is atomic on every file system
+// create makes a file with this content if it is missing; false: there is one. The link is atomic on every file system
 // that hosts share; that its answer may be lost is why the link count decides.
 func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")

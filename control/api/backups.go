@@ -43,7 +43,7 @@ type NewBackupStore struct {
 	Name string `json:"name" maxLength:"63" minLength:"1"` // unique in the cloud
 	// A directory that all hosts mount, or an address as restic has it: sftp:, s3:, rest:, b2:, azure:, gs:, swift:.
 	Repository string `json:"repository" maxLength:"1024" minLength:"1"`
-	// Of the repository, which is made if there is none. It is sealed, and never shown.
+	// Of the repository, which is made if it is missing. It is sealed, and never shown.
 	Password Given `json:"password" maxLength:"1024" minLength:"1"`
 	// Credentials of the backend, such as AWS_ACCESS_KEY_ID. They are sealed, and never shown.
 	Environment map[string]Given `json:"environment,omitempty" maxProperties:"16"`
@@ -77,7 +77,7 @@ type Backup struct {
 	Created  time.Time    `json:"created"`            // when it was requested
 	Done     *time.Time   `json:"done,omitempty"`     // when the copy was complete, or failed
 	Checked  *time.Time   `json:"checked,omitempty"`  // when a host last read all its data; left out: never
-	// Bytes that its host has read of those that it has to read; left out: it does not work on it.
+	// Bytes that its host has read of the ones that it has to read; left out: it does not work on it.
 	Progress *croft.Progress `json:"progress,omitempty"`
 	Image    string          `json:"image"`     // name of the image of the instance
 	Query    string          `json:"query"`     // what the instance asked for

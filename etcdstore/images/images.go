@@ -319,7 +319,7 @@ func (s *Images) Change(ctx context.Context, was, next croft.Image) (croft.Image
 	return s.write(ctx, was, next, kv.Txn{})
 }
 
-// Copies returns the orders for the copies of an image; those that ended meanwhile are left out.
+// Copies returns the orders for the copies of an image; the ones that ended meanwhile are left out.
 func (s *Images) Copies(ctx context.Context, i croft.Image) (all []croft.ImageCopy, err error) {
 	var ops []clientv3.Op
 	for _, host := range i.Copies {

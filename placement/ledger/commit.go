@@ -117,7 +117,7 @@ func (c *committer) write(ctx context.Context, now *batch, requests <-chan *requ
 	return c.decide(all[1:], c.store.Limit())
 }
 
-// decideDuring decides, on top of a batch that is being written, the requests that did not fit in it and those that
+// decideDuring decides, on top of a batch that is being written, the requests that did not fit in it and the ones that
 // arrive until it is written. If the batch writes more than claims, it decides none, and leaves new ones in the
 // channel.
 func (c *committer) decideDuring(written <-chan struct{}, now *batch, requests <-chan *request) (next *batch) {

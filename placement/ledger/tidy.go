@@ -49,7 +49,7 @@ func (l *Ledger) tidy(ctx context.Context) {
 	}
 }
 
-// tidyWith records the idle symbols, and removes those that have been idle for long enough, unless they get a user
+// tidyWith records the idle symbols, and removes the ones that have been idle for long enough, unless they get a user
 // meanwhile.
 func (l *Ledger) tidyWith(ctx context.Context, d *tidier) {
 	var due []string

@@ -236,7 +236,7 @@ func (m *Manager) order(ctx context.Context, s backup.Store, j backup.Job) error
 	return m.PutJob(ctx, j)
 }
 
-// able returns a host that can work with repositories: the preferred one if it can. Unavailable: there is none.
+// able returns a host that can work with repositories: the preferred one if it can. Unavailable: no host can.
 func (m *Manager) able(ctx context.Context, preferred croft.HostID) (croft.HostID, error) {
 	hosts, err := m.Hosts.Hosts(ctx)
 	if err != nil {

@@ -144,7 +144,7 @@ func newKey() string {
 	return hex.EncodeToString(secret)
 }
 
-// takers returns the hosts that can get copies of images, in random order. Unavailable: there is none.
+// takers returns the hosts that can get copies of images, in random order. Unavailable: no host can.
 func (m *Manager) takers(ctx context.Context) ([]croft.HostID, error) {
 	hosts, err := m.Hosts.Hosts(ctx)
 	var ids []croft.HostID

@@ -17,7 +17,7 @@ import (
 
 // NeedsOthersServer returns an instance of the partition on the libvirt network, or else on the bridge, that reads its
 // metadata from the server of another agent on this machine: its disk exists, but outside dir, the directory of the
-// calling agent's instances. It returns "" if there is none, or if an instance below dir reads its metadata from a
+// calling agent's instances. It returns "" if it is missing, or if an instance below dir reads its metadata from a
 // server too, so that this agent had the server before. Unavailable: libvirt does not answer.
 func (d *Driver) NeedsOthersServer(ctx context.Context, p croft.PartitionID, network, bridge, dir string) (
 	croft.InstanceID, error) {

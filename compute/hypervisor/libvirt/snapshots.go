@@ -158,7 +158,7 @@ func has(disk libvirtxml.DomainDisk, layer string) bool {
 	return false
 }
 
-// Merge implements compute.Hypervisor. The job of libvirt is its only state: it starts one if there is none, and lets
+// Merge implements compute.Hypervisor. The job of libvirt is its only state: it starts one if it is missing, and lets
 // the guest go on with the layer below once a job on the topmost layer has caught up with the guest's writes.
 func (d *Driver) Merge(ctx context.Context, id croft.InstanceID, key croft.VolumeID, layer, below string) (
 	done bool, err error) {
