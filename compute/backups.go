@@ -271,27 +271,26 @@ func (a *Agent) captured(ctx context.Context, s croft.Volume, disk croft.VolumeI
 		if c.disk != disk {
 			continue
 		}
-		top := ""
 		tops, err := a.Hypervisor.Tops(ctx, s.Snapshot.Instance)
 		if err != nil && !errors.Is(err, croft.NotFound) {
 			return nil, err
 		}
 		var layers []Layer
-		if top = tops[disk]; top == "" {
-			layers, err = a.topmost(c.dir)
-		} else {
+		if top := tops[disk]; top != "" {
 			layers, err = a.layers(top)
+		} else {
+			layers, err = a.topmost(c.dir)
 		}
 		if err != nil {
 			return nil, err
 		}
 		at := LayerAt(layers, c.overlay)
 		if at < 0 || at+1 >= len(layers) {
-			return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup is gone")
+			return nil, croft.Errorf(croft.Conflict, "the disk has no layer of snapshot %s", s.Name)
 		}
 		return layers[at+1:], nil
 	}
-	return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup does not have it")
+	return nil, croft.Errorf(croft.Conflict, "snapshot %s does not have the disk", s.Name)
 }
 
 // stillCaptured returns a Conflict unless the snapshot was there all the while: its removal changes the layers below.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -522,7 +521,7 @@ func (a *Agent) saveDisk(ctx context.Context, c croft.ImageCopy) error {
 		return err
 	}
 	defer endImage()
-	layers, err := a.capturedLayers(ctx, s)
+	layers, err := a.captured(ctx, s, RootDisk)
 	if err != nil {
 		return err
 	}
@@ -535,21 +534,4 @@ func (a *Agent) saveDisk(ctx context.Context, c croft.ImageCopy) error {
 		return err
 	}
 	return a.admit(ctx, c)
-}
-
-// capturedLayers returns the layers of an instance's root disk as a snapshot has it.
-func (a *Agent) capturedLayers(ctx context.Context, s croft.Volume) ([]Layer, error) {
-	c := a.captures(s)[0]
-	layers, err := a.topmost(c.dir)
-	if tops, defined := a.Hypervisor.Tops(ctx, s.Snapshot.Instance); defined == nil {
-		layers, err = a.layers(tops[RootDisk])
-	}
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(layers, func(l Layer) bool { return l.Path == c.overlay })
-	if at < 0 || at+1 >= len(layers) {
-		return nil, croft.Errorf(croft.Conflict, "the disk has no layer of snapshot %s", s.Name)
-	}
-	return layers[at+1:], nil
 }
