@@ -161,6 +161,8 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	if _, isID := croft.ParseInstanceID(idOrName); isID == nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
 	all, listed := c.OwnInstances(ctx)
 	if listed != nil {
 		return err // the hint is optional

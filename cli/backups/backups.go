@@ -3,7 +3,6 @@ package backups
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -292,7 +291,9 @@ croft backup list shows a backup until then.`,
 		ValidArgsFunction: complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args, func(name string) error {
-				if err := c.RemoveBackup(ctx, named(c, name)); err != nil {
+				if err := verb.Within(ctx, func(ctx context.Context) error {
+					return c.RemoveBackup(ctx, named(c, name))
+				}); err != nil {
 					return backups.Near(ctx, c, name, err)
 				}
 				gone, err := awaitRemoval(ctx, c, name)
@@ -311,21 +312,13 @@ croft backup list shows a backup until then.`,
 const patience = 30 * time.Second
 
 func awaitRemoval(ctx context.Context, c *args.Client, name string) (gone bool, err error) {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		b, err := verb.Asked(ctx, c.GetBackup, named(c, name))
-		switch {
-		case errors.Is(err, croft.NotFound):
-			return true, nil
-		case err != nil:
-			return false, err
-		case b.Error != "":
-			return false, croft.Errorf(croft.Unavailable, "backup %s: %s; it is tried again", name, b.Error)
+	return verb.Gone(ctx, patience, poll, func(ctx context.Context) error {
+		now, err := c.GetBackup(ctx, named(c, name))
+		if err == nil && now.Error != "" {
+			err = croft.Errorf(croft.Unavailable, "backup %s: %s; it is tried again", name, now.Error)
 		}
-		if err := delay.For(ctx, poll); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
+		return err
+	})
 }
 
 func overdueCommand() *cobra.Command {

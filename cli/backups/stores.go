@@ -169,7 +169,10 @@ func awaitStore(ctx context.Context, c *args.Client, s api.BackupStore) (api.Bac
 	for s.State == backup.Checking {
 		err := delay.For(ctx, poll)
 		if err == nil {
-			s, err = stores.Find(ctx, c, s.Name)
+			err = verb.Within(ctx, func(ctx context.Context) error {
+				s, err = stores.Find(ctx, c, s.Name)
+				return err
+			})
 		}
 		if err != nil {
 			return s, err

@@ -116,7 +116,7 @@ func awaitReady(ctx context.Context, c *args.Client, i api.CatalogImage) (api.Ca
 		}
 		err := delay.For(ctx, statePoll)
 		if err == nil {
-			i, err = c.GetCatalogImage(ctx, inCloud(c, i.Name))
+			i, err = verb.Asked(ctx, c.GetCatalogImage, inCloud(c, i.Name))
 		}
 		if err != nil {
 			return i, err
@@ -138,7 +138,7 @@ func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string) er
 			i, err = upload(ctx, c, given, source)
 		} else {
 			given.URL = source
-			if i, err = c.CreateCatalogImage(ctx, given); err == nil {
+			if i, err = verb.Asked(ctx, c.CreateCatalogImage, given); err == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "image %s is being fetched by a host\n", given.Name)
 			}
 		}
@@ -179,9 +179,9 @@ func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path
 		return i, croft.Errorf(croft.Invalid, "upload %s: the file is empty", path)
 	}
 	given.SHA256, given.MaxGB = hex.EncodeToString(sum.Sum(nil)), 0
-	i, err = c.CreateCatalogImage(ctx, given)
+	i, err = verb.Asked(ctx, c.CreateCatalogImage, given)
 	if errors.Is(err, croft.Conflict) {
-		was, found := c.GetCatalogImage(ctx, inCloud(c, given.Name))
+		was, found := verb.Asked(ctx, c.GetCatalogImage, inCloud(c, given.Name))
 		if found != nil || was.State != string(croft.ImagePending) || was.SHA256 != given.SHA256 {
 			return i, err
 		}
@@ -194,12 +194,12 @@ func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path
 	if err := sendAll(ctx, c, i.Name, f, given.SizeBytes); err != nil {
 		return i, fmt.Errorf("upload %s: %w; the same command continues", path, err)
 	}
-	return c.CompleteImageUpload(ctx, inCloud(c, i.Name))
+	return verb.Asked(ctx, c.CompleteImageUpload, inCloud(c, i.Name))
 }
 
 // sendAll sends the rest of an upload.
 func sendAll(ctx context.Context, c *args.Client, name string, f *os.File, size int64) error {
-	now, err := c.GetImageUpload(ctx, inCloud(c, name))
+	now, err := verb.Asked(ctx, c.GetImageUpload, inCloud(c, name))
 	for tries := 0; err == nil && now.Offset < size; {
 		n := min(chunkSize, size-now.Offset)
 		var next api.Upload
@@ -214,7 +214,7 @@ func sendAll(ctx context.Context, c *args.Client, name string, f *os.File, size 
 		if !again || tries == uploadTries || delay.For(ctx, time.Second) != nil {
 			return err
 		}
-		now, err = c.GetImageUpload(ctx, inCloud(c, name))
+		now, err = verb.Asked(ctx, c.GetImageUpload, inCloud(c, name))
 	}
 	return err
 }
@@ -249,7 +249,7 @@ the guest before, as with cloud-init clean --logs --machine-id and rm /etc/ssh/s
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
 				in.Project, in.ID, in.Name = c.Project, given[0], given[1]
-				i, err := c.SaveInstance(ctx, in)
+				i, err := verb.Asked(ctx, c.SaveInstance, in)
 				if err == nil {
 					i, err = awaitReady(ctx, c, i)
 				}

@@ -3,7 +3,6 @@ package snapshots
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,21 +204,13 @@ const patience = 10 * time.Second
 
 // awaitRemoval waits until a snapshot is removed. False: its host goes on with it.
 func awaitRemoval(ctx context.Context, c *args.Client, name string) (gone bool, err error) {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		s, err := verb.Asked(ctx, c.GetSnapshot, named(c, name))
-		switch {
-		case errors.Is(err, croft.NotFound):
-			return true, nil
-		case err != nil:
-			return false, err
-		case s.Error != "":
-			return false, croft.Errorf(croft.Unavailable, "snapshot %s: %s; its host tries again", name, s.Error)
+	return verb.Gone(ctx, patience, poll, func(ctx context.Context) error {
+		now, err := c.GetSnapshot(ctx, named(c, name))
+		if err == nil && now.Error != "" {
+			err = croft.Errorf(croft.Unavailable, "snapshot %s: %s; its host tries again", name, now.Error)
 		}
-		if err := delay.For(ctx, poll); err != nil {
-			return false, err
-		}
-	}
-	return false, nil
+		return err
+	})
 }
 
 func removeCommand() *cobra.Command {
@@ -232,7 +223,9 @@ snapshot list shows a snapshot until then.`,
 		ValidArgsFunction: complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			return verb.Each(c.Args[1:], func(name string) error {
-				err := c.RemoveSnapshot(ctx, named(c, name))
+				err := verb.Within(ctx, func(ctx context.Context) error {
+					return c.RemoveSnapshot(ctx, named(c, name))
+				})
 				gone := false
 				if err == nil {
 					gone, err = awaitRemoval(ctx, c, name)

@@ -5,26 +5,26 @@ package verb
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"croft"
 	"croft/cli/args"
+	"croft/internal/delay"
 	"croft/internal/out"
 )
 
 // Run returns the RunE of a command that calls do with a client, and ends within args.AnswerTimeout.
 func Run(do func(context.Context, *args.Client) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, given []string) error {
-		return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-			c.Args = given
-			return do(ctx, c)
-		})
-	}
+	return Wait(func(ctx context.Context, c *args.Client) error {
+		return Within(ctx, func(ctx context.Context) error { return do(ctx, c) })
+	})
 }
 
-// Wait does the same as Run for a command that waits for work of a host, as long as that takes. Each request goes
-// through Asked.
+// Wait does the same as Run for a command that waits for work of a host, as long as that takes. Its requests go through
+// Within, Asked and Gone, which limit each of them.
 func Wait(do func(context.Context, *args.Client) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, given []string) error {
 		return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -34,11 +34,38 @@ func Wait(do func(context.Context, *args.Client) error) func(*cobra.Command, []s
 	}
 }
 
-// Asked returns what a request returns that must end within args.AnswerTimeout.
-func Asked[T, In any](ctx context.Context, do func(context.Context, In) (T, error), in In) (T, error) {
+// Within calls do, which must end within args.AnswerTimeout.
+func Within(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	return do(ctx, in)
+	return do(ctx)
+}
+
+// Asked returns what a request returns that must end within args.AnswerTimeout.
+func Asked[T, In any](ctx context.Context, do func(context.Context, In) (T, error), in In) (out T, err error) {
+	err = Within(ctx, func(ctx context.Context) error {
+		out, err = do(ctx, in)
+		return err
+	})
+	return out, err
+}
+
+// Gone waits until look returns NotFound, at most for patience, with pauses. False: it still finds the object. Another
+// error of look ends the wait.
+func Gone(ctx context.Context, patience, pause time.Duration, look func(context.Context) error) (bool, error) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		err := Within(ctx, look)
+		if errors.Is(err, croft.NotFound) {
+			return true, nil
+		}
+		if err == nil {
+			err = delay.For(ctx, pause)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // Noun is a kind of objects. Fields that a noun's verbs do not use may be nil.
@@ -173,7 +200,9 @@ func (n Noun[T]) Near(ctx context.Context, c *args.Client, name string, err erro
 	if n.Word == nil {
 		return err
 	}
-	return args.Near(name, err, func(offer args.Offer) error { return n.Offer(ctx, c, offer) })
+	return args.Near(name, err, func(offer args.Offer) error {
+		return Within(ctx, func(ctx context.Context) error { return n.Offer(ctx, c, offer) })
+	})
 }
 
 // Given returns the value of a flag that was given; nil: it was not.
