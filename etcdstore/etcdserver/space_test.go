@@ -262,6 +262,7 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 		t.Errorf("a start on the full disk: %v", err)
 	}
 	rest()
+	patient.Until(t, "the other members have a leader", func() bool { return store.Usable(t.Context()) == nil })
 	web := etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
 
 	empty()

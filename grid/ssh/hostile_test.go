@@ -208,6 +208,7 @@ func drip(text string) func(net.Conn) {
 			}
 			time.Sleep(100 * time.Millisecond) // the other side gives up
 		}
+		_, _ = io.Copy(io.Discard, c) // it gives up later on a busy machine
 	}
 }
 
