@@ -94,12 +94,13 @@ property tag).`,
 }
 
 // states are the words for the states of instances.
-var states = []string{
-	string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered, string(croft.StatePending),
-	string(croft.StateFetching), string(croft.StateDefining), string(croft.StateBooting), string(croft.StateRunning),
-	string(croft.StateStopped), string(croft.StateFailed), schedule.Unknown, string(croft.StateDestroying),
-	string(croft.StateRemoving), string(croft.StateLost),
-}
+var states = func() []string {
+	words := []string{string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered}
+	for _, s := range croft.ObservedStates {
+		words = append(words, string(s))
+	}
+	return append(words, schedule.Unknown, string(croft.StateDestroying), string(croft.StateLost))
+}()
 
 // The default columns of lists, and all columns.
 var (

@@ -3,6 +3,7 @@ package gate
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 
 	"croft"
 	"croft/internal/plain"
@@ -101,18 +102,12 @@ func validNetworks(networks map[string][]croft.Project) map[string][]croft.Proje
 	return valid
 }
 
-// states is the set of states that an agent observes.
-var states = map[croft.State]bool{
-	croft.StatePending: true, croft.StateFetching: true, croft.StateDefining: true, croft.StateBooting: true,
-	croft.StateRunning: true, croft.StateStopped: true, croft.StateFailed: true, croft.StateRemoving: true,
-}
-
 // longestEvent limits the name of an event. Agents of newer versions may have events that this one does not know.
 const longestEvent = 32
 
 // checkObservation refuses an observation that no agent makes.
 func checkObservation(o croft.Observation) error {
-	if !states[o.State] {
+	if !slices.Contains(croft.ObservedStates, o.State) {
 		return croft.Errorf(croft.Invalid, "%q is not a state of an instance", o.State)
 	}
 	if o.Ended != "" && o.Ended != croft.EndGuest && o.Ended != croft.EndFailure {

@@ -186,6 +186,12 @@ func TestAnObservationIsCleaned(t *testing.T) {
 		t.Errorf("got %+v, %v", stored, err)
 	}
 	unclean(t, "the stored observation", reflect.ValueOf(stored))
+	for _, state := range croft.ObservedStates {
+		o.State = state
+		if status, said := h.post("Observe", o); status != http.StatusOK {
+			t.Errorf("%s is answered %d %s", state, status, said)
+		}
+	}
 	for _, change := range []func(*croft.Observation){
 		func(o *croft.Observation) { o.Addresses = make([]netip.Addr, 100) },
 		func(o *croft.Observation) { o.Events = make([]croft.Event, 100) },
