@@ -49,6 +49,27 @@ func TestAHostThatWasDrainedBeforeItsFenceStaysDrained(t *testing.T) {
 	}
 }
 
+func TestAHostThatIsDrainedWhileItIsDeadStaysDrained(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	before := etcdtest.Must(f.Registry.BeginDeath(t.Context(), f.host))(t)
+	for range 2 {
+		if err := f.Registry.Drain(t.Context(), f.host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	death := etcdtest.Must(f.Registry.BeginDeath(t.Context(), f.host))(t)
+	if !death.Drained || death.CreateRevision != before.CreateRevision {
+		t.Fatalf("the death is %+v", death)
+	}
+	if err := f.Registry.EndDeath(t.Context(), f.host, death); err != nil {
+		t.Fatal(err)
+	}
+	if h := etcdtest.Must(f.Registry.Hosts(t.Context(), f.host))(t)[f.host]; !h.Drained || h.Death != nil {
+		t.Errorf("it takes new instances: %+v", h)
+	}
+}
+
 // An observation by an agent that does not know of the death of its host is refused, and so is a loss by a process that
 // does not know that the host was taken back.
 func TestWritesCompareTheDeathOfAHost(t *testing.T) {

@@ -71,13 +71,35 @@ func (s *Registry) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.Ho
 	return b.hosts, err
 }
 
-// Drain implements hosts.Store.
+// Drain implements hosts.Store. The record of a death keeps that its host stays drained when it is taken back.
 func (s *Registry) Drain(ctx context.Context, host croft.HostID) error {
-	key := s.conn.keys.drained(host)
-	_, err := s.conn.etcd.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key,
-		time.Now().UTC().Format(time.RFC3339))).Commit()
-	return s.conn.wrapped(err, "drain the host")
+	k := s.conn.keys
+	key, now := k.drained(host), time.Now().UTC().Format(time.RFC3339)
+	for range drainTries {
+		done, err := s.conn.etcd.Txn(ctx).If(absent(k.dead(host)), absent(key)).Then(clientv3.OpPut(key, now)).
+			Else(clientv3.OpGet(k.dead(host))).Commit()
+		if err != nil {
+			return s.conn.wrap(err, "drain the host")
+		}
+		if done.Succeeded || len(done.Responses[0].GetResponseRange().Kvs) == 0 {
+			return nil
+		}
+		death, err := s.conn.decodeDeath(done.Responses[0].GetResponseRange().Kvs[0])
+		if err != nil || death.Drained {
+			return err
+		}
+		death.Drained = true
+		done, err = s.conn.etcd.Txn(ctx).If(unchanged(k.dead(host), death.Revision)).
+			Then(clientv3.OpPut(k.dead(host), encode(death))).Commit()
+		if err != nil || done.Succeeded {
+			return s.conn.wrapped(err, "drain the host")
+		}
+	}
+	return croft.Errorf(croft.Conflict, "others fence the host, or take it back, meanwhile; try again")
 }
+
+// drainTries bounds how often Drain is repeated because the death of its host has changed.
+const drainTries = 4
 
 // Enable implements hosts.Store.
 func (s *Registry) Enable(ctx context.Context, host croft.HostID) error {

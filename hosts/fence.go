@@ -64,13 +64,39 @@ func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error 
 			return errors.Join(err, f.endFence(ctx, h.ID, death))
 		}
 	}
-	if death, err = f.Hosts.DeclareDead(ctx, h.ID, death, how); err != nil {
+	if death, err = f.declare(ctx, h.ID, death, how); err != nil {
 		return err
 	}
 	h.Death, h.Alive, h.Drained = &death, false, true
 	f.Log.Warn("host declared dead", "host", h.ID, "name", h.Name, "how", string(how))
 	return nil
 }
+
+// declare declares a host dead that is off. Meanwhile others may have declared the same death, or drained the host.
+func (f *Fleet) declare(ctx context.Context, host croft.HostID, begun croft.Death, how croft.FenceResult) (croft.Death,
+	error) {
+	for range declareTries {
+		declared, err := f.Hosts.DeclareDead(ctx, host, begun, how)
+		if !errors.Is(err, croft.Conflict) {
+			return declared, err
+		}
+		now, read := f.Hosts.Hosts(ctx, host)
+		switch death := now[host].Death; {
+		case read != nil:
+			return begun, read
+		case death == nil || death.CreateRevision != begun.CreateRevision:
+			return begun, err
+		case !death.Declared.IsZero():
+			return *death, nil
+		default:
+			begun = *death
+		}
+	}
+	return begun, croft.Errorf(croft.Conflict, "others change the host meanwhile; try again")
+}
+
+// declareTries bounds how often a declaration is repeated because the record of the death has changed.
+const declareTries = 4
 
 // switchOff switches a host off. If another host has its name, only its UUID says which machine is meant.
 func (f *Fleet) switchOff(ctx context.Context, h croft.Host) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/hosts"
 )
 
 // answers is a fence agent with one answer.
@@ -71,5 +72,57 @@ func TestTheFenceAgentOfAHostWithoutItsOwnNameIsFoundByUUID(t *testing.T) {
 	}
 	if asked.ID != a.ID || asked.Name != "" {
 		t.Errorf("asked about %+v, want host %s without a name", asked, a.ID)
+	}
+}
+
+// deathsOf are the hosts of a fleet whose death others change while a fence runs.
+type deathsOf struct {
+	hosts.Store
+	now croft.Death // as stored
+}
+
+func (d *deathsOf) BeginDeath(context.Context, croft.HostID) (croft.Death, error) {
+	return croft.Death{Revision: 1, CreateRevision: 1}, nil
+}
+
+func (d *deathsOf) DeclareDead(ctx context.Context, h croft.HostID, was croft.Death,
+	how croft.FenceResult) (croft.Death, error) {
+	if was.Revision != d.now.Revision {
+		return was, croft.Errorf(croft.Conflict, "it has changed")
+	}
+	return d.Store.DeclareDead(ctx, h, was, how)
+}
+
+func (d *deathsOf) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	all, err := d.Store.Hosts(ctx, ids...)
+	for id, h := range all {
+		if len(ids) > 0 {
+			h.Death = &d.now
+			all[id] = h
+		}
+	}
+	return all, err
+}
+
+func TestAFenceSurvivesOthersThatChangeTheHostMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		now  croft.Death
+		kind croft.Kind
+	}{
+		"another fence was faster": {croft.Death{Revision: 2, CreateRevision: 1, Declared: time.Unix(1, 0)}, ""},
+		"the host was drained":     {croft.Death{Revision: 2, CreateRevision: 1, Drained: true}, ""},
+		"the host was taken back, and another fence began": {croft.Death{Revision: 3, CreateRevision: 3},
+			croft.Conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &diary{hosts: []croft.Host{{ID: "a", Name: "one"}}}
+			f := d.fleet(t)
+			f.Power = answers{d, nil, &croft.Host{}}
+			f.Hosts = &deathsOf{Store: f.Hosts, now: c.now}
+			h, err := f.Fence(t.Context(), "one", false)
+			if croft.KindOf(err) != c.kind || (err == nil) != (c.kind == "") || err == nil && !h.IsDead() {
+				t.Errorf("got %+v, %v, want %q", h.Death, err, c.kind)
+			}
+		})
 	}
 }
