@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/compute/hypervisor/libvirt"
+	"croft/control/cloud/fencing"
 	"croft/internal/checks"
 	"croft/node"
 	"croft/node/doctor"
@@ -105,6 +106,10 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		Look: func(context.Context) checks.Result { return Certificates(s.StateDir) }})
 	if !reach.Joined.IsStrict() {
 		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)})
+		if s.Host.Fence != "" {
+			agents := &fencing.Agents{File: s.Host.Fence}
+			all = append(all, checks.Check{Name: "fence", Look: lookFence(reach.Etcd, agents)})
+		}
 	}
 	if s.Hypervisor != settings.NoHypervisor {
 		all = append(all,

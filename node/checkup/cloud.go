@@ -116,20 +116,12 @@ func lookEtcd(s direct.EtcdSettings) func(context.Context) checks.Result {
 // lookClocks compares the clock of this machine with the clocks of its cloud's hosts, if there is a cloud.
 func lookClocks(s direct.EtcdSettings) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {
-		if !anybodyAt(ctx, s.Endpoints) {
-			return checks.Result{Level: checks.OK, Found: "there are no other hosts yet"}
-		}
-		store, err := s.Open(ctx, false)
-		if croft.KindOf(err) == croft.NotFound {
-			return checks.Result{Level: checks.OK, Found: "there are no other hosts yet"}
-		}
-		if err != nil {
+		hosts, err := hostsOf(ctx, s)
+		switch {
+		case err != nil:
 			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
-		}
-		defer store.Close() // opened only for reading
-		hosts, err := store.Registry.Hosts(ctx)
-		if err != nil {
-			return checks.Result{Level: checks.Warn, Found: "cannot be compared: " + err.Error()}
+		case len(hosts) == 0:
+			return checks.Good("there are no other hosts yet")
 		}
 		ahead, now := map[string]time.Duration{}, time.Now()
 		for _, h := range hosts {

@@ -59,6 +59,21 @@ func (a *Agents) Off(ctx context.Context, h croft.Host) error {
 		"to `status`: %s", o.agent, off, status)
 }
 
+// IsOn asks the fence agent of a host for the state of its power, which does not change. Invalid: the file has a fault,
+// or says nothing about the host. Unavailable: the agent reports neither on nor off.
+func (a *Agents) IsOn(ctx context.Context, h croft.Host) (bool, error) {
+	o, err := a.optionsOf(h)
+	if err != nil {
+		return false, err
+	}
+	status := o.run(ctx, "status", cmp.Or(a.StatusTime, 30*time.Second))
+	switch status.code {
+	case isOn, isOff:
+		return status.code == isOn, nil
+	}
+	return false, croft.Errorf(croft.Unavailable, "its fence agent %s answers to `status`: %s", o.agent, status)
+}
+
 // The exit codes of the action status.
 const (
 	isOn  = 0

@@ -88,6 +88,33 @@ func TestAHostIsOffOnlyIfItsAgentReportsThatAfterwards(t *testing.T) {
 	}
 }
 
+func TestTheStateOfAHostIsAskedForWithoutAChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		options, power string
+		on             bool
+		kind           croft.Kind
+	}{
+		"on":      {"mode: works", "on", true, ""},
+		"off":     {"mode: works", "off", false, ""},
+		"unknown": {"mode: lost, password: geheim1", "on", false, croft.Unavailable},
+		"hangs":   {"mode: mute", "on", false, croft.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, power := site(t, "host1", c.options)
+			if err := os.WriteFile(power, []byte(c.power), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			on, err := a.IsOn(t.Context(), croft.Host{ID: id, Name: "host1"})
+			if on != c.on || croft.KindOf(err) != c.kind || (err == nil) != (c.kind == "") {
+				t.Errorf("got %t, %v", on, err)
+			}
+			if now, _ := os.ReadFile(power); string(now) != c.power {
+				t.Errorf("its power is %q now", now)
+			}
+		})
+	}
+}
+
 func TestWhatTheFileOfAgentsMayNotSay(t *testing.T) {
 	host := croft.Host{ID: id, Name: "host1"}
 	a, _ := site(t, "host2", "mode: works")
