@@ -400,7 +400,7 @@ func TestQEMUJudgesWhatIsTaken(t *testing.T) {
 		maps.Copy(corpus, more)
 	}
 	whole := slices.Sorted(maps.Keys(corpus))
-	names := sample.OneIn(t, 3, whole)
+	names := sample.OneIn(t, 8, whole)
 	judge := openAnswers(t)
 	defer judge.keep(t)
 	var tally struct{ taken, refused, leading atomic.Int64 }
