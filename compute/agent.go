@@ -169,6 +169,7 @@ func New(c Config) (*Agent, error) {
 	}
 	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do, a.imageWorkers.Do = a.pass, a.passVolume, a.passJob, a.passImage
 	a.copiesOf.saving = map[croft.VolumeID]context.CancelFunc{}
+	a.copiesOf.receiving = map[croft.ImageID]*reception{}
 	a.copiesOf.sends = make(chan struct{}, mostSends)
 	return a, nil
 }

@@ -395,7 +395,8 @@ func (p *pass) handOver(ctx context.Context) {
 type origin struct {
 	host   croft.Host
 	client *http.Client
-	url    string // of the instance's files
+	url    string // of the files
+	what   string // for messages
 	key    string
 }
 
@@ -410,7 +411,7 @@ func (p *pass) origin(ctx context.Context) (o origin, err error) {
 	}
 	o.client, err = p.agent.Peers(o.host)
 	o.url = strings.TrimSuffix(o.host.API, "/") + "/v1/instances/" + url.PathEscape(string(p.id)) + "/leaving"
-	o.key = p.want.Move.Key
+	o.key, o.what = p.want.Move.Key, "its disk"
 	return o, err
 }
 
@@ -423,8 +424,8 @@ func (o origin) get(ctx context.Context, path string) (*http.Response, error) {
 	request.Header.Set("Authorization", "Bearer "+o.key)
 	answer, err := o.client.Do(request)
 	if err != nil {
-		return nil, croft.Errorf(croft.Unavailable, "host %s, where its disk is, does not answer at %s (%w); does a "+
-			"firewall let this host in?", o.host.Name, o.host.API, errors.Unwrap(err))
+		return nil, croft.Errorf(croft.Unavailable, "host %s, where %s is, does not answer at %s (%w); does a "+
+			"firewall let this host in?", o.host.Name, o.what, o.host.API, errors.Unwrap(err))
 	}
 	if answer.StatusCode == http.StatusOK {
 		return answer, nil
@@ -436,7 +437,7 @@ func (o origin) get(ctx context.Context, path string) (*http.Response, error) {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity:
 		kind = croft.Invalid
 	}
-	return nil, errors.Join(croft.Errorf(kind, "host %s, where its disk is, refuses to give it: %s", o.host.Name,
+	return nil, errors.Join(croft.Errorf(kind, "host %s, where %s is, refuses to give it: %s", o.host.Name, o.what,
 		strings.TrimSpace(plain.Cut(string(text), plain.Longest))), err)
 }
 
@@ -462,7 +463,7 @@ func (o origin) open(ctx context.Context, file, identity string, from int64) (he
 	}
 	if err := json.Unmarshal([]byte(answer.Header.Get(headHeader)), &head); err != nil {
 		_ = answer.Body.Close()
-		return head, nil, croft.Errorf(croft.Invalid, "host %s says nothing of the disk that it sends", o.host.Name)
+		return head, nil, croft.Errorf(croft.Invalid, "host %s says nothing of the file that it sends", o.host.Name)
 	}
 	return head, answer.Body, nil
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,8 +39,33 @@ type imageCopies struct {
 
 	mu     sync.Mutex
 	saving map[croft.VolumeID]context.CancelFunc // by the snapshot from which an image is being saved
+	// the latest request that sends a chunk of an image
+	receiving map[croft.ImageID]*reception
 
 	sends chan struct{} // one token per image that is being sent
+
+	failed sync.Map // the last failure of the orders for copies, by image: failure
+}
+
+// failure is a pass over an order for a copy that failed, and is repeated by a later resync.
+type failure struct {
+	order croft.ImageCopy // without Error and Revision
+	at    time.Time
+}
+
+// retryPause is how long an order for a copy that failed is left alone: the agent's own record of a failure wakes it.
+const retryPause = 5 * time.Second
+
+// unnoted returns an order without what the agent notes in it.
+func unnoted(c croft.ImageCopy) croft.ImageCopy {
+	c.Error, c.Revision = "", 0
+	return c
+}
+
+// hasJustFailed reports whether an order was tried a moment ago, and is still the same one.
+func (a *Agent) hasJustFailed(c croft.ImageCopy) bool {
+	last, is := a.copiesOf.failed.Load(c.Image)
+	return is && last.(failure).order == unnoted(c) && time.Since(last.(failure).at) < retryPause
 }
 
 // keeps reports whether the host is ordered to have a copy of an image.
@@ -86,9 +112,12 @@ func (a *Agent) passImage(ctx context.Context, id croft.ImageID) {
 	switch {
 	case errors.Is(err, croft.NotFound):
 		a.copiesOf.known.Delete(id)
+		a.copiesOf.failed.Delete(id)
 		return
 	case err != nil:
 		a.logUnless(ctx, err, "read the order for a copy of an image")
+		return
+	case a.hasJustFailed(c):
 		return
 	case c.Removing:
 		a.stopSaving(c.Snapshot)
@@ -97,8 +126,10 @@ func (a *Agent) passImage(ctx context.Context, id croft.ImageID) {
 		err = a.makeCopy(ctx, c)
 	}
 	if err == nil || ctx.Err() != nil {
+		a.copiesOf.failed.Delete(id)
 		return
 	}
+	a.copiesOf.failed.Store(id, failure{unnoted(c), time.Now()})
 	a.Log.Warn("the order for a copy of an image is not carried out", "image", id, "host", a.Host.ID, "err", err)
 	why := strings.TrimSpace(plain.Cut(err.Error(), plain.Longest))
 	final := isFinal(err) || errors.Is(err, croft.Conflict) ||
@@ -253,9 +284,12 @@ func (a *Agent) catalogImage(ctx context.Context, id croft.ImageID, instance cro
 	rand.Shuffle(len(source.Hosts), func(i, j int) {
 		source.Hosts[i], source.Hosts[j] = source.Hosts[j], source.Hosts[i]
 	})
-	var failures []error
+	var failures []string
 	for _, h := range source.Hosts {
-		err := a.copyImage(ctx, h, id, source, progress)
+		continued, err := a.copyImage(ctx, h, id, source, progress)
+		if continued && errors.Is(err, croft.Invalid) { // another host may have sent a wrong beginning
+			_, err = a.copyImage(ctx, h, id, source, progress)
+		}
 		if ctx.Err() != nil {
 			return img, ctx.Err()
 		}
@@ -265,7 +299,7 @@ func (a *Agent) catalogImage(ctx context.Context, id croft.ImageID, instance cro
 		}
 		a.Log.Warn("a host did not give an image; the next one is asked", "image", id, "host", a.Host.ID, "from", h.ID,
 			"err", err)
-		failures = append(failures, fmt.Errorf("host %s: %w", h.Name, err))
+		failures = append(failures, fmt.Sprintf("host %s: %v", h.Name, err))
 		if errors.Is(err, croft.NoCapacity) {
 			return img, err
 		}
@@ -275,12 +309,17 @@ func (a *Agent) catalogImage(ctx context.Context, id croft.ImageID, instance cro
 		if err == nil {
 			return a.fetched(id)
 		}
-		failures = append(failures, err)
+		if ctx.Err() != nil {
+			return img, ctx.Err()
+		}
+		failures = append(failures, fmt.Sprintf("its origin: %v", err))
 	}
 	if len(failures) == 0 {
 		return img, croft.Errorf(croft.Unavailable, "no host that has the image is alive")
 	}
-	return img, croft.Errorf(croft.Unavailable, "no host gives the image: %w", errors.Join(failures...))
+	slices.Sort(failures)
+	// The kinds of these errors are not its kind: a host that lies must not end an instance.
+	return img, croft.Errorf(croft.Unavailable, "no host gives the image: %s", strings.Join(failures, "; "))
 }
 
 func (a *Agent) fetched(id croft.ImageID) (CachedImage, error) {
@@ -292,24 +331,25 @@ func (a *Agent) fetched(id croft.ImageID) (CachedImage, error) {
 }
 
 // copyImage copies an image from another host to this one, and verifies it. A copy that broke off continues, also with
-// another host: the identity of the file is its checksum.
+// another host: the identity of the file is its checksum. continued reports whether this one continued another.
 func (a *Agent) copyImage(ctx context.Context, from croft.Host, id croft.ImageID, source croft.ImageSource,
-	progress func(croft.Progress)) error {
+	progress func(croft.Progress)) (continued bool, err error) {
 	client, err := a.Peers(from)
 	if err != nil {
-		return err
+		return false, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	receiving, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(copyStall, func() {
 		cancel(croft.Errorf(croft.Unavailable, "it sent nothing for %s", wording.Duration(copyStall)))
 	})
 	defer stalled.Stop()
-	o := origin{host: from, client: client, key: source.Key,
+	o := origin{host: from, client: client, key: source.Key, what: "the image",
 		url: strings.TrimSuffix(from.API, "/") + "/v1/image-copies/" + url.PathEscape(string(id))}
-	err = diskcopy.Receive(ctx, a.CopyFiles.Staged(id), source.SizeBytes, func(ctx context.Context, identity string,
-		next int64) (diskcopy.Head, io.ReadCloser, error) {
+	err = diskcopy.Receive(receiving, a.CopyFiles.Staged(id), source.SizeBytes, func(ctx context.Context,
+		identity string, next int64) (diskcopy.Head, io.ReadCloser, error) {
 		head, body, err := o.open(ctx, "content", identity, next)
+		continued = head.From > 0
 		if err == nil && head.Identity != source.SHA256 {
 			err = errors.Join(croft.Errorf(croft.Invalid, "it has another file"), body.Close())
 		}
@@ -318,14 +358,14 @@ func (a *Agent) copyImage(ctx context.Context, from croft.Host, id croft.ImageID
 		stalled.Reset(copyStall)
 		progress(p)
 	})
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+	if cause := context.Cause(receiving); err != nil && cause != nil {
+		return continued, cause
 	}
 	if err != nil {
-		return err
+		return continued, err
 	}
 	_, err = a.CopyFiles.Admit(ctx, id, source.ImageFile, source.SizeBytes)
-	return err
+	return continued, err
 }
 
 // copyOrder returns the order for the copy of the image in the path of a request.
@@ -427,11 +467,6 @@ func (api *API) receiveChunk(w http.ResponseWriter, r *http.Request) {
 		httpapi.Error(w, err)
 		return
 	}
-	end, err := api.Agent.imageTurns.Take(r.Context(), c.Image)
-	if err != nil {
-		return // the client is gone
-	}
-	defer end()
 	files := api.Agent.CopyFiles
 	if r.Method == http.MethodGet {
 		n, err := files.Received(c.Image)
@@ -442,6 +477,16 @@ func (api *API) receiveChunk(w http.ResponseWriter, r *http.Request) {
 		httpapi.Answer(w, http.StatusOK, Upload{n})
 		return
 	}
+	// A client that continues must not wait for its earlier request, whose connection may be dead.
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer api.Agent.copiesOf.receive(c.Image, &reception{http.NewResponseController(w), cancel})()
+	end, err := api.Agent.imageTurns.Take(ctx, c.Image)
+	if err != nil {
+		httpapi.Error(w, croft.Errorf(croft.Conflict, "another request sends this part of the image"))
+		return
+	}
+	defer end()
 	at, err := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
 	if err == nil {
 		var n int64
@@ -451,7 +496,7 @@ func (api *API) receiveChunk(w http.ResponseWriter, r *http.Request) {
 	}
 	if err == nil {
 		var n int64
-		if n, err = files.Receive(r.Context(), c.Image, at, c.SizeBytes, r.Body); err == nil {
+		if n, err = files.Receive(ctx, c.Image, at, c.SizeBytes, r.Body); err == nil {
 			httpapi.Answer(w, http.StatusOK, Upload{n})
 			return
 		}
@@ -464,6 +509,30 @@ func (api *API) receiveChunk(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpapi.Error(w, err)
+}
+
+// reception is a request that sends a chunk of an upload.
+type reception struct {
+	control *http.ResponseController
+	cancel  context.CancelFunc
+}
+
+// receive ends an earlier request that sends a chunk of an image, and notes this one until done is called.
+func (c *imageCopies) receive(id croft.ImageID, r *reception) (done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if earlier := c.receiving[id]; earlier != nil {
+		earlier.cancel()
+		_ = earlier.control.SetReadDeadline(time.Now()) // its connection may be closed
+	}
+	c.receiving[id] = r
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.receiving[id] == r {
+			delete(c.receiving, id)
+		}
+	}
 }
 
 // stopSaving ends the work on an image that is being saved from a snapshot.

@@ -29,3 +29,8 @@ func (a *Agent) Expire(id croft.InstanceID) {
 
 // KnownCPUFlags lists the CPU flags that have a trait.
 func KnownCPUFlags() []string { return slices.Sorted(maps.Keys(flagTraits)) }
+
+// CatalogImage gets an image of the cloud's catalog from another host.
+func (a *Agent) CatalogImage(ctx context.Context, id croft.ImageID) (CachedImage, error) {
+	return a.catalogImage(ctx, id, "", func(croft.Progress) {})
+}

@@ -245,7 +245,7 @@ func (c *call) images(ctx context.Context, all []croft.Image) ([]api.CatalogImag
 			return nil, err
 		}
 		for _, copied := range copies {
-			if h, known := hosts[copied.Host]; known && copied.Made && h.Death == nil {
+			if h, known := hosts[copied.Host]; known && copied.Made && !h.IsDead() {
 				one.Copies++
 			}
 			if i.State == croft.ImagePending && copied.Error != "" {

@@ -325,6 +325,12 @@ func (c *Copies) Link(ctx context.Context, id croft.ImageID, img compute.CachedI
 	if err := os.Link(img.Path, c.path(id, file)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return file, fmt.Errorf("keep an image: %w", err)
 	}
+	// A copy from another host that broke off is not continued any more.
+	for _, err := range []error{os.Remove(c.Staged(id)), diskcopy.Forget(c.Staged(id))} {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+	}
 	return file, errors.Join(ctx.Err(), syncDir(c.dir))
 }
 

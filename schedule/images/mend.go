@@ -34,7 +34,7 @@ func examine(i croft.Image, copies []croft.ImageCopy, hosts map[croft.HostID]cro
 	last := ""
 	for _, id := range i.Copies {
 		h, known := hosts[id]
-		if !known || h.Death != nil {
+		if !known || h.IsDead() {
 			gone = append(gone, id)
 			last = string(id)
 			if known {

@@ -38,13 +38,23 @@ type host struct {
 	t     *testing.T
 	store *etcdstore.Store
 	id    croft.HostID
+	name  string
+	stop  func()
 	state string // directory with images and instances, laid out as by croft compute
 	agent *compute.Agent
 }
 
 func newHost(t *testing.T, builds int) *host {
 	t.Helper()
-	h := &host{t: t, store: etcdtest.Open(t, etcdtest.Server(t)), id: croft.NewHostID(), state: t.TempDir()}
+	h := &host{t: t, store: etcdtest.Open(t, etcdtest.Server(t)), id: croft.NewHostID(), name: "h1", state: t.TempDir()}
+	h.start(func(c *compute.Config) { c.MaxBuilds = builds })
+	return h
+}
+
+// start starts the host's agent, as prepare changes it. stop ends it; otherwise it ends with the test.
+func (h *host) start(prepare func(*compute.Config)) {
+	t := h.t
+	t.Helper()
 	hv, err := sim.New(sim.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,15 +65,17 @@ func newHost(t *testing.T, builds int) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.agent, err = compute.New(compute.Config{
-		Host: croft.Host{ID: h.id, Name: "h1", VirtType: "sim"}, Partition: h.store.Partition(),
-		Provider: croft.Provider{ID: h.id, Name: "h1"}, Dir: filepath.Join(h.state, "instances"),
+	config := compute.Config{
+		Host: croft.Host{ID: h.id, Name: h.name, VirtType: "sim"}, Partition: h.store.Partition(),
+		Provider: croft.Provider{ID: h.id, Name: h.name}, Dir: filepath.Join(h.state, "instances"),
 		NICs:   []compute.NIC{{Network: "default"}},
 		Orders: h.store.Orders, Registry: h.store.Registry, Records: h.store.Records, Shared: h.store.Turn,
 		Inventory:  unclaimed{},
 		Hypervisor: hv, Images: cache,
-		MaxBuilds: builds, ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
-	})
+		ResyncEvery: time.Hour, SweepEvery: time.Hour, Log: log,
+	}
+	prepare(&config)
+	h.agent, err = compute.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +87,9 @@ func newHost(t *testing.T, builds int) *host {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { cancel(); work.Wait() })
+	h.stop = func() { cancel(); work.Wait() }
+	t.Cleanup(h.stop)
 	<-ready
-	return h
 }
 
 // request writes the record and the order of an instance.
