@@ -17,7 +17,7 @@ import (
 )
 
 // policy lists what a host may do, by the methods of compute's interfaces; nothing else is served.
-// docs/users/security-hosts.md has the same list, and a test compares them.
+// docs/contributors/gate.md has the same list, and a test compares them.
 var policy = map[string]method{
 	"WatchOrders": stream("wakes for the host's own orders", (*Server).watchOrders),
 	"Order": call(

@@ -29,14 +29,14 @@ func TestEveryMethodOfComputesPortsHasARowInThePolicy(t *testing.T) {
 }
 
 func TestThePolicyIsInTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/users/security-hosts.md")
+	text, err := os.ReadFile("../../docs/contributors/gate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	unwrapped := strings.Join(strings.Fields(string(text)), " ")
 	for name, what := range gate.Policy() {
 		if item := "- `" + name + "`: " + what + "."; !strings.Contains(unwrapped, item+" ") {
-			t.Errorf("docs/users/security-hosts.md lacks the item\n%s", item)
+			t.Errorf("docs/contributors/gate.md lacks the item\n%s", item)
 		}
 	}
 }
