@@ -3,6 +3,7 @@ package nearest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -42,9 +43,10 @@ func longer(word string, candidates []string) string {
 	return best
 }
 
-// Hint returns the end of an error message, `; did you mean "x"?`, or "" if no candidate is close.
+// Hint returns the end of an error message, `; did you mean "x"?`, or "" if no candidate is close. If the word itself
+// is a candidate, the error is about something else, and gets no hint.
 func Hint(word string, candidates []string) string {
-	if best := Word(word, candidates); best != "" {
+	if best := Word(word, candidates); best != "" && !slices.Contains(candidates, word) {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}
 	return ""

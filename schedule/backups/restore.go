@@ -63,10 +63,11 @@ func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 	if err == nil {
 		err = m.restoring(ctx, b, inst.ID, map[string]backup.Job{}, map[string]bool{})
 	}
-	if errors.Is(err, croft.Conflict) {
-		err = nil // another manager was faster
+	// It is ordered, so every manager goes on with it: one was faster, or this process may not open the store's access.
+	if err != nil && !errors.Is(err, croft.Conflict) {
+		m.Log.Warn("a server goes on with a restore", "backup", b.ID, "instance", inst.ID, "reason", err)
 	}
-	return inst, err
+	return inst, nil
 }
 
 // begin notes in the record of a backup that an instance is restored from it, before that is ordered.
