@@ -91,15 +91,54 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 		query.Groups[0].InTree = r.Host
 	}
 	id := croft.NewInstanceID()
+	return m.noted(ctx, b, id, func() (croft.Instance, error) {
+		d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
+			Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic,
+			GuestSettings: b.Spec.GuestSettings, InstanceSettings: b.Spec.InstanceSettings,
+			Backup: &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1}})
+		return d.Instance, err
+	})
+}
+
+// noted orders a restore that the record of the backup names meanwhile. It names it no longer if the order was refused;
+// where the result is unknown, a Manager finds out.
+func (m *Manager) noted(ctx context.Context, b backup.Backup, id croft.InstanceID,
+	order func() (croft.Instance, error)) (croft.Instance, error) {
 	if err := m.begin(ctx, b, id); err != nil {
 		return croft.Instance{}, err
 	}
-	d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
-		Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic, GuestSettings: b.Spec.GuestSettings,
-		InstanceSettings: b.Spec.InstanceSettings,
-		Backup:           &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1}})
-	return d.Instance, err
+	inst, err := order()
+	kind := croft.KindOf(err)
+	known := kind != "" && kind != croft.Unavailable
+	if earlier := slices.Contains(b.Restoring, id); known && !earlier {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		if undo := m.withdraw(after, b, id); undo != nil {
+			m.Log.Warn("a refused restore is forgotten later", "backup", b.ID, "instance", id, "reason", undo)
+		}
+	}
+	return inst, err
 }
+
+// undoTimeout limits the time to forget a refused restore.
+const undoTimeout = 10 * time.Second
+
+// withdraw removes an instance from those that are restored from a backup.
+func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.InstanceID) (err error) {
+	for range withdrawTries {
+		if b, err = m.Backup(ctx, b.Project, b.Name); err != nil || !slices.Contains(b.Restoring, id) {
+			return err
+		}
+		b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring), func(one croft.InstanceID) bool { return one == id })
+		if _, err = m.PutBackup(ctx, b); !errors.Is(err, croft.Conflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// withdrawTries bounds how often withdraw is repeated because others change the record of the backup.
+const withdrawTries = 8
 
 // LastBackup implements schedule.Config.LastBackup.
 func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (from croft.FromBackup, err error) {
@@ -128,10 +167,9 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 			"restored in place: restore it as a new instance", st.Instance.Name)
 	}
 	if st.Instance.State == croft.StateLost {
-		if err := m.begin(ctx, b, st.Instance.ID); err != nil {
-			return st.Instance, err
-		}
-		return m.Scheduler.RecreateFrom(ctx, st.Instance, croft.FromBackup{ID: b.ID, Name: b.Name})
+		return m.noted(ctx, b, st.Instance.ID, func() (croft.Instance, error) {
+			return m.Scheduler.RecreateFrom(ctx, st.Instance, croft.FromBackup{ID: b.ID, Name: b.Name})
+		})
 	}
 	if err := cannot(st); err != nil {
 		return st.Instance, err
@@ -161,10 +199,9 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 				d.SizeGB, size)
 		}
 	}
-	if err := m.begin(ctx, b, inst.ID); err != nil {
-		return inst, err
-	}
-	return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
+	return m.noted(ctx, b, inst.ID, func() (croft.Instance, error) {
+		return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
+	})
 }
 
 // forgetAfter is how long the record of a backup names an instance for which no order to restore it is found.

@@ -165,6 +165,23 @@ func TestABackupIsMadeVerifiedRestoredAndRemoved(t *testing.T) {
 		t.Errorf("checked: %+v", b)
 	}
 
+	t.Run("a refused restore leaves no note", func(t *testing.T) {
+		for name, in := range map[string]api.BackupRestore{
+			"the name is in use":     {As: "web"},
+			"no name of an instance": {As: "a/b"},
+			"the instance runs":      {InPlace: true},
+			"no host has room":       {As: "web9", Host: "nowhere"},
+		} {
+			in.BackupNamed = api.BackupNamed{Name: "b1"}
+			if _, err := c.RestoreBackup(t.Context(), in); err == nil {
+				t.Errorf("%s: not refused", name)
+			}
+			if b, err := c.GetBackup(t.Context(), in.BackupNamed); err != nil || b.Restores != 0 {
+				t.Errorf("%s: %+v, %v", name, b, err)
+			}
+		}
+	})
+
 	t.Run("as a new instance", func(t *testing.T) {
 		inst, err := c.RestoreBackup(t.Context(), api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b1"},
 			As: "web2"})
