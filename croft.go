@@ -991,7 +991,9 @@ type Image struct {
 	// where the first copy is fetched, as a reference that may contain passwords; empty: it was uploaded or saved
 	Origin string `json:"origin,omitempty"`
 	// the origin may lead only to addresses of the internet: a tenant chose it
-	Restricted  bool         `json:"restricted,omitempty"`
+	Restricted bool `json:"restricted,omitempty"`
+	// the upload is to be converted: until it is ready, SHA256 and SizeBytes are the ones of the upload
+	Convert     bool         `json:"convert,omitempty"`
 	Saved       InstanceID   `json:"saved,omitempty"` // the instance that it was saved from
 	User        string       `json:"user,omitempty"`  // login name, for people
 	Description string       `json:"description,omitempty"`
@@ -1064,6 +1066,9 @@ type ImageCopy struct {
 	SHA256    string    `json:"sha256,omitempty"`     // that the file has to have; empty: any
 	Format    string    `json:"format,omitempty"`     // that the file has to have; empty: any
 	SizeBytes int64     `json:"size_bytes,omitempty"` // size of the file if SHA256 is set, otherwise its maximum
+	// the upload is to be converted, to a file of at most MostBytes: SHA256 and SizeBytes are the ones of the upload
+	Convert   bool  `json:"convert,omitempty"`
+	MostBytes int64 `json:"most_bytes,omitempty"`
 	// the instance whose disk is saved, and the snapshot of it
 	Instance InstanceID `json:"instance,omitempty"`
 	Snapshot VolumeID   `json:"snapshot,omitempty"`

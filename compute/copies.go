@@ -153,7 +153,8 @@ func (a *Agent) removeCopy(ctx context.Context, id croft.ImageID) error {
 
 // makeCopy gets the copy that an order wants, and records it.
 func (a *Agent) makeCopy(ctx context.Context, c croft.ImageCopy) error {
-	if img, have := a.CopyFiles.Get(c.Image); have && (c.SHA256 == "" || img.Digest == c.SHA256) {
+	// A file that was converted is not the one of the order, and only this host can have made it.
+	if img, have := a.CopyFiles.Get(c.Image); have && (c.SHA256 == "" || c.Convert || img.Digest == c.SHA256) {
 		if c.Made {
 			return nil
 		}
@@ -217,8 +218,14 @@ func (a *Agent) admitUpload(ctx context.Context, c croft.ImageCopy) error {
 	return a.admit(ctx, c)
 }
 
+// admit verifies the staged file, converts it if that is ordered, and records it.
 func (a *Agent) admit(ctx context.Context, c croft.ImageCopy) error {
-	file, err := a.CopyFiles.Admit(ctx, c.Image, wanted(c), c.SizeBytes)
+	take, most := a.CopyFiles.Admit, c.SizeBytes
+	if c.Convert {
+		a.Log.Info("converting an upload", "image", c.Image, "host", a.Host.ID)
+		take, most = a.CopyFiles.Convert, c.MostBytes
+	}
+	file, err := take(ctx, c.Image, wanted(c), most)
 	if err != nil {
 		return err
 	}

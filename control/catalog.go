@@ -24,7 +24,8 @@ var catalogOperations = noun{Tag: "catalog", Home: true, Object: actions.Image,
 			Summary: "List the images of the cloud's catalog that a project may use"}, listCatalog),
 		do(Operation{ID: "createCatalogImage", At: "POST /v1/catalog", May: access.Changes, Status: http.StatusCreated,
 			Conflict: api.NameTaken, Summary: "Add an image to the cloud's catalog",
-			Description: "With `url`, a host fetches it. Otherwise its bytes are uploaded in chunks, and then verified."},
+			Description: "With `url`, a host fetches it. Otherwise its bytes are uploaded in chunks, and then verified, and " +
+				"converted if `convert` is set."},
 			createCatalogImage),
 		do(Operation{ID: "getCatalogImage", At: "GET /v1/catalog/{name}", May: access.Reads,
 			Summary: "Get an image of the cloud's catalog"},
@@ -112,6 +113,13 @@ func createCatalogImage(ctx context.Context, c *call, in api.NewCatalogImage) (s
 	case in.URL == "" && (in.SizeBytes == 0 || !hexSHA256.MatchString(in.SHA256)):
 		return shown, croft.Errorf(croft.Invalid, "give a url or, for an upload, size_bytes and sha256, in lower-case "+
 			"hexadecimal digits")
+	case in.URL != "" && in.Convert:
+		return shown, croft.Errorf(croft.Invalid, "only an upload is converted: fetch the file, and upload it")
+	case in.Convert:
+		i.Convert, i.ChargedGB = true, max(in.MaxGB, 1)
+		if in.MaxGB == 0 {
+			i.ChargedGB = defaultImageGB
+		}
 	case in.URL != "":
 		if i.Origin, i.Restricted, err = c.published(in.URL); err != nil {
 			return shown, err
@@ -128,7 +136,7 @@ func createCatalogImage(ctx context.Context, c *call, in api.NewCatalogImage) (s
 	return c.changedImage(ctx, in.Name, i, err)
 }
 
-// defaultImageGB is the most that an image with an origin may have by default.
+// defaultImageGB is the most that an image with an origin, or a converted one, may have by default.
 const defaultImageGB = 10
 
 func changeCatalogImage(ctx context.Context, c *call, in api.CatalogImageChange) (shown api.CatalogImage, err error) {

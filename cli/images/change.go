@@ -27,7 +27,9 @@ func addCommand() *cobra.Command {
 		Long: `add adds an image to the cloud's catalog if a project or --public is given, or CROFT_URL or
 a login names a cloud: a file of this machine is uploaded, and an address is fetched once
 by a host. Hosts get the image from each other. An upload that broke off continues with
-the same command. The project is charged its IMAGE_GB.
+the same command. The project is charged its IMAGE_GB. With --convert, a host converts an
+OVA with one disk, or a VMDK, VHDX, VHD or VDI in one file, in a sandbox; drivers of the
+guest are not changed.
 
 Otherwise add writes a name into the catalog: your own, ~/.config/croft/images.yaml, or with
 --machine the one of this machine, /etc/croft/images.yaml. The second argument is where
@@ -43,6 +45,7 @@ of lists and signatures are relative to the image's.`,
     --sums SHA256SUMS --signature SHA256SUMS.gpg \
     --signed-by /usr/share/keyrings/ubuntu-cloudimage-keyring.gpg --user ubuntu
   croft image add web web.qcow2 --project lab --user debian
+  croft image add old-web web.ova --convert --project lab
   croft image add debian-13 debian-13 --public
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
@@ -51,6 +54,9 @@ of lists and signatures are relative to the image's.`,
 				return err
 			} else if of {
 				return addNamed(cmd, e, stored, args[0], args[1])
+			}
+			if stored.Convert {
+				return croft.Errorf(croft.Invalid, "a host of a cloud converts a file: add --project or --public to --convert")
 			}
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
@@ -88,8 +94,9 @@ of lists and signatures are relative to the image's.`,
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
 	f.BoolVar(&replace, "replace", false, "replace an image of that name")
 	f.BoolVar(&stored.Public, "public", false, "add it to the cloud's catalog for all projects; for operators")
-	f.Int64Var(&stored.MaxGB, "max-gb", 0, "the most that an image in the cloud's catalog may have that is fetched, in "+
-		"GiB (`number`; 10)")
+	f.Int64Var(&stored.MaxGB, "max-gb", 0, "the most that an image in the cloud's catalog may have that is fetched or "+
+		"converted, in GiB (`number`; 10)")
+	f.BoolVar(&stored.Convert, "convert", false, "the file is an OVA, VMDK, VHDX, VHD or VDI; a host converts it")
 	addCloudFlags(cmd)
 	return cmd
 }

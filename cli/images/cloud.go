@@ -136,6 +136,8 @@ func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string) er
 		var i api.CatalogImage
 		if isFile(source) {
 			i, err = upload(ctx, c, given, source)
+		} else if given.Convert {
+			return croft.Errorf(croft.Invalid, "%s is no file of this machine: only an upload is converted", source)
 		} else {
 			given.URL = source
 			if i, err = verb.Asked(ctx, c.CreateCatalogImage, given); err == nil {
@@ -178,7 +180,10 @@ func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path
 	if given.SizeBytes == 0 {
 		return i, croft.Errorf(croft.Invalid, "upload %s: the file is empty", path)
 	}
-	given.SHA256, given.MaxGB = hex.EncodeToString(sum.Sum(nil)), 0
+	given.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	if !given.Convert {
+		given.MaxGB = 0
+	}
 	i, err = verb.Asked(ctx, c.CreateCatalogImage, given)
 	if errors.Is(err, croft.Conflict) {
 		was, found := verb.Asked(ctx, c.GetCatalogImage, inCloud(c, given.Name))

@@ -273,12 +273,18 @@ func describe(ctx context.Context, path string) (file croft.ImageFile, err error
 	if err != nil {
 		return file, err
 	}
+	sum, _, err := sumOf(ctx, f)
+	return croft.ImageFile{SHA256: sum, Format: info.Format, SizeBytes: fi.Size(), DiskBytes: info.VirtualSize}, err
+}
+
+// sumOf returns the SHA-256 of a file and how many bytes it has.
+func sumOf(ctx context.Context, f io.Reader) (string, int64, error) {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, readerUntil{ctx, f}); err != nil {
-		return file, fmt.Errorf("read an image: %w", err)
+	n, err := io.Copy(sum, readerUntil{ctx, f})
+	if err != nil {
+		return "", n, fmt.Errorf("read an image: %w", err)
 	}
-	return croft.ImageFile{SHA256: hex.EncodeToString(sum.Sum(nil)), Format: info.Format, SizeBytes: fi.Size(),
-		DiskBytes: info.VirtualSize}, nil
+	return hex.EncodeToString(sum.Sum(nil)), n, nil
 }
 
 // readerUntil reads until its context ends.

@@ -55,8 +55,11 @@ type NewCatalogImage struct {
 	SizeBytes int64 `json:"size_bytes,omitempty" minimum:"1" maximum:"1099511627776"`
 	// SHA-256 of the upload, in hexadecimal digits.
 	SHA256 string `json:"sha256,omitempty" maxLength:"64" minLength:"64"`
-	// The most that an image with a URL may have, in GiB, which is charged until its size is known.
-	MaxGB       int64  `json:"max_gb,omitempty" minimum:"1" maximum:"1024" default:"10"`
+	// The most that an image with a URL, or one that is converted, may have, in GiB, which is charged until its size is
+	// known.
+	MaxGB int64 `json:"max_gb,omitempty" minimum:"1" maximum:"1024" default:"10"`
+	// The upload is a VMDK, VHDX, VHD or VDI, or an OVA with one, and is converted to a qcow2 of at most max_gb.
+	Convert     bool   `json:"convert,omitempty"`
 	Public      bool   `json:"public,omitempty"`                      // for all projects; only operators may set it
 	User        string `json:"user,omitempty" maxLength:"32"`         // login name
 	Description string `json:"description,omitempty" maxLength:"200"` // for people

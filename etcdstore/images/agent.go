@@ -121,16 +121,18 @@ func (s *Images) MadeImage(ctx context.Context, host croft.HostID, id croft.Imag
 		if err != nil {
 			return err
 		}
+		converted := i.Convert && i.State == croft.ImagePending // its upload had other bytes
 		switch {
 		case f.SHA256 == "" || f.Format != "qcow2" && f.Format != "raw" || f.SizeBytes < 1 || f.DiskBytes < 1:
 			return croft.Errorf(croft.Invalid, "image %s: the description of its file is incomplete", id)
-		case i.SHA256 != "" && f.SHA256 != i.SHA256, i.Format != "" && f.Format != i.Format:
+		case !converted && i.SHA256 != "" && f.SHA256 != i.SHA256, i.Format != "" && f.Format != i.Format:
 			return croft.Errorf(croft.Invalid, "image %s: the file has other bytes than the image", id)
 		case i.State == croft.ImagePending && croft.ImageGB(f.SizeBytes) > i.ChargedGB:
 			return croft.Errorf(croft.Invalid, "image %s: the file has %d GiB, more than the %d that are charged for it", id,
 				croft.ImageGB(f.SizeBytes), i.ChargedGB)
 		}
 		made, next, key := c, i, s.keys().copyOn(host, id)
+		made.Convert, made.MostBytes, next.Convert = false, 0, false
 		made.Made, made.Error, made.SHA256, made.Format, made.SizeBytes = true, "", f.SHA256, f.Format, f.SizeBytes
 		if i.State == croft.ImagePending || i.State == croft.ImageLost {
 			next.State, next.Error, next.SHA256, next.Format = croft.ImageReady, "", f.SHA256, f.Format

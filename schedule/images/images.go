@@ -90,8 +90,9 @@ type Manager struct {
 const pendingTime = 24 * time.Hour
 
 // Add adds an image: with an origin, from where a host fetches it, else from an upload of SizeBytes bytes, which have
-// the checksum SHA256. SizeBytes is the maximum of an image with an origin. Conflict: the name is taken. OverQuota.
-// Invalid. Unavailable: no host takes orders.
+// the checksum SHA256. SizeBytes is the maximum of an image with an origin. An upload that is to be converted is
+// charged for ChargedGB, the maximum of the result, or for its own size if that is more. Conflict: the name is taken.
+// OverQuota. Invalid. Unavailable: no host takes orders.
 func (m *Manager) Add(ctx context.Context, i croft.Image) (croft.Image, error) {
 	task := croft.ImageFetch
 	if i.Origin == "" {
@@ -127,7 +128,13 @@ func (m *Manager) create(ctx context.Context, i croft.Image, c croft.ImageCopy) 
 	}
 	i.ID, i.State, i.Key = croft.NewImageID(), croft.ImagePending, newKey()
 	i.Created = time.Now().UTC()
-	i.Expires, i.ChargedGB = i.Created.Add(pendingTime), croft.ImageGB(i.SizeBytes)
+	i.Expires = i.Created.Add(pendingTime)
+	most := croft.ImageGB(i.SizeBytes)
+	if i.Convert {
+		most = max(most, i.ChargedGB)
+		c.Convert, c.MostBytes = true, most<<30
+	}
+	i.ChargedGB = most
 	c.Image, c.Key, c.Origin, c.Public, c.SHA256, c.Format, c.SizeBytes = i.ID, i.Key, i.Origin, i.Restricted, i.SHA256,
 		i.Format, i.SizeBytes
 	made, err := m.Store.Create(ctx, i, c)

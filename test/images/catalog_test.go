@@ -656,3 +656,29 @@ func TestASlowUploadBlocksNoOther(t *testing.T) {
 		c.hasFile(c.settled(i, croft.ImageReady), "a")
 	}
 }
+
+// A host was killed after it had converted an upload, and before it had recorded that: the upload is gone by then.
+func TestAConversionIsRecordedAfterAKill(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	a := c.join("a")
+	i, err := c.manager.Add(t.Context(), croft.Image{Project: croft.DefaultProject, Name: "web", Convert: true,
+		SizeBytes: 1000, SHA256: strings.Repeat("0", 64)})
+	c.must(err)
+	a.stop()
+	sum := sha256.Sum256(c.content)
+	done := i
+	done.SHA256, done.Format = hex.EncodeToString(sum[:]), "raw"
+	c.must(os.WriteFile(c.path(done, "a"), c.content, 0o600))
+	copies, err := c.store.Images.Copies(t.Context(), i)
+	c.must(err)
+	c.must(c.store.Images.Complete(t.Context(), copies[0]))
+	c.join("a")
+	if i = c.settled(i, croft.ImageReady); i.SHA256 != done.SHA256 || i.Convert {
+		t.Errorf("it is %+v", i)
+	}
+	c.hasFile(i, "a")
+	c.join("b") // gets the converted file, not the upload
+	i = c.copyTo(i, "b")
+	c.awaitCopy(i, "b")
+}
