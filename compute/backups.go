@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type Repository interface {
 	Copy(ctx context.Context, a backup.Access, id, name string, r io.Reader) (snapshot string, added int64, err error)
 	// Describe completes a backup by the text from which its record can be made again.
 	Describe(ctx context.Context, a backup.Access, id string, text []byte) error
+	// Kept returns the snapshots of a backup that the repository has. Copy may return only the start of such an ID.
+	Kept(ctx context.Context, a backup.Access, id string) (snapshots []string, err error)
 	// Read writes a disk that Copy stored. What it writes is verified only when it returns nil.
 	Read(ctx context.Context, a backup.Access, snapshot, name string, w io.Writer) error
 	// Verify reads all data of the repository.
@@ -252,7 +255,27 @@ func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Acces
 	if err == nil {
 		err = a.Repository.Describe(ctx, access, j.Backup, text)
 	}
+	if err == nil {
+		err = a.kept(ctx, j, access, disks)
+	}
 	return disks, err
+}
+
+// kept returns Unavailable unless the repository has all that was copied to it. The file system or the server of the
+// store may have been another one for a while.
+func (a *Agent) kept(ctx context.Context, j backup.Job, access backup.Access, disks []backup.Disk) error {
+	all, err := a.Repository.Kept(ctx, access, j.Backup)
+	if err != nil {
+		return err
+	}
+	for _, d := range disks {
+		has := func(snapshot string) bool { return d.Restic != "" && strings.HasPrefix(snapshot, d.Restic) }
+		if !slices.ContainsFunc(all, has) {
+			return croft.Errorf(croft.Unavailable, "%s was copied, and is not in the store now: is its file system "+
+				"mounted?", diskWord(d))
+		}
+	}
+	return nil
 }
 
 // describe completes the description of a backup by its disks.

@@ -90,8 +90,17 @@ func (e Engine) run(ctx context.Context, a backup.Access, in io.Reader, out io.W
 func (e Engine) once(ctx context.Context, a backup.Access, in io.Reader, out io.Writer, args ...string) (string,
 	error) {
 	cmd := exec.CommandContext(ctx, "restic", args...)
+	repository := a.Repository
+	if strings.HasPrefix(repository, "/") {
+		// restic makes directories that are missing. It works in the directory itself, not at its path, so that it
+		// makes none where the file system of the repository is not mounted any more.
+		if _, err := os.Stat(repository); err != nil {
+			return fmt.Sprintf("Fatal: unable to open config file: %v\n%s\n%s\n", err, noRepository, repository), err
+		}
+		cmd.Dir, repository = repository, "."
+	}
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR"),
-		"RESTIC_REPOSITORY=" + a.Repository, "RESTIC_PASSWORD=" + a.Password, "RESTIC_CACHE_DIR=" + e.Cache}
+		"RESTIC_REPOSITORY=" + repository, "RESTIC_PASSWORD=" + a.Password, "RESTIC_CACHE_DIR=" + e.Cache}
 	for _, name := range slices.Sorted(maps.Keys(a.Environment)) {
 		cmd.Env = append(cmd.Env, name+"="+a.Environment[name])
 	}
@@ -117,7 +126,11 @@ func line(said, word string) string {
 var damage = []string{"ciphertext verification failed", "does not match", "hash mismatch", "wrong data returned",
 	"unable to load", "Data seems to be corrupted", "corrupted", "contains errors", "no such blob", "not found in " +
 		"index",
+	"no matching ID found",
 	"LoadBlob", "LoadRaw", "LoadTree", "invalid data returned", "repository contains errors", "checking indexes failed"}
+
+// noRepository is in what restic says about an address without a repository.
+const noRepository = "Is there a repository at the following location"
 
 // explain returns the error for what restic said.
 func explain(said string, err error) error {
@@ -129,7 +142,7 @@ func explain(said string, err error) error {
 		return croft.Errorf(croft.Denied, "the repository has another password")
 	case has("no space left", "No space left", "disk quota exceeded"):
 		return croft.Errorf(croft.Unavailable, "the store is full: free some space there, or remove backups")
-	case has("Is there a repository at the following location", "unable to open config file"):
+	case has(noRepository, "unable to open config file"):
 		return croft.Errorf(croft.Unavailable, "there is no repository at the address, or it cannot be reached: %s",
 			line(said, "Fatal"))
 	case has(damage...):
@@ -149,7 +162,7 @@ func (e Engine) Open(ctx context.Context, a backup.Access) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if !strings.Contains(said, "Is there a repository at the following location") {
+	if !strings.Contains(said, noRepository) {
 		return explain(said, err)
 	}
 	if strings.HasPrefix(a.Repository, "/") {
@@ -222,6 +235,29 @@ func (e Engine) Describe(ctx context.Context, a backup.Access, id string, text [
 	return err
 }
 
+// Kept implements compute.Repository.
+func (e Engine) Kept(ctx context.Context, a backup.Access, id string) ([]string, error) {
+	all, err := e.list(ctx, a, id)
+	var kept []string
+	for _, s := range all {
+		kept = append(kept, s.ID)
+	}
+	return kept, err
+}
+
+// list returns the snapshots of a backup.
+func (e Engine) list(ctx context.Context, a backup.Access, id string) ([]listed, error) {
+	var text bytes.Buffer
+	if err := e.run(ctx, a, nil, &text, "snapshots", "--no-lock", "--json", "--tag", backupTag+id); err != nil {
+		return nil, err
+	}
+	var all []listed
+	if err := json.Unmarshal(text.Bytes(), &all); err != nil {
+		return nil, fmt.Errorf("read the list of restic: %w", err)
+	}
+	return slices.DeleteFunc(all, func(s listed) bool { return !slices.Contains(s.Tags, backupTag+id) }), nil
+}
+
 // lines calls a function with each line that is written.
 func lines(each func([]byte)) io.Writer { return &lineWriter{each: each} }
 
@@ -272,21 +308,15 @@ type listed struct {
 
 // Discard implements compute.Repository.
 func (e Engine) Discard(ctx context.Context, a backup.Access, id string, prune bool) error {
-	var text bytes.Buffer
-	if err := e.run(ctx, a, nil, &text, "snapshots", "--no-lock", "--json", "--tag", backupTag+id); err != nil {
+	all, err := e.list(ctx, a, id)
+	if err != nil {
 		return err
-	}
-	var all []listed
-	if err := json.Unmarshal(text.Bytes(), &all); err != nil {
-		return fmt.Errorf("read the list of restic: %w", err)
 	}
 	// The description goes first: what is left of an interrupted removal is no complete backup.
 	slices.SortStableFunc(all, func(x, y listed) int { return described(y) - described(x) })
 	args := []string{"forget", "--quiet"}
 	for _, s := range all {
-		if slices.Contains(s.Tags, backupTag+id) { // nothing else, whatever the filter did
-			args = append(args, s.ID)
-		}
+		args = append(args, s.ID)
 	}
 	if len(args) > 2 {
 		if err := e.run(ctx, a, nil, io.Discard, args...); err != nil {
