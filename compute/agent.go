@@ -106,6 +106,7 @@ type Agent struct {
 	ownAggregates   []string            // of the host's provider, without those of shared storage
 	mounts          []croft.HostStorage // of the record; accessed while introducing is held, as the next one
 	storageProblems []string
+	unclaimed       int64 // GiB of disks for which nothing is claimed
 	mountsChanged   chan struct{}
 
 	introducing sync.Mutex // held while the host's record is written
@@ -221,8 +222,11 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 func (a *Agent) announce(ctx context.Context) bool {
 	wait := firstWait
 	for ctx.Err() == nil {
+		err := a.recallUnclaimed(ctx)
 		offered := a.offered()
-		err := a.Inventory.EnsureProvider(ctx, offered)
+		if err == nil {
+			err = a.Inventory.EnsureProvider(ctx, offered)
+		}
 		if errors.Is(err, croft.Conflict) && offered.Name == a.Host.Name {
 			// Another provider has the host's name, for example this machine's provider before it lost its state
 			// directory. Names are for display; the UUID identifies the host.
@@ -280,7 +284,13 @@ func (a *Agent) reclaimName(ctx context.Context) error {
 func (a *Agent) offered() croft.Provider {
 	a.introducing.Lock()
 	defer a.introducing.Unlock()
-	return a.Provider
+	p := a.Provider
+	if disk, has := p.Inventories[croft.DiskGB]; has && a.unclaimed > 0 {
+		disk.Reserved = min(disk.Total, disk.Reserved+a.unclaimed)
+		p.Inventories = maps.Clone(p.Inventories)
+		p.Inventories[croft.DiskGB] = disk
+	}
+	return p
 }
 
 // offerAs sets the name under which the host is offered from now on.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/shirou/gopsutil/v3/disk"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
@@ -81,6 +82,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 	}
 	p.have.Asked = p.want != nil && m.asked.Load() == p.want.Generation
 	p.have.JustStarted = time.Since(m.started) < startGrace
+	p.have.Full = ours && p.have.Domain != nil && p.have.Domain.Stalled && p.full(ctx)
 	p.have.Halted = p.want != nil && m.ended == croft.EndGuest && m.endedAt == p.want.Generation
 	steps := Plan(p.want, p.have)
 	if p.want != nil {
@@ -116,6 +118,20 @@ func (p *pass) run(ctx context.Context) (err error) {
 		p.handOver(ctx)
 	}
 	return err
+}
+
+// resumeSpace is the free space, in bytes, that a guest which is paused for want of space needs to go on: what its
+// virtual disks may have in flight, and then some.
+const resumeSpace = 256 << 20
+
+// full reports whether a file system with disks of the instance has less free space than resumeSpace.
+func (p *pass) full(ctx context.Context) bool {
+	for _, dir := range []string{p.agent.Dir, p.diskDir()} {
+		if usage, err := disk.UsageWithContext(ctx, dir); err == nil && usage.Free < resumeSpace {
+			return true
+		}
+	}
+	return false
 }
 
 // do runs one step and measures it.

@@ -48,6 +48,9 @@ type Have struct {
 	JustStarted bool
 	// Asked says that the target of the instance's move is ready to copy the disk.
 	Asked bool
+	// Full says that the file system of the instance's disks has so little space that a guest which is paused for
+	// want of it would be paused again.
+	Full bool
 	// Halted says that the guest was seen to power itself off since it was started for this order.
 	Halted bool
 }
@@ -175,6 +178,10 @@ func planPower(want *croft.Order, have Have) []Step {
 		return []Step{{OpMark, "its project or its open ports are not noted on the domain"}}
 	case have.Domain.Power == PowerOn:
 		return nil
+	}
+	if have.Domain.Stalled && (have.Full || have.JustStarted) {
+		return []Step{{OpRefuse, "the guest is paused, because the disk of its host is full: what it wrote is kept, " +
+			"and it goes on when there is space on the host again"}}
 	}
 	if end := leftOff(want, have); end != "" {
 		return []Step{{OpLeave, fmt.Sprintf("%s, and its restart policy is %s", end, policy(want))}}

@@ -28,6 +28,12 @@ func TestPlan(t *testing.T) {
 		return &Domain{Partition: home, Ordered: Ordered{Generation: 2}, Started: 2, Power: PowerOff,
 			Crashed: !halted, Halted: halted}
 	}
+	// stalled returns a guest that is paused for want of space on its host.
+	stalled := func() *Domain {
+		d := domain(PowerPaused)
+		d.Stalled = true
+		return d
+	}
 	ordered := func(generation int64, restart croft.Restart) *croft.Order {
 		return &croft.Order{Partition: home, Want: croft.WantRunning, Generation: generation,
 			Spec: croft.Spec{GuestSettings: croft.GuestSettings{Restart: restart}}}
@@ -101,6 +107,17 @@ func TestPlan(t *testing.T) {
 			Have{Domain: ended(false)}, []Op{OpMark, OpStart}},
 		{"a guest that never restarts is started once", ordered(2, croft.RestartNever), Have{Domain: domain(PowerOff)},
 			[]Op{OpStart}},
+		{"a guest that waits for space on its host is not let go on before there is some", order(croft.WantRunning, 2),
+			Have{Domain: stalled(), Full: true}, []Op{OpRefuse}},
+		{"it is let go on at most once in a while", order(croft.WantRunning, 2),
+			Have{Domain: stalled(), JustStarted: true}, []Op{OpRefuse}},
+		{"it is let go on when there is space", order(croft.WantRunning, 2), Have{Domain: stalled()}, []Op{OpStart}},
+		{"it is let go on also if it never restarts", ordered(2, croft.RestartNever), Have{Domain: stalled()},
+			[]Op{OpStart}},
+		{"a guest that waits for space is stopped", order(croft.WantStopped, 3), Have{Domain: stalled(), Full: true},
+			[]Op{OpStop}},
+		{"a guest that waits for space is rebooted", anew(croft.WantRunning, 4, 0), Have{Domain: stalled(), Full: true},
+			[]Op{OpStop, OpMark, OpStart}},
 		{"a paused guest that never restarts is let go on", ordered(2, croft.RestartNever),
 			Have{Domain: domain(PowerPaused)}, []Op{OpStart}},
 		{"a guest that ended and is to be stopped stays as it is", order(croft.WantStopped, 3),

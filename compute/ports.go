@@ -342,7 +342,9 @@ type Domain struct {
 	Started int64 // the generation that it was last started for; 0: stopped since
 	Crashed bool  // off because the guest or its process died, not by request
 	// off because the guest powered itself off without a stop request; lost when the hypervisor restarts
-	Halted    bool
+	Halted bool
+	// paused because a write to one of its disks failed: the host's disk was full
+	Stalled   bool
 	Addresses []netip.Addr
 	Reserved  []netip.Addr // reserved for the guest, whether it has requested them yet or not
 }

@@ -42,7 +42,8 @@ func (a *Agent) introduce(ctx context.Context) error {
 	}
 	if _, err := topology.Of(me); err != nil {
 		me.Problems = append(me.Problems, fmt.Sprintf(
-			"%v; until host.location in its settings is of that form, no member of a group that goes by racks, rows or sites comes here", err))
+			"%v; until host.location in its settings is of that form, no member of a group that goes by racks, rows "+
+				"or sites comes here", err))
 	}
 	for _, problem := range a.problems {
 		if problem != "" {
@@ -127,8 +128,9 @@ func (a *Agent) shrunk(claims map[croft.InstanceID]croft.Resources) string {
 		}
 	}
 	var short []string
+	offered := a.offered().Inventories
 	for class, amount := range used {
-		if capacity := a.Provider.Inventories[class].Capacity(); amount > capacity {
+		if capacity := offered[class].Capacity(); amount > capacity {
 			short = append(short, fmt.Sprintf("%d of %s are claimed and %d offered", amount, class, capacity))
 		}
 	}

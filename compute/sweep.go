@@ -43,7 +43,7 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.reclaimName(ctx); err != nil {
+	if err := errors.Join(a.reclaimName(ctx), a.reserveUnclaimed(ctx, claims)); err != nil {
 		return err
 	}
 	contents, err := a.Contents(ctx)

@@ -264,7 +264,8 @@ func (b belongings) bodies(schema string) []any {
 	case "AggregateChange":
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewVolume":
-		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host}}
+		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host},
+			fields{"name": "x", "size_gb": 1, "near": b.name}, fields{"name": "x", "size_gb": 1, "near": b.id}}
 	case "NewCatalogImage":
 		return []any{fields{"name": b.name, "size_bytes": 1, "sha256": strings.Repeat("0", 64)},
 			fields{"name": "x", "size_bytes": 1, "sha256": strings.Repeat("0", 64), "public": true},

@@ -28,16 +28,9 @@ var volumeOperations = noun{Tag: "volumes", Home: true,
 			}),
 		do(Operation{ID: "createVolume", At: "POST /v1/volumes", May: access.Changes, Status: http.StatusCreated,
 			Summary: "Create a volume", Conflict: api.NameTaken,
-			Description: "Claims room on a host, and orders an empty disk there. An instance with a volume runs on the " +
-				"volume's host."},
-			func(ctx context.Context, c *call, in api.NewVolume) (api.Volume, error) {
-				if in.Host != "" && !c.caller.Operator() {
-					return api.Volume{}, api.NewProblem(api.PropertyForbidden,
-						"only operators may name the host of a volume")
-				}
-				v, err := c.Cloud.Volumes.Create(ctx, c.home(), in.Name, in.SizeGB, in.Host)
-				return c.changedVolume(ctx, in.Name, v, err)
-			}),
+			Description: "Claims room on a host, and orders an empty disk there. An instance with a volume runs on " +
+				"the volume's host."},
+			createVolume),
 		do(Operation{ID: "getVolume", At: "GET /v1/volumes/{name}", May: access.Reads, Summary: "Get a volume"},
 			func(ctx context.Context, c *call, in api.VolumeNamed) (api.Volume, error) {
 				v, err := c.Cloud.Volumes.Find(ctx, c.home(), in.Name)
@@ -69,11 +62,37 @@ var volumeOperations = noun{Tag: "volumes", Home: true,
 	},
 }
 
-func attachVolume(ctx context.Context, c *call, in api.VolumeAttachment) (api.Volume, error) {
-	st, err := c.Cloud.Scheduler.View.Find(ctx, c.home(), in.Instance)
-	if errors.Is(err, croft.NotFound) {
-		return api.Volume{}, api.Hidden("instance", in.Instance)
+func createVolume(ctx context.Context, c *call, in api.NewVolume) (api.Volume, error) {
+	switch {
+	case in.Host != "" && !c.caller.Operator():
+		return api.Volume{}, api.NewProblem(api.PropertyForbidden, "only operators may name the host of a volume")
+	case in.Host != "" && in.Near != "":
+		return api.Volume{}, croft.Errorf(croft.Invalid, "create volume %s: name its host, or an instance that it "+
+			"is to be "+
+			"near, not both", in.Name)
+	case in.Near == "":
+		v, err := c.Cloud.Volumes.Create(ctx, c.home(), in.Name, in.SizeGB, in.Host)
+		return c.changedVolume(ctx, in.Name, v, err)
 	}
+	st, err := c.instanceNear(ctx, in.Near)
+	if err != nil {
+		return api.Volume{}, err
+	}
+	v, err := c.Cloud.Volumes.CreateNear(ctx, c.home(), in.Name, in.SizeGB, st.Instance)
+	return c.changedVolume(ctx, in.Name, v, err)
+}
+
+// instanceNear returns the instance of the project on whose host a volume is or is to be.
+func (c *call) instanceNear(ctx context.Context, name string) (croft.Status, error) {
+	st, err := c.Cloud.Scheduler.View.Find(ctx, c.home(), name)
+	if errors.Is(err, croft.NotFound) {
+		err = api.Hidden("instance", name)
+	}
+	return st, err
+}
+
+func attachVolume(ctx context.Context, c *call, in api.VolumeAttachment) (api.Volume, error) {
+	st, err := c.instanceNear(ctx, in.Instance)
 	if err != nil {
 		return api.Volume{}, err
 	}
@@ -143,8 +162,8 @@ func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, e
 		case !known:
 			one.State, one.Error = api.VolumeLost, "lost: its host was removed from the cloud"
 		case v.State() == croft.SnapshotLost:
-			one.Error = "lost: its host was declared dead; it keeps the data until an operator removes the leftover of " +
-				"the instance there"
+			one.Error = "lost: its host was declared dead; it keeps the data until an operator removes the leftover " +
+				"of the instance there"
 		case !host.Alive:
 			one.State, one.Error = unreachable(v, host)
 		}

@@ -40,7 +40,8 @@ type Moved struct {
 func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 	if !h.Alive {
 		return nil, croft.Errorf(croft.Unavailable,
-			"move the instances of host %s: it is silent, so its guests may still run; if it is dead, `croft host fence "+
+			"move the instances of host %s: it is silent, so its guests may still run; if it is dead, `croft host "+
+				"fence "+
 				"%s` says so, and they can be recreated elsewhere", h.Name, h.Name)
 	}
 	var all []Moved
@@ -108,7 +109,8 @@ func (f *Fleet) movable(ctx context.Context, st croft.Status, only croft.Host) e
 	inst := st.Instance
 	switch {
 	case inst.Copying && only.ID != "" && only.ID != inst.Moving:
-		return croft.Errorf(croft.Conflict, "it is being moved to another host already; wait, or end that with --cancel")
+		return croft.Errorf(croft.Conflict, "it is being moved to another host already; wait, or end that with "+
+			"--cancel")
 	case inst.Copying:
 		return nil
 	case inst.State != croft.StateScheduled:
@@ -177,7 +179,8 @@ func (f *Fleet) fixed(ctx context.Context, inst croft.Instance, withDisks bool) 
 	for _, v := range attached {
 		switch {
 		case v.Snapshot != nil:
-			return "it has the snapshot " + v.Name + ", which is here", nil
+			return "it has the snapshot " + v.Name + ", which is on its host alone: a move carries no snapshots; " +
+				"remove them first (`croft snapshot remove " + inst.Name + " " + v.Name + "`)", nil
 		case !withDisks:
 			return "volume " + v.Name + " is attached to it, and is here", nil
 		case !settled(v):
@@ -246,7 +249,8 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 		}
 	}
 	if none == nil && only != "" {
-		none = croft.Errorf(croft.NoCapacity, "that host has no room for it, is drained or silent, or is none that the "+
+		none = croft.Errorf(croft.NoCapacity, "that host has no room for it, is drained or silent, or is none "+
+			"that the "+
 			"request for it admits")
 	}
 	if none == nil {
@@ -544,7 +548,8 @@ func (f *Fleet) reclaim(ctx context.Context, inst croft.Instance) (croft.Instanc
 	switch {
 	case errors.Is(err, croft.NoCapacity):
 		return inst,
-			fmt.Errorf("host %s has no room for it any more, since others have claimed that meanwhile; move one of them, or destroy one: %w", inst.Host, err)
+			fmt.Errorf("host %s has no room for it any more, since others have claimed that meanwhile; move one of "+
+				"them, or destroy one: %w", inst.Host, err)
 	case err != nil:
 		return inst, fmt.Errorf("claim on its own host: %w", err)
 	}

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -224,8 +223,8 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err := os.MkdirAll(instances, 0o711); err != nil {
 		return nil, croft.Host{}, fmt.Errorf("make the directory of the instances: %w", err)
 	}
-	facts, err := compute.ReadFacts(ctx, h.dir.Path, used(instances)+used(image.CacheDir(h.dir.Path))+
-		used(catalogDir(h.dir.Path)))
+	facts, err := compute.ReadFacts(ctx, h.dir.Path, compute.UsedBytes(instances)+
+		compute.UsedBytes(image.CacheDir(h.dir.Path))+compute.UsedBytes(catalogDir(h.dir.Path)))
 	if err != nil {
 		return nil, croft.Host{}, err
 	}
@@ -278,7 +277,8 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		}
 	}
 	if len(c.SharedDirs) > 0 && c.Storages == nil {
-		return nil, me, croft.Errorf(croft.Invalid, "storage.shared: a host of a cloud with trust: strict cannot use shared "+
+		return nil, me, croft.Errorf(croft.Invalid, "storage.shared: a host of a cloud with trust: strict cannot "+
+			"use shared "+
 			"storage, because the gate lets no host share what others use; remove the setting")
 	}
 	c.Announce = expiryHook(s.Expiry.Hook)
@@ -340,19 +340,6 @@ func CheckReserves(s *settings.Settings, f compute.Facts) error {
 	return nil
 }
 
-// used sums the bytes that the files below dir take on disk.
-func used(dir string) int64 {
-	var sum int64
-	_ = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return nil // unreadable files are treated as not ours
-		}
-		sum += onDisk(entry)
-		return nil
-	})
-	return sum
-}
-
 func newToken() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
@@ -391,19 +378,6 @@ func runHost(ctx context.Context, p *Parts, h *host, ready func()) (err error) {
 		p.Start(ctx, "keeping up with the members of etcd", h.following)
 	}
 	return p.Wait(ctx)
-}
-
-// onDisk returns the number of bytes that a file takes on disk, divided by its number of hard links.
-func onDisk(entry os.DirEntry) int64 {
-	info, err := entry.Info()
-	if err != nil || !info.Mode().IsRegular() {
-		return 0
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return info.Size()
-	}
-	return st.Blocks * 512 / int64(max(st.Nlink, 1))
 }
 
 // machineFiles differ between any two machines. On a copy of a machine's disk only the second may differ.

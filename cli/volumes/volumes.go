@@ -98,21 +98,24 @@ func await(ctx context.Context, c *args.Client, v api.Volume, done func(api.Volu
 }
 
 func createCommand() *cobra.Command {
-	var host string
+	var host, near string
 	cmd := &cobra.Command{
 		Use:   "create NAME SIZE",
 		Short: "Create a volume",
-		Long: `create makes an empty disk of SIZE, such as 20G, on the host with the most room. The
-project is charged for its DISK_GB until the volume is removed.`,
+		Long: `create makes an empty disk of SIZE, such as 20G, on the host with the most room, or on
+the host of the instance that --near names, to which it can be attached. The project is
+charged for its DISK_GB until the volume is removed.`,
 	}
 	cmd.Flags().StringVar(&host, "host", "", "the `host` that it is on, for operators (the one with the most room)")
+	cmd.Flags().StringVar(&near, "near", "", "the `instance` on whose host it is")
+	_ = cmd.RegisterFlagCompletionFunc("near", args.CompleteInstances(-1)) // fails only without the flag
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
 		sizeGB, err := args.ParseVolumeSize(c.Args[1])
 		if err != nil {
 			return err
 		}
 		v, err := c.CreateVolume(ctx, api.NewVolume{InProject: api.InProject{Project: c.Project}, Name: c.Args[0],
-			SizeGB: sizeGB, Host: host})
+			SizeGB: sizeGB, Host: host, Near: near})
 		if err == nil {
 			v, err = await(ctx, c, v, func(v api.Volume) bool {
 				return v.State == string(croft.VolumeAvailable) || v.Instance != ""
@@ -183,9 +186,55 @@ volume in the guest first.`,
 	}
 }
 
+// patience is how long remove waits for a host.
+const patience = 10 * time.Second
+
 func removeCommand() *cobra.Command {
-	return volumes.Remove("Remove volumes that are not attached, with their data",
-		func(ctx context.Context, c *args.Client, name string) error {
-			return c.RemoveVolume(ctx, named(c, name))
-		})
+	return &cobra.Command{
+		Use:   "remove NAME...",
+		Short: "Remove volumes that are not attached, with their data",
+		Long: `remove removes volumes with their data, and waits until their hosts have done that. A
+host that is silent does it when it returns; croft volume list shows the volume until then.`,
+		ValidArgsFunction: volumes.Complete(-1),
+		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
+			return verb.Each(c.Args, func(name string) error { return remove(ctx, c, name) })
+		}),
+	}
+}
+
+func remove(ctx context.Context, c *args.Client, name string) error {
+	var was api.Volume
+	err := verb.Within(ctx, func(ctx context.Context) (err error) {
+		if was, err = c.GetVolume(ctx, named(c, name)); err != nil {
+			return err
+		}
+		return c.RemoveVolume(ctx, named(c, name))
+	})
+	gone := false
+	if err == nil {
+		gone, err = verb.Gone(ctx, patience, poll, func(ctx context.Context) error { return remains(ctx, c, was) })
+	}
+	switch {
+	case err != nil:
+		return volumes.Near(ctx, c, name, err)
+	case gone:
+		c.Say("volume %s is removed", name)
+	default:
+		c.Say("volume %s is being removed: its host has not done that yet", name)
+	}
+	return nil
+}
+
+// remains returns NotFound once a volume that is being removed is gone. Another one may have its name by then.
+func remains(ctx context.Context, c *args.Client, was api.Volume) error {
+	now, err := c.GetVolume(ctx, named(c, was.Name))
+	switch {
+	case err != nil:
+		return err
+	case now.ID != was.ID:
+		return croft.Errorf(croft.NotFound, "volume %s is gone", was.Name)
+	case now.Error != "":
+		return croft.Errorf(croft.Unavailable, "volume %s is not removed yet: %s", was.Name, now.Error)
+	}
+	return nil
 }

@@ -51,6 +51,8 @@ type NewVolume struct {
 	SizeGB int64  `json:"size_gb" minimum:"1" maximum:"16384"` // in GiB
 	// Name or UUID of the host; left out: the one with the most room. Only operators may give it.
 	Host string `json:"host,omitempty" maxLength:"255" minLength:"1"`
+	// Name or UUID of an instance of the project on whose host the volume is to be.
+	Near string `json:"near,omitempty" maxLength:"63" minLength:"1"`
 }
 
 // VolumeSize is the input of growVolume.

@@ -98,6 +98,32 @@ const most = 1 << 16
 // NotFound: there is no such host.
 func (m *Manager) Create(ctx context.Context, project croft.Project, name string, sizeGB int64, hostName string) (
 	v croft.Volume, err error) {
+	called := ""
+	if hostName != "" {
+		called = "host " + hostName
+	}
+	return m.create(ctx, project, name, sizeGB, hostName, called)
+}
+
+// CreateNear is like Create, for a volume on the host of an instance of the project, so that it can be attached to it.
+// Conflict: the instance has no host, or is being moved.
+func (m *Manager) CreateNear(ctx context.Context, project croft.Project, name string, sizeGB int64,
+	inst croft.Instance) (v croft.Volume, err error) {
+	switch {
+	case inst.State != croft.StateScheduled:
+		return v, croft.Errorf(croft.Conflict, "create volume %s near instance %s: that is %s", name, inst.Name,
+			inst.State)
+	case inst.Moving != "":
+		return v, croft.Errorf(croft.Conflict, "create volume %s near instance %s: that is being moved to another "+
+			"host: "+
+			"wait until it has arrived", name, inst.Name)
+	}
+	return m.create(ctx, project, name, sizeGB, string(inst.Host), "the host of instance "+inst.Name)
+}
+
+// create is Create; called says in errors which host was asked for.
+func (m *Manager) create(ctx context.Context, project croft.Project, name string, sizeGB int64, hostName,
+	called string) (v croft.Volume, err error) {
 	if err := errors.Join(schedule.CheckName(name), croft.CheckVolumeSize(sizeGB)); err != nil {
 		return v, err
 	}
@@ -118,12 +144,12 @@ func (m *Manager) Create(ctx context.Context, project croft.Project, name string
 			return v, fmt.Errorf("create volume %s: %w", name, err)
 		}
 	}
-	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, nowhere(sizeGB, hostName))
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, nowhere(sizeGB, called))
 }
 
-func nowhere(sizeGB int64, host string) string {
-	if host != "" {
-		return fmt.Sprintf("host %s has no DISK_GB:%d left, or takes no orders", host, sizeGB)
+func nowhere(sizeGB int64, called string) string {
+	if called != "" {
+		return fmt.Sprintf("%s has no DISK_GB:%d left, or takes no orders", called, sizeGB)
 	}
 	return fmt.Sprintf("no host that takes orders has DISK_GB:%d left", sizeGB)
 }
@@ -351,12 +377,14 @@ func changeFound(what string, find func() (croft.Volume, error), do func(croft.V
 		}
 		switch {
 		case v.Snapshot != nil && v.Snapshot.Lost:
-			return v, croft.Errorf(croft.Conflict, "%s: it is lost with its host; `croft snapshot remove` removes it from the "+
+			return v, croft.Errorf(croft.Conflict, "%s: it is lost with its host; `croft snapshot remove` removes it "+
+				"from the "+
 				"list", what)
 		case v.Removing:
 			return v, croft.Errorf(croft.Conflict, "%s: it is being removed", what)
 		case v.ClaimedGB == 0:
-			return v, croft.Errorf(croft.Conflict, "%s: the request for it has not ended; try again, or remove the %s", what,
+			return v, croft.Errorf(croft.Conflict, "%s: the request for it has not ended; try again, or remove the "+
+				"%s", what,
 				v.Noun())
 		case v.ClaimedGB < v.SizeGB:
 			return v, croft.Errorf(croft.Conflict, "%s: another request is about to change its size; try again", what)
@@ -385,7 +413,8 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 	return m.change(ctx, "grow", project, name, func(v croft.Volume) (croft.Volume, error) {
 		switch {
 		case sizeGB < v.SizeGB:
-			return v, croft.Errorf(croft.Invalid, "it has %d GiB, and a volume does not shrink: create a smaller one and "+
+			return v, croft.Errorf(croft.Invalid, "it has %d GiB, and a volume does not shrink: create a smaller one "+
+				"and "+
 				"copy the data", v.SizeGB)
 		case sizeGB == v.SizeGB:
 			return v, nil
@@ -575,7 +604,8 @@ func (m *Manager) ForRequest(ctx context.Context, project croft.Project, names [
 			return nil, err
 		}
 		if i > 0 && v.Host != all[0].Host {
-			return nil, croft.Errorf(croft.Conflict, "volumes %s and %s are on different hosts, so no instance can have both",
+			return nil, croft.Errorf(croft.Conflict, "volumes %s and %s are on different hosts, so no instance can "+
+				"have both",
 				all[0].Name, v.Name)
 		}
 		all = append(all, v)

@@ -33,6 +33,7 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	one.Started = k.Started
 	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&
 		libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
+	one.Stalled = state == libvirt.DOMAIN_PAUSED && libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_IOERROR
 	for _, n := range k.NICs {
 		if addr, err := netip.ParseAddr(n.Address); err == nil {
 			one.Reserved = append(one.Reserved, addr)
