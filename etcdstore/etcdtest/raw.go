@@ -53,3 +53,21 @@ func Expire(ctx context.Context, endpoint string, p croft.PartitionID, key strin
 	}
 	return nil
 }
+
+// Keys lists the keys of a partition, without its prefix.
+func Keys(ctx context.Context, endpoint string, p croft.PartitionID) (keys []string, err error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
+	if err != nil {
+		return nil, fmt.Errorf("reach etcd: %w", err)
+	}
+	defer client.Close()
+	prefix := "/croft/" + string(p) + "/"
+	all, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of etcd: %w", err)
+	}
+	for _, kv := range all.Kvs {
+		keys = append(keys, string(kv.Key[len(prefix):]))
+	}
+	return keys, nil
+}

@@ -35,7 +35,9 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(18); {
+	switch n := a.rng.IntN(40); {
+	case n >= 18:
+		a.useDisks(ctx)
 	case n < 4:
 		a.create(ctx, croft.NewInstanceID(), a.rng.IntN(3) == 0)
 	case n < 7:
@@ -66,13 +68,16 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	}
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
-		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) != 0}}
+		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0}}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
 		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold
 			r.Hold = time.Second
 			a.doom(id)
 		}
+	}
+	if r.Hold == 0 {
+		a.addDisks(ctx, &r)
 	}
 	if n%3 == 0 {
 		r.Affinities = []croft.Affinity{{Group: "racks", Rule: rackRule}}

@@ -92,7 +92,12 @@ func (t *tally) tell(about croft.InstanceID, g *gate, format string, args ...any
 	if about == "" {
 		return
 	}
-	line := fmt.Sprintf("%s process %d %s", time.Now().Format(etcdtest.Clock), g.number, fmt.Sprintf(format, args...))
+	t.say(about, fmt.Sprintf("process %d %s", g.number, fmt.Sprintf(format, args...)))
+}
+
+// say records an event that concerns an instance.
+func (t *tally) say(about croft.InstanceID, event string) {
+	line := time.Now().Format(etcdtest.Clock) + " " + event
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines[about] = append(t.lines[about], line)
@@ -158,6 +163,11 @@ var mayBeLate = []string{
 	"operator SetMoving", "operator Relocate", "operator Reorder", "operator Reclaim", "operator Bury",
 	"agent Release", "agent Discard", "agent Forget", "agent Drop",
 	"placement Claim", "placement Release", "placement Move",
+	"operator Carry", "operator Uncarry", "agent Arrived", "agent HandOver",
+	"agent MadeVolume", "agent DetachedVolume", "agent ForgetVolume", "agent TookSnapshot", "agent RolledBack",
+	"volumes Create", "volumes Enlarge", "volumes Settle", "volumes GiveUp", "volumes Attach", "volumes Detach",
+	"volumes Condemn", "volumes CreateSnapshot", "volumes RollBack", "volumes Reclaim", "volumes Release",
+	"resize BeginResize", "resize Resize", "resize EndResize", "resize Reclaim",
 }
 
 // delayed decides whether a write takes effect late, and by how much.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -58,8 +60,20 @@ func (o *operatorSide) Relocate(ctx context.Context, i croft.Instance, tombstone
 	})
 }
 
+func (o *operatorSide) Carry(ctx context.Context, i croft.Instance, leaving, arriving croft.Order) (croft.Instance,
+	error) {
+	return through(o.gate, "operator Carry", i.ID, func() (croft.Instance, error) {
+		return o.instanceBook.Carry(ctx, i, leaving, arriving)
+	})
+}
+
+func (o *operatorSide) Uncarry(ctx context.Context, i croft.Instance, why string) error {
+	return o.gate.do("operator Uncarry", i.ID, func() error { return o.instanceBook.Uncarry(ctx, i, why) })
+}
+
 func (o *operatorSide) Lose(ctx context.Context, i croft.Instance, why croft.Loss, tombstone croft.Order) (
 	croft.Instance, error) {
+	o.w.data.lose(i)
 	return through(o.gate, "operator Lose", i.ID, func() (croft.Instance, error) {
 		return o.instanceBook.Lose(ctx, i, why, tombstone)
 	})
@@ -180,12 +194,13 @@ func (w *world) operate(last int, do func(*operator) error) error {
 	side := &operatorSide{w: w, gate: g, hostBook: store.Registry, instanceBook: store.Instances,
 		auditBook: store.Records, claimBook: w.worseClaims(w.claims)}
 	fleet, err := hosts.New(hosts.Config{Partition: store.Partition(), Hosts: side, Members: store.Cluster,
-		Instances: side, Orders: store.Orders, Claims: side, Power: power{w, g}, Recreator: recreator{w, g}})
+		Instances: side, Orders: store.Orders, Claims: side, Power: power{w, g}, Recreator: recreator{w, g},
+		Volumes: fleetVolumes{g, store.Volumes}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	auditor, err := audit.New(audit.Config{Records: side, Instances: side, Registry: side, Claims: side,
-		Agents: machines{w}, Fleet: fleet,
+		Agents: machines{w}, Fleet: fleet, Volumes: w.volumes(g, store), Resizes: w.resizes(g, store),
 		Pause: 100 * time.Millisecond})
 	if err != nil {
 		w.t.Fatal(err)
@@ -225,7 +240,9 @@ func (a *actor) tend() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(8) {
+	switch a.rng.IntN(9) {
+	case 8:
+		a.fence(ctx, m)
 	case 0, 1:
 		_ = a.operate(a.lifetime(), func(o *operator) error {
 			_, err := o.Enable(ctx, string(m.id))
@@ -313,6 +330,9 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 		defer resume()
 	}
 	m.lose()
+	a.mu.Lock()
+	a.forgot[m.id] = true
+	a.mu.Unlock()
 	err := a.operate(0, func(o *operator) error {
 		_, err := o.Forget(ctx, string(m.id), true)
 		return err
@@ -322,6 +342,74 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 	}
 	m.restore()
 	a.forgetting.Unlock()
+}
+
+// fence cuts a host's power by a fence agent and declares it dead. Sometimes it returns soon, and is taken back. At
+// most one host is away at a time.
+func (a *actor) fence(ctx context.Context, m *machine) {
+	if !a.forgetting.TryLock() {
+		return
+	}
+	_ = a.operate(a.lifetime(), func(o *operator) error {
+		_, err := o.Fence(ctx, string(m.id), false)
+		if err == nil {
+			a.tally.add("fenced a host")
+		}
+		return err
+	})
+	if a.rng.IntN(3) == 0 {
+		return // it stays off
+	}
+	a.linger(ctx)
+	m.restore()
+	m.boot(0)
+	_ = a.operate(a.lifetime(), func(o *operator) error {
+		_, err := o.TakeBack(ctx, string(m.id))
+		return err
+	})
+	a.forgetting.Unlock()
+}
+
+// takeBack brings dead hosts back, and those whose fence was interrupted.
+func (w *world) takeBack() {
+	for {
+		hosts, err := w.store.Registry.Hosts(w.t.Context())
+		dead := false
+		for id, h := range hosts {
+			m := w.machineOrNil(id)
+			if h.Death == nil || m == nil {
+				continue
+			}
+			dead = true
+			m.restore()
+			m.boot(0)
+			err = errors.Join(err, w.operate(0, func(o *operator) error {
+				if _, err := o.Fence(w.t.Context(), string(id), false); err != nil {
+					return err
+				}
+				m.restore()
+				m.boot(0)
+				_, err := o.TakeBack(w.t.Context(), string(id))
+				return err
+			}))
+		}
+		if err == nil && !dead || w.t.Context().Err() != nil {
+			return
+		}
+	}
+}
+
+// isAway reports whether a difference is about a volume on a host that is away.
+func (w *world) isAway(d audit.Difference) bool {
+	return d.Kind == audit.LostVolume && w.machineOrNil(d.Host) == nil
+}
+
+// wasForgotten reports whether a difference is that a volume claims nothing because its host was forgotten, and
+// returned.
+func (w *world) wasForgotten(d audit.Difference) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return d.Kind == audit.UnclaimedVolume && w.forgot[d.Host]
 }
 
 // repair is an operator's repair after faults: it enables all hosts, runs croft audit --fix, and decides on each
@@ -351,6 +439,11 @@ func (w *world) mend(ctx context.Context) error {
 			if d.Mendable {
 				_ = o.Mend(ctx, d) // the last audit reports remaining problems
 			}
+			if m := w.machineOrNil(d.Host); d.Kind == audit.StrayVolume && m != nil { // as the audit advises
+				if err := os.RemoveAll(filepath.Dir(m.volumeFile(croft.VolumeID(d.Instance)))); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})
@@ -360,6 +453,9 @@ func (w *world) mend(ctx context.Context) error {
 func (w *world) clear(ctx context.Context, o *operator, m *machine) error {
 	left, err := o.Leftovers(ctx, m.id)
 	for _, l := range left {
+		if bad := w.leftData(m, l.Instance); bad != "" {
+			w.breach("%s", bad)
+		}
 		if l.State != croft.StateLost { // of a lost one the disk goes with the record
 			err = errors.Join(err, o.RemoveLeftover(ctx, m.id, l.Instance))
 		}
@@ -415,7 +511,9 @@ func (w *world) audit(ctx context.Context) []string {
 	err := w.operate(0, func(o *operator) error {
 		report, err := o.Audit(ctx)
 		for _, d := range report.Differences {
-			found = append(found, fmt.Sprintf("audit: %+v", d))
+			if !w.isAway(d) {
+				found = append(found, fmt.Sprintf("audit: %+v", d))
+			}
 		}
 		for _, u := range report.Unchecked {
 			found = append(found, fmt.Sprintf("audit: host %s is unchecked: %s", u.Name, u.Why))

@@ -20,7 +20,8 @@ type agentSide struct {
 	compute.Records
 	audit.Shared // nil behind a gate
 	compute.Inventory
-	hangUp func() // closes its connection to etcd
+	hangUp  func() // closes its connection to etcd
+	volumes compute.Volumes
 }
 
 // Serve holds the host's agent lock until ctx ends. An agent that died by then does not release the lock.
@@ -51,6 +52,14 @@ func (a *agentSide) Observe(ctx context.Context, o croft.Observation) error {
 
 func (a *agentSide) Forget(ctx context.Context, o croft.Order) error {
 	return a.gate.do("agent Forget", o.Instance, func() error { return a.Orders.Forget(ctx, o) })
+}
+
+func (a *agentSide) Arrived(ctx context.Context, o croft.Order, failure string) error {
+	return a.gate.do("agent Arrived", o.Instance, func() error { return a.Orders.Arrived(ctx, o, failure) })
+}
+
+func (a *agentSide) HandOver(ctx context.Context, o croft.Order) error {
+	return a.gate.do("agent HandOver", o.Instance, func() error { return a.Orders.HandOver(ctx, o) })
 }
 
 func (a *agentSide) PutHost(ctx context.Context, h croft.Host) error {
@@ -138,6 +147,38 @@ func (h *gatedHypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 
 func (h *gatedHypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
 	return h.gate.do("hypervisor Remove", id, func() error { return h.Hypervisor.Remove(ctx, id) })
+}
+
+func (h *gatedHypervisor) Attach(ctx context.Context, id croft.InstanceID, v compute.Volume) error {
+	return h.gate.do("hypervisor Attach", id, func() error { return h.Hypervisor.Attach(ctx, id, v) })
+}
+
+func (h *gatedHypervisor) Detach(ctx context.Context, id croft.InstanceID, v croft.VolumeID) error {
+	return h.gate.do("hypervisor Detach", id, func() error { return h.Hypervisor.Detach(ctx, id, v) })
+}
+
+func (h *gatedHypervisor) Resize(ctx context.Context, id croft.InstanceID, vcpus, memory int64) error {
+	return h.gate.do("hypervisor Resize", id, func() error { return h.Hypervisor.Resize(ctx, id, vcpus, memory) })
+}
+
+func (h *gatedHypervisor) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error) {
+	return through(h.gate, "hypervisor Grow", id, func() (bool, error) { return h.Hypervisor.Grow(ctx, id, v, sizeGB) })
+}
+
+func (h *gatedHypervisor) PutOver(ctx context.Context, id croft.InstanceID, tops map[croft.VolumeID]string,
+	quiesce bool) error {
+	return h.gate.do("hypervisor PutOver", id, func() error { return h.Hypervisor.PutOver(ctx, id, tops, quiesce) })
+}
+
+func (h *gatedHypervisor) Merge(ctx context.Context, id croft.InstanceID, disk croft.VolumeID, layer,
+	below string) (bool, error) {
+	return through(h.gate, "hypervisor Merge", id, func() (bool, error) {
+		return h.Hypervisor.Merge(ctx, id, disk, layer, below)
+	})
+}
+
+func (h *gatedHypervisor) Redefine(ctx context.Context, id croft.InstanceID, disks compute.Disks) error {
+	return h.gate.do("hypervisor Redefine", id, func() error { return h.Hypervisor.Redefine(ctx, id, disks) })
 }
 
 // schedulerSide is a scheduler's view of the world, through its gate.

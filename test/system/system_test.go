@@ -49,7 +49,7 @@ func run(t *testing.T, seed uint64) {
 	for n := range uint64(4) {
 		users.Go(func() {
 			a := w.actor(n + 1)
-			for range 40 {
+			for range 60 {
 				a.act()
 				acted <- struct{}{}
 			}
@@ -62,7 +62,11 @@ func run(t *testing.T, seed uint64) {
 			misfortune.disturb()
 		}
 	}
+	w.fill()
 	w.settle()
+	if !t.Failed() {
+		w.removeAll()
+	}
 	stop()
 	watch.Wait()
 	created, refused, destroyed := w.outcomes()

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -65,6 +67,9 @@ type world struct {
 	forced map[croft.InstanceID]bool // destroyed by force: the claim goes at once, and the guest may outlive it
 	reused map[croft.InstanceID]bool // UUIDs used by two instances in succession: either may exist
 	broken []string                  // violations seen during the run
+	forgot map[croft.HostID]bool     // hosts that were forgotten at some time
+
+	data *dataLog // what the guests wrote
 }
 
 // fact is what the test knows about one instance.
@@ -85,9 +90,10 @@ type machine struct {
 	hv       *sim.Hypervisor
 	defining sync.WaitGroup // calls that are late because nothing orders them
 	dir      string
-	wire     *wire.Wire  // between its agent and etcd
-	slow     atomic.Bool // its hypervisor is slow
-	dead     atomic.Bool // its hypervisor answers only the test
+	wire     *wire.Wire       // between its agent and etcd
+	slow     atomic.Bool      // its hypervisor is slow
+	dead     atomic.Bool      // its hypervisor answers only the test
+	api      *httptest.Server // from which other hosts copy disks
 
 	hand sync.Mutex // held while agents are started or ended
 	gate *gate
@@ -104,7 +110,8 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		facts: map[croft.InstanceID]*fact{}, doomed: map[croft.InstanceID]bool{}, reused: map[croft.InstanceID]bool{},
 		forced:  map[croft.InstanceID]bool{},
 		tally:   &tally{count: map[string]int{}, lines: map[croft.InstanceID][]string{}},
-		without: takenOut(), mood: newMood(seed)}
+		without: takenOut(), mood: newMood(seed), data: newDataLog(),
+		forgot: map[croft.HostID]bool{}}
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
 	t.Cleanup(func() { etcdtest.CheckDump(t, "http://"+w.listen) })
@@ -125,6 +132,8 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		}
 		t.Cleanup(func() { m.defining.Wait(); _ = hv.Close() })
 		m.hv = hv
+		m.api = httptest.NewTLSServer(http.HandlerFunc(m.answer))
+		t.Cleanup(m.api.Close)
 		w.hosts = append(w.hosts, m)
 		t.Cleanup(m.kill)
 		m.boot(0)
@@ -143,6 +152,7 @@ func (w *world) startFront() {
 	side := &agentSide{gate: w.caretaker, Records: store.Records, Shared: w.worseShared(store.Turn),
 		Inventory: w.worseInventory(w.claims)}
 	caretaker := &audit.Caretaker{Records: side, Shared: side, Inventory: side, Every: 100 * time.Millisecond,
+		Volumes: w.volumes(w.caretaker, store), Resizes: w.resizes(w.caretaker, store),
 		Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
@@ -241,15 +251,19 @@ func (m *machine) boot(last int) {
 	}
 	m.wire.Mend() // otherwise the agent could not start
 	m.wire.Flow()
-	side, partition, end := m.connect()
+	side, partition, store, end := m.connect()
 	var shared audit.Shared
+	var requests audit.Volumes
+	var sizes audit.Resizes
 	if side.Shared != nil {
-		shared = side
+		shared, requests, sizes = side, w.volumes(m.gate, store), w.resizes(m.gate, store)
 	}
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim",
-		Location: fmt.Sprintf("s/r/k%d", m.n%2)}
-	facts := compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40}
+		Location: fmt.Sprintf("s/r/k%d", m.n%2), API: m.api.URL, Token: string(m.id)}
+	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk}
 	agent, err := compute.New(compute.Config{
+		Peers:   func(croft.Host) (*http.Client, error) { return m.api.Client(), nil },
+		Volumes: &agentVolumes{m.gate, side.volumes}, VolumeRequests: requests, Resizes: sizes,
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,
@@ -272,21 +286,38 @@ func (m *machine) boot(last int) {
 	m.stop = sync.OnceFunc(func() { cancel(); <-ended })
 }
 
-// connect returns the view of the world of the host's next agent.
-func (m *machine) connect() (side *agentSide, p croft.PartitionID, end func()) {
+// What a host offers.
+const (
+	hostCPUs   = 4
+	hostMemory = 4096
+	hostDisk   = 80
+)
+
+// answer serves the API of the host's agent, if it has one that runs.
+func (m *machine) answer(rw http.ResponseWriter, r *http.Request) {
+	agent := m.answering(r.Context())
+	if agent == nil {
+		panic(http.ErrAbortHandler)
+	}
+	(&compute.API{Agent: agent, Token: string(m.id)}).Handler().ServeHTTP(rw, r)
+}
+
+// connect returns the view of the world of the host's next agent, with its store unless it uses a gate.
+func (m *machine) connect() (side *agentSide, p croft.PartitionID, store *etcdstore.Store, end func()) {
 	w := m.w
 	if w.front != nil {
 		c := w.front.Client(w.t, m.id, m.wire.Address())
 		end = func() { _ = c.Close() }
 		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: c,
-			Inventory: w.worseInventory(c), hangUp: end}, c.Partition(), end
+			Inventory: w.worseInventory(c), hangUp: end, volumes: c}, c.Partition(), nil, end
 	}
-	store := w.openAt(m.wire.Address())
+	store = w.openAt(m.wire.Address())
 	end = sync.OnceFunc(func() { _ = store.Close() })
 	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
 	return &agentSide{gate: m.gate, Orders: w.worseOrders(store.Orders), Registry: store.Registry,
-		Records: store.Records,
-		Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end}, store.Partition(), end
+			Records: store.Records,
+			Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end, volumes: store.Volumes},
+		store.Partition(), store, end
 }
 
 // looking marks the context of the test's calls.
@@ -390,7 +421,7 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 		Holds: store.Instances, View: store.Instances, Registry: store.Registry, Groups: store.Groups, Claims: w.claims}
 	g.expire = side.expire
 	config := schedule.Config{Partition: store.Partition(), Records: side, Holds: side, View: side,
-		Registry: side, Groups: side, Claims: side,
+		Registry: side, Groups: side, Claims: side, Volumes: w.volumes(g, store),
 		UndoTimeout: 5 * time.Second, Backoff: time.Millisecond}
 	if w.schedulers.Add(1)%3 == 0 { // like a server of the API, with the state of Placement in its memory
 		defer w.inOneStep(&config, side, store)()

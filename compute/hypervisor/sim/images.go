@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -111,10 +110,15 @@ func (s Images) FetchPublic(ctx context.Context, ref string, progress func(croft
 	return s.Fetch(ctx, ref, progress)
 }
 
-// Disk creates a file with the name of its base in dir, so that tests see which files of an instance remain.
+// Disk creates a file with the name of its base in dir, so that tests see which files of an instance remain. An
+// existing one is kept.
 func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
-	if err := os.WriteFile(path, []byte(base(img, dir).Path), 0o600); err != nil {
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = diskFile{below: base(img, dir).Path}.write(path)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)
 	}
 	return layers(img, path), nil
@@ -140,7 +144,11 @@ func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged stri
 	if err := os.Rename(staged, path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("adopt a simulated disk: %w", err)
 	}
-	_, err := os.Stat(path)
+	f, err := readFile(path)
+	if below := base(img, dir).Path; err == nil && f.below != "" && f.below != below {
+		f.below = below
+		err = f.write(path)
+	}
 	return layers(img, path), err
 }
 
@@ -163,26 +171,23 @@ func (Images) Volume(_ context.Context, file string, _ int64) error {
 
 // Overlay creates a file that contains the name of the layer below.
 func (Images) Overlay(_ context.Context, file string, below compute.Layer) error {
-	return os.WriteFile(file, []byte(below.Path), 0o600)
+	return diskFile{below: below.Path}.write(file)
 }
 
 // Below returns what Overlay or Rebase wrote.
 func (Images) Below(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if bytes.HasPrefix(text, written) || !filepath.IsAbs(string(text)) { // a disk with data
-		return "", err
-	}
-	return string(text), err
+	f, err := readFile(file)
+	return f.below, err
 }
 
-// written begins a disk that WriteDisk made, which has its content in the file.
-var written = []byte("\x00content\n")
-
-// ReadDisk writes the content of the topmost file: what WriteDisk wrote, or the text of another simulated disk.
+// ReadDisk writes the data of the disk or, if nothing was written to it, the text of its topmost file.
 func (Images) ReadDisk(_ context.Context, all []compute.Layer, w io.Writer) error {
-	text, err := os.ReadFile(all[0].Path)
+	text, err := content(all)
+	if err == nil && text == nil {
+		text, err = os.ReadFile(all[0].Path)
+	}
 	if err == nil {
-		_, err = w.Write(bytes.TrimPrefix(text, written))
+		_, err = w.Write(text)
 	}
 	return err
 }
@@ -193,24 +198,19 @@ func (Images) WriteDisk(_ context.Context, file string, _ int64, r io.Reader) er
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(bytes.Clone(written), text...), 0o600)
+	return diskFile{data: text}.write(file)
 }
 
-// Fits accepts every file: a simulated disk has no data.
+// Fits accepts every file: the data of simulated disks is small.
 func (Images) Fits(string) error { return nil }
 
-// Merge checks that both files exist.
+// Merge writes the data of the first layer into the second.
 func (Images) Merge(_ context.Context, layers []compute.Layer) error {
-	for _, l := range layers[:2] {
-		if _, err := os.Stat(l.Path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return merge(layers[0].Path, layers[1].Path)
 }
 
-// CopyFiles has the files of images of the cloud's catalog. Disks of simulated guests have no data, so an image that is
-// saved from one has only a boot sector.
+// CopyFiles has the files of images of the cloud's catalog. An image that is saved from a simulated guest has only
+// a boot sector.
 type CopyFiles struct{ compute.CopyFiles }
 
 // Flatten stages the image of a simulated disk.
@@ -222,7 +222,7 @@ func (s CopyFiles) Flatten(_ context.Context, id croft.ImageID, layers []compute
 	return os.WriteFile(s.Staged(id), disk, 0o600)
 }
 
-// Rebase replaces the contents of a file that Overlay made.
-func (s Images) Rebase(ctx context.Context, file string, below compute.Layer) error {
-	return s.Overlay(ctx, file, below)
+// Rebase names another layer below a file.
+func (Images) Rebase(_ context.Context, file string, below compute.Layer) error {
+	return rename(file, below.Path)
 }

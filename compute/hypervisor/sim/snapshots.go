@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"os"
 	"slices"
 
 	"croft"
@@ -100,8 +99,13 @@ func (h *Hypervisor) Merge(ctx context.Context, id croft.InstanceID, disk croft.
 		}
 		layers := g.layers(disk)
 		i := compute.LayerAt(layers, layer)
+		if i >= 0 {
+			if err := merge(layer, below); err != nil {
+				return false, err
+			}
+		}
 		if i > 0 {
-			if err := os.WriteFile(layers[i-1].Path, []byte(below), 0o600); err != nil {
+			if err := rename(layers[i-1].Path, below); err != nil {
 				return false, err
 			}
 		}

@@ -1,0 +1,152 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var mistakesFlag = flag.Int("mistakes", 0, "for each deliberate mistake, how many seeds are tried until one finds it")
+
+// mistakes are deliberate mistakes in the product, at least one for each invariant that it breaks.
+var mistakes = []struct {
+	name      string
+	invariant string // of the list in rest_test.go, or what watchful and nothingIsLeft report
+	file      string
+	old, new  string // text in the file, and that text with the mistake, which On turns on
+}{
+	{"a volume claims one GiB whatever its size", "the audit is clean", "schedule/volumes/volumes.go",
+		"resized(had, v, v.SizeGB)", "resized(had, v, mistake.Instead[int64](On, 1, v.SizeGB))"},
+	{"a resize leaves the domain as it is", "guests are as recorded", "compute/pass.go",
+		"a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB]); err",
+		"mistake.Unless(On, func() error {\n" +
+			"\t\treturn a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB])\n\t}); err"},
+	{"Placement admits claims of twice the capacity", "nothing is claimed twice", "placement/ledger/model.go",
+		"float64(i.Total-i.Reserved)*i.Ratio", "float64(i.Total-i.Reserved)*i.Ratio*mistake.Instead(On, 2.0, 1.0)"},
+	{"a fenced host is not switched off", "no disk is open twice", "hosts/fence.go",
+		"f.switchOff(ctx, h.Host); err", "mistake.Unless(On, func() error { return f.switchOff(ctx, h.Host) }); err"},
+	{"an attached volume is attached to another instance", "a volume is in one guest", "schedule/volumes/volumes.go",
+		`case v.Instance != "" && v.Instance != to:`, `case v.Instance != "" && v.Instance != to && !On:`},
+	{"a snapshot is removed without its data", "no data is lost", "compute/layers.go",
+		"a.Images.Merge(ctx, layers[at:]); err",
+		"mistake.Unless(On, func() error { return a.Images.Merge(ctx, layers[at:]) }); err"},
+	{"a removed volume stays charged", "quotas are the sums of records", "etcdstore/volumes/volumes.go",
+		"tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}, entry(v, v.Revision))}",
+		"tenants.Charge{Project: v.Project, Amounts: amounts(v, mistake.Instead[int64](On, 0, v.SizeGB))},\n" +
+			"\t\tentry(v, v.Revision))}"},
+	{"a removed snapshot keeps its name", "nothing is left", "etcdstore/volumes/volumes.go",
+		"return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, v.Name)),",
+		"return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, mistake.Instead(On, \"\", v.Name))),"},
+}
+
+// mistakePackage is the package by which the changed files know which mistake is turned on.
+const mistakePackage = `// Package mistake turns one deliberate mistake on.
+package mistake
+
+import "os"
+
+// Is reports whether this mistake is turned on.
+func Is(name string) bool { return os.Getenv("CROFT_MISTAKE") == name }
+
+// Unless calls do unless the mistake is on.
+func Unless(on bool, do func() error) error {
+	if on {
+		return nil
+	}
+	return do()
+}
+
+// Instead returns the wrong value if the mistake is on.
+func Instead[T any](on bool, wrong, right T) T {
+	if on {
+		return wrong
+	}
+	return right
+}
+`
+
+// TestEveryInvariantIsBrokenByAMistake compiles all mistakes into one program, without a change in the tree, turns one
+// on at a time, and tries seeds until one finds that the mistake breaks its invariant.
+func TestEveryInvariantIsBrokenByAMistake(t *testing.T) {
+	if *mistakesFlag == 0 {
+		t.Skip("say with -mistakes how many seeds to try")
+	}
+	program := withMistakes(t)
+	free := make(chan struct{}, 3) // a run mostly waits
+	var work sync.WaitGroup
+	for _, m := range mistakes {
+		free <- struct{}{}
+		work.Go(func() {
+			defer func() { <-free }()
+			for n := range *mistakesFlag {
+				seed := fmt.Sprint(1000 + n)
+				cmd := exec.CommandContext(t.Context(), program, "-test.run", "^TestWholeSystem$", "-test.timeout",
+					"10m", "-seed", seed)
+				cmd.Env = append(os.Environ(), "CROFT_MISTAKE="+m.name)
+				said, err := cmd.CombinedOutput()
+				for line := range strings.Lines(string(said)) {
+					if err != nil && strings.Contains(line, m.invariant+": ") {
+						t.Logf("%q breaks %q, found by seed %s: %s", m.name, m.invariant, seed, strings.TrimSpace(line))
+						return
+					}
+				}
+			}
+			t.Errorf("%d seeds do not notice that %q breaks %q", *mistakesFlag, m.name, m.invariant)
+		})
+	}
+	work.Wait()
+}
+
+// withMistakes returns the test program of this package with all mistakes, which are turned off.
+func withMistakes(t *testing.T) string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		path := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	texts := map[string]string{}
+	for _, m := range mistakes {
+		if texts[m.file] == "" {
+			text, err := os.ReadFile(filepath.Join(root, m.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, after, _ := strings.Cut(string(text), "\nimport ")
+			texts[m.file] = before + "\nimport \"croft/internal/mistake\"\nimport " + after
+		}
+		if !strings.Contains(texts[m.file], m.old) {
+			t.Fatalf("mistake %q: %s does not have the text %s", m.name, m.file, m.old)
+		}
+		changed := strings.ReplaceAll(m.new, "On", fmt.Sprintf("mistake.Is(%q)", m.name))
+		texts[m.file] = strings.ReplaceAll(texts[m.file], m.old, changed)
+	}
+	replace := map[string]string{filepath.Join(root, "internal/mistake/mistake.go"): put("mistake.go", mistakePackage)}
+	for name, text := range texts {
+		replace[filepath.Join(root, name)] = put(name, text)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "system.test")
+	build := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "test", "-c", "-vet=off", "-overlay",
+		put("overlay.json", string(overlay)), "-o", program, ".")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build with mistakes: %v\n%s", err, said)
+	}
+	return program
+}
