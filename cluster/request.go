@@ -155,7 +155,7 @@ type SiteHealth struct {
 type ApplianceChange struct {
 	_ struct{} `minProperties:"1"`
 
-	Description *string `json:"description,omitempty" maxLength:"1024"` // for people
+	Description *string `json:"description,omitempty" maxLength:"1024" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 	// Operators alone change it.
 	Public    *bool  `json:"public,omitempty"`
 	MinSlaves *int   `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"` // the smallest number of slaves

@@ -109,9 +109,9 @@ type Appliance struct {
 	Project croft.Project `json:"project,omitempty"` // of its owner; empty: operators
 	// The user who created it.
 	Owner       string `json:"owner"`
-	Description string `json:"description,omitempty" maxLength:"1024"`          // for people
-	Public      bool   `json:"public"`                                          // every project may use it
-	MinSlaves   int    `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"` // the smallest number of slaves
+	Description string `json:"description,omitempty" maxLength:"1024" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
+	Public      bool   `json:"public"`                                                                      // every project may use it
+	MinSlaves   int    `json:"min_slaves,omitempty" maximum:"1000" minimum:"0"`                             // the smallest number of slaves
 	// what runs on the hosts, if anything
 	Agent      *Agent    `json:"agent,omitempty"`
 	Created    time.Time `json:"created"`    // when it was created

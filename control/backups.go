@@ -275,11 +275,11 @@ func (c *call) backups(ctx context.Context, all []backup.Backup) ([]api.Backup, 
 			Query: cmp.Or(b.Spec.Query, b.Spec.Resources.String()), Restores: len(b.Restoring),
 			Disks: []api.BackupDisk{}}
 		for _, d := range b.Disks {
-			disk := api.BackupDisk{Volume: d.Name, SizeGB: d.SizeGB, SHA256: d.SHA256, Added: d.Added}
-			if c.caller.Operator() {
-				disk.Restic = d.Restic
+			disk := api.BackupDisk{Volume: d.Name, SizeGB: d.SizeGB, SHA256: d.SHA256}
+			if c.caller.Operator() { // what is not new tells what others have in the store
+				disk.Restic, disk.Added = d.Restic, d.Added
+				one.Added += d.Added
 			}
-			one.Added += d.Added
 			one.Disks = append(one.Disks, disk)
 		}
 		shown = append(shown, one)

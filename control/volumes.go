@@ -133,7 +133,7 @@ func unreachable(v croft.Volume, host croft.Host) (state, why string) {
 }
 
 // hostPath matches a path on a host.
-var hostPath = lazyregexp.New(`/[^\s:]+/[^\s:]+`)
+var hostPath = lazyregexp.New(`/[^\s:;,"]+/[^\s:;,"]+`)
 
 // volumes returns volumes as the caller sees them.
 func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, error) {

@@ -103,6 +103,8 @@ func clock(t *time.Time) string {
 // bytes returns a number of bytes for people.
 func bytes(n int64) string {
 	switch {
+	case n == 0: // unknown, or not for this user
+		return ""
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1fG", float64(n)/(1<<30))
 	case n >= 1<<20:
@@ -168,9 +170,11 @@ snapshot is taken; the message says whether it was. The instance goes on meanwhi
 			if b, err = await(ctx, c, b); err != nil {
 				return err
 			}
-			return c.Report(b, "backup %s of %s is made: %s new in the store; %s", b.Name, b.InstanceName,
-				bytes(b.Added),
-				taken(b))
+			added := ""
+			if b.Added > 0 { // for operators
+				added = " (" + bytes(b.Added) + " new in the store)"
+			}
+			return c.Report(b, "backup %s of %s is made%s: %s", b.Name, b.InstanceName, added, taken(b))
 		}),
 	}
 	cmd.Flags().StringVar(&in.Store, "store", "", "the `store` (the only one that the project may use)")

@@ -17,7 +17,7 @@ type AggregateNamed struct {
 type NewAggregate struct {
 	// Lower-case letters and digits, with dashes in between.
 	Name string `json:"name" maxLength:"63" minLength:"1"`
-	Note string `json:"note,omitempty" maxLength:"256"` // for people
+	Note string `json:"note,omitempty" maxLength:"256" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 	// whether requests of tenants may name it
 	Public bool     `json:"public,omitempty"`
 	Hosts  []string `json:"hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs
@@ -28,7 +28,7 @@ type AggregateChange struct {
 	Name string `path:"name"       json:"-"` // name of the aggregate
 	// generation that the change builds on; left out: any
 	Base Match   `header:"If-Match" json:"-"`
-	Note *string `json:"note,omitempty" maxLength:"256"` // replaces the note
+	Note *string `json:"note,omitempty" maxLength:"256" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // replaces the note
 	// whether requests of tenants may name it
 	Public   *bool    `json:"public,omitempty"`
 	AddHosts []string `json:"add_hosts,omitempty" maxItems:"50" maxLength:"256" minLength:"1"` // names or UUIDs

@@ -72,10 +72,10 @@ type NewToken struct {
 	InProject
 
 	// Whom the token stands for.
-	User string      `json:"user" maxLength:"255" minLength:"1"`
-	Role access.Role `json:"role" enum:"reader,member,project-admin,partition-admin"` // what the token permits
-	Note string      `json:"note,omitempty" maxLength:"200"`                          // for people
-	Life string      `json:"life" maxLength:"32"`                                     // a duration, such as 30d or 12h
+	User string      `json:"user" maxLength:"255" minLength:"1" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"`
+	Role access.Role `json:"role" enum:"reader,member,project-admin,partition-admin"`             // what the token permits
+	Note string      `json:"note,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
+	Life string      `json:"life" maxLength:"32"`                                                 // a duration, such as 30d or 12h
 }
 
 // LogFilter is the input of listActions.

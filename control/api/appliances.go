@@ -24,10 +24,10 @@ type NewAppliance struct {
 
 	// Name is unique in its project, of a to z, 0 to 9 and dashes, and starts with a letter.
 	Name        string         `json:"name"                  minLength:"1" maxLength:"63"`
-	Description string         `json:"description,omitempty" maxLength:"1024"`           // for people
-	Public      bool           `json:"public,omitempty"`                                 // every project may use it
-	MinSlaves   int            `json:"min_slaves,omitempty"  minimum:"0" maximum:"1000"` // fewest slaves of a cluster
-	Agent       *cluster.Agent `json:"agent,omitempty"`                                  // makes accounts for users
+	Description string         `json:"description,omitempty" maxLength:"1024" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
+	Public      bool           `json:"public,omitempty"`                                                            // every project may use it
+	MinSlaves   int            `json:"min_slaves,omitempty"  minimum:"0" maximum:"1000"`                            // fewest slaves of a cluster
+	Agent       *cluster.Agent `json:"agent,omitempty"`                                                             // makes accounts for users
 }
 
 // ApplianceChange is the input of changeAppliance.

@@ -64,8 +64,8 @@ type Backup struct {
 	State  backup.State `json:"state" enum:"creating,checking,ready,failed,damaged,removing"`
 	Error  string       `json:"error"`   // why it failed, or is not verified or removed yet
 	SizeGB int64        `json:"size_gb"` // of all disks, in GiB: charged to the project as BACKUP_GB
-	// Bytes that were new to the store when it was made.
-	Added int64 `json:"added"`
+	// Bytes that were new to the store when it was made. For operators: it tells what other projects have in the store.
+	Added int64 `json:"added,omitempty"`
 	// The moment that the disks are of; left out: not known yet.
 	Taken *time.Time `json:"taken,omitempty"`
 	// How the disks were captured: quiesced (the guest agent froze the file systems meanwhile), disks (of a running
@@ -86,10 +86,10 @@ type Backup struct {
 
 // BackupDisk is one disk of a backup.
 type BackupDisk struct {
-	Volume string `json:"volume"`  // name of the volume; empty: the disk of the instance
-	SizeGB int64  `json:"size_gb"` // in GiB
-	SHA256 string `json:"sha256"`  // digest of its content
-	Added  int64  `json:"added"`   // bytes that were new to the store
+	Volume string `json:"volume"`          // name of the volume; empty: the disk of the instance
+	SizeGB int64  `json:"size_gb"`         // in GiB
+	SHA256 string `json:"sha256"`          // digest of its content
+	Added  int64  `json:"added,omitempty"` // bytes that were new to the store; for operators
 	// The snapshot of restic that has it, with which `restic dump` restores it without croft; for operators.
 	Restic string `json:"restic,omitempty"`
 }

@@ -60,9 +60,9 @@ type NewCatalogImage struct {
 	MaxGB int64 `json:"max_gb,omitempty" minimum:"1" maximum:"1024" default:"10"`
 	// The upload is a VMDK, VHDX, VHD or VDI, or an OVA with one, and is converted to a qcow2 of at most max_gb.
 	Convert     bool   `json:"convert,omitempty"`
-	Public      bool   `json:"public,omitempty"`                      // for all projects; only operators may set it
-	User        string `json:"user,omitempty" maxLength:"32"`         // login name
-	Description string `json:"description,omitempty" maxLength:"200"` // for people
+	Public      bool   `json:"public,omitempty"`                                                           // for all projects; only operators may set it
+	User        string `json:"user,omitempty" maxLength:"32" pattern:"^[A-Za-z_][A-Za-z0-9_.-]*$"`         // login name
+	Description string `json:"description,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 }
 
 // CatalogImageChange is the input of changeCatalogImage. What is left out stays.
@@ -71,9 +71,9 @@ type CatalogImageChange struct {
 
 	CatalogImageNamed
 
-	User        *string `json:"user,omitempty" maxLength:"32"`         // login name
-	Description *string `json:"description,omitempty" maxLength:"200"` // for people
-	Public      *bool   `json:"public,omitempty"`                      // only operators may change it
+	User        *string `json:"user,omitempty" maxLength:"32" pattern:"^[A-Za-z_][A-Za-z0-9_.-]*$"`         // login name
+	Description *string `json:"description,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
+	Public      *bool   `json:"public,omitempty"`                                                           // only operators may change it
 	// Names of projects that may use it from now on. Whether they exist is not checked.
 	Share []croft.Project `json:"share,omitempty" maxItems:"100" maxLength:"63" minLength:"1"`
 	// Names of projects that may not use it any more.
@@ -84,9 +84,9 @@ type CatalogImageChange struct {
 type SavedImage struct {
 	InstanceNamed
 
-	Name        string `json:"name" maxLength:"63" minLength:"1"`     // of the image; unique in the project
-	User        string `json:"user,omitempty" maxLength:"32"`         // login name
-	Description string `json:"description,omitempty" maxLength:"200"` // for people
+	Name        string `json:"name" maxLength:"63" minLength:"1"`                                          // of the image; unique in the project
+	User        string `json:"user,omitempty" maxLength:"32" pattern:"^[A-Za-z_][A-Za-z0-9_.-]*$"`         // login name
+	Description string `json:"description,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 }
 
 // UploadChunk is the input of uploadCatalogImage.

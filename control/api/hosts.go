@@ -100,7 +100,7 @@ type HeldList struct {
 // NewInvitation is the input of createInvitation.
 type NewInvitation struct {
 	// What it is for.
-	Note string `json:"note,omitempty" maxLength:"1000"`
+	Note string `json:"note,omitempty" maxLength:"1000" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"`
 	// The host, by UUID or name, that joins once more. Only new hosts by default.
 	Host string `json:"host,omitempty" maxLength:"256"`
 	Life string `json:"life" maxLength:"64"` // a duration, such as 1h

@@ -29,14 +29,14 @@ type NewProject struct {
 	Name croft.Project `json:"name" maxLength:"63" minLength:"1"` // unique below the parent
 	// The project above; it cannot be changed later.
 	Parent croft.Project `json:"parent,omitempty" maxLength:"63"`
-	Note   string        `json:"note,omitempty" maxLength:"256"` // for people
+	Note   string        `json:"note,omitempty" maxLength:"256" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 }
 
 // ProjectChange is the input of changeProject.
 type ProjectChange struct {
 	ProjectBase
 
-	Note string `json:"note" maxLength:"256"` // replaces the note
+	Note string `json:"note" maxLength:"256" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // replaces the note
 }
 
 // Members is the input of setMembers: all members, by the names of the users.

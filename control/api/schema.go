@@ -217,3 +217,6 @@ func texts(words []string) []any {
 	}
 	return all
 }
+
+// OneLine is the pattern of texts for people: one line without characters that are invisible or control a terminal.
+const OneLine = `^[^\p{C}\p{Zl}\p{Zp}]*$`

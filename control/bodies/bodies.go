@@ -313,6 +313,9 @@ func (b *Body) sentence(broken jsonschema.ErrorKind) string {
 	case *kind.Maximum:
 		return "is more than " + k.Want.RatString()
 	case *kind.Pattern:
+		if k.Want == api.OneLine {
+			return "has characters that are invisible or control a terminal, or more than one line"
+		}
 		return "does not match " + k.Want
 	}
 	return "does not fit the schema"

@@ -258,6 +258,11 @@ func (c *comparison) checkOrder(o croft.Order) {
 			d.Kind, d.Cause = LeftHere, "it was lost, and this host has its disk: that is kept, and its guest off"
 			d.Advice = fmt.Sprintf("save the data that is needed, and then `croft host leftover remove %s %s`", host.Name,
 				o.Instance)
+			if o.Storage != "" {
+				d.Cause = "it was lost, and this host has its console log; its disk is on shared storage, and is not meant"
+				d.Advice = fmt.Sprintf("`croft host leftover remove %s %s` removes the log, and never the disk", host.Name,
+					o.Instance)
+			}
 			c.add(d)
 		}
 	case o.Want == croft.WantGone && (!exists || inst.Host != o.Host || inst.State == croft.StateDestroying):
