@@ -31,7 +31,8 @@ func (s *Scheduler) choosePolicy(ctx context.Context, policy *Policy, inst *crof
 			_, err = m.Compile(stored)
 		}
 		if errors.Is(err, croft.NotFound) { // hide locations from tenants
-			return croft.Errorf(croft.NotFound, "policy %s uses a location that no host is in any more; `croft policy check "+
+			return croft.Errorf(croft.NotFound, "policy %s uses a location that no host is in any more; "+
+				"`croft policy check "+
 				"%[1]s` says which", stored.Name)
 		}
 		if err != nil {
@@ -61,7 +62,7 @@ func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error 
 		return err
 	}
 	at := s.query.anchor()
-	narrow := !s.wantsShared() && limit <= mostNarrow && at >= 0 && s.query.Groups[at].InTree == ""
+	narrow := limit <= mostNarrow && at >= 0 && s.query.Groups[at].InTree == ""
 	if !narrow {
 		limit = len(m.Hosts)
 	}
@@ -84,7 +85,7 @@ func (s *search) readInOrder(ctx context.Context, o *snapshot, limit int) error 
 		o.candidates, err = s.oneByOne(ctx, hosts)
 		return err
 	}
-	all, err := s.Claims.Candidates(ctx, s.query.Encode(), lastLimit)
+	all, err := s.Claims.Candidates(ctx, s.asked().Encode(), lastLimit)
 	o.candidates = slices.DeleteFunc(all, func(c croft.Candidate) bool {
 		_, chosen := o.position[hostOf(c)]
 		return !chosen

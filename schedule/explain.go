@@ -24,6 +24,7 @@ type Question struct {
 	Measure    topology.Measure
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
+	Stored     map[croft.HostID]string // why the disk fits on no shared storage of a host
 	Chosen     map[croft.HostID]bool   // hosts that the CRUSH policy can choose; nil: all
 }
 
@@ -71,6 +72,9 @@ func (q Question) judge(t tree) verdict {
 		if err := has([]croft.Volume{volume}, t.id()); err != nil {
 			v.add(miss{requirement: "volume " + volume.Name, kind: err.Error(), gap: 3, text: err.Error()})
 		}
+	}
+	if text := q.Stored[t.id()]; text != "" {
+		v.add(miss{requirement: "storage " + q.Spec.Storage, kind: text, gap: 1, text: text})
 	}
 	if q.Chosen != nil && !q.Chosen[t.id()] {
 		text := "is none that policy " + q.Spec.Policy.Name + " chooses"
@@ -191,7 +195,8 @@ func (e *Explanation) ForTenants() string {
 func (e *Explanation) Error() string {
 	if len(e.Rows) == 0 {
 		return fmt.Sprintf(
-			"no host offers anything to claim %s from; start an agent with `croft up` or `croft serve compute`", e.Wanted)
+			"no host offers anything to claim %s from; start an agent with `croft up` or `croft serve compute`",
+			e.Wanted)
 	}
 	nearest := e.Rows[0]
 	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0],

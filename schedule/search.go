@@ -230,11 +230,18 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	if err != nil {
 		return nil, err
 	}
-	return Explain(Question{
-		Query: s.query, Spec: s.inst.Spec, Volumes: s.inst.Volumes, Providers: providers, Hosts: hosts,
+	query := s.query
+	if s.wantsShared() {
+		query = query.Without(croft.DiskGB)
+	}
+	explanation := Explain(Question{
+		Query: query, Spec: s.inst.Spec, Volumes: s.inst.Volumes, Providers: providers, Hosts: hosts,
 		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Filtered: o.filtered,
 		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen,
-	}), nil
+		Stored: s.withoutStorage(providers, hosts),
+	})
+	explanation.Wanted = s.query.Total()
+	return explanation, nil
 }
 
 // ranking returns the hosts of candidates in the order in which to try them.
@@ -330,7 +337,7 @@ const mostNarrow = 64
 // the same way.
 func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]croft.Candidate, int, error) {
 	if !bounded(s.inst) {
-		all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
+		all, err := s.Claims.Candidates(ctx, s.asked().Encode(), limit)
 		return all, len(all), err
 	}
 	hosts, few, err := s.narrow(ctx, o)
@@ -340,15 +347,11 @@ func (s *search) candidates(ctx context.Context, o *snapshot, limit int) ([]crof
 	if few && len(hosts) == 0 {
 		return nil, 0, nil
 	}
-	if few && !s.wantsShared() {
+	if few {
 		all, err := s.oneByOne(ctx, hosts)
 		return all, 0, err
 	}
-	// A provider that hosts share is not in the tree of any host.
-	if few {
-		limit = lastLimit
-	}
-	all, err := s.Claims.Candidates(ctx, s.query.Encode(), limit)
+	all, err := s.Claims.Candidates(ctx, s.asked().Encode(), limit)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -403,7 +406,7 @@ func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Ca
 	work.SetLimit(atOnce)
 	for i, host := range hosts {
 		work.Go(func() (err error) {
-			found[i], err = s.Claims.Candidates(ctx, s.query.inTree(host).Encode(), ofOneHost)
+			found[i], err = s.Claims.Candidates(ctx, s.asked().inTree(host).Encode(), ofOneHost)
 			return err
 		})
 	}

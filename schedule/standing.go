@@ -128,7 +128,7 @@ func (s *search) follow(ctx context.Context, o *snapshot, m *crushmap.Map, p *cr
 
 // hasRoom reports whether Placement has a candidate on a host.
 func (s *search) hasRoom(ctx context.Context, host croft.HostID) (bool, error) {
-	query := s.query
+	query := s.asked()
 	if at := query.anchor(); at >= 0 && query.Groups[at].InTree == "" {
 		query = query.inTree(host)
 	}

@@ -76,3 +76,28 @@ func TestAQueryWithoutTheDiskKeepsTheRest(t *testing.T) {
 		t.Error("the query itself was changed")
 	}
 }
+
+func TestTheDiskIsAskedForApartFromTheHost(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"resources=VCPU:1,MEMORY_MB:256,DISK_GB:5&in_tree=11111111-1111-4111-8111-111111111111&" +
+			"required=HW_ARCH_X86_64": "" +
+			"resources=MEMORY_MB:256,VCPU:1&required=HW_ARCH_X86_64&in_tree=11111111-1111-4111-8111-111111111111&" +
+			"resources_DISK_GB=DISK_GB:5",
+		"resources=VCPU:1,MEMORY_MB:256,DISK_GB:5&resources_DISK_GB=CUSTOM_GPU:1": "resources=MEMORY_MB:256,VCPU:1&" +
+			"resources_DISK_GB=CUSTOM_GPU:1&resources_DISK_GB_=DISK_GB:5&group_policy=none",
+		"resources=VCPU:1,MEMORY_MB:256&resources1=DISK_GB:5": "resources=MEMORY_MB:256,VCPU:1&resources1=DISK_GB:5",
+	} {
+		q, err := schedule.ParseQuery(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := q.Encode()
+		if got := q.Apart(croft.DiskGB).Encode(); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", given, got, want)
+		}
+		if q.Encode() != before {
+			t.Error("the query itself was changed")
+		}
+	}
+}

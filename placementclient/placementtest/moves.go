@@ -5,6 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
 	"croft"
 )
 
@@ -174,6 +177,61 @@ func (s *suite) shrunk(t *testing.T) {
 	}
 	s.uses(t, p, 3)
 	s.uses(t, to, 1)
+}
+
+// shared claims a disk from a provider that two of three hosts share, also for a certain host. A query that has all in
+// one group finds no candidate then, because the provider is in the tree of no host.
+func (s *suite) shared(t *testing.T) {
+	on := uuid.NewString()
+	a, b, other := host("shared-a"), host("shared-b"), host("shared-other")
+	for _, p := range []*croft.Provider{&a, &b, &other} {
+		delete(p.Inventories, croft.DiskGB)
+		if p != &other {
+			p.Aggregates = append(p.Aggregates, on)
+		}
+		s.add(t, *p)
+	}
+	disk := host("shared-disk")
+	disk.Inventories = map[croft.ResourceClass]croft.Inventory{croft.DiskGB: disk.Inventories[croft.DiskGB]}
+	disk.Traits, disk.Aggregates = []croft.Trait{"MISC_SHARES_VIA_AGGREGATE"}, []string{on}
+	s.add(t, disk)
+
+	apart := func(h croft.Provider, size string) []croft.Candidate {
+		return s.candidates(t, query(h, "VCPU:1")+"&resources_DISK_GB=DISK_GB:"+size)
+	}
+	if list := s.candidates(t, query(a, "VCPU:1,DISK_GB:60")); len(list) != 0 {
+		t.Errorf("in one group there are candidates: %v", list)
+	}
+	if list := apart(other, "60"); len(list) != 0 {
+		t.Errorf("a host that shares nothing is a candidate: %v", list)
+	}
+	list := apart(a, "60")
+	if len(list) != 1 {
+		t.Fatalf("%d candidates, want 1: %v", len(list), list)
+	}
+	want := map[croft.HostID]croft.Resources{a.ID: {croft.VCPU: 1}, disk.ID: {croft.DiskGB: 60}}
+	if diff := cmp.Diff(want, list[0].Allocations); diff != "" {
+		t.Error("candidate (-want +got):", diff)
+	}
+	id := croft.NewInstanceID()
+	if err := s.client.Claim(t.Context(), id, owner, list[0]); err != nil {
+		t.Fatal(err)
+	}
+	if claims, err := s.client.Claims(t.Context(), disk.ID); err != nil || claims[id][croft.DiskGB] != 60 {
+		t.Errorf("claims of the disk: %v, %v", claims, err)
+	}
+	if list := apart(b, "60"); len(list) != 0 {
+		t.Errorf("what another host has claimed of the disk is there: %v", list)
+	}
+	if list := apart(b, "40"); len(list) != 1 {
+		t.Errorf("what is left of the disk: %d candidates, want 1", len(list))
+	}
+	if err := s.client.Release(t.Context(), id, croft.On(a.ID, disk.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if used := s.read(t, disk.ID).Used[croft.DiskGB]; used != 0 {
+		t.Errorf("used %d after the release, want 0", used)
+	}
 }
 
 func (s *suite) uses(t *testing.T, p croft.Provider, want int64) {

@@ -45,6 +45,7 @@ func Run(t *testing.T, endpoint string, o Options) {
 	t.Run("a claim moves at once or not at all", s.reclaim)
 	t.Run("a claim is released where it is", s.releaseWhere)
 	t.Run("claims stay, and do not grow, on a provider that became smaller than its use", s.shrunk)
+	t.Run("a disk is claimed from what its host shares, and the rest from the host", s.shared)
 	t.Run("a UUID that is used again has another claim", s.reuse)
 	t.Run("what an owner claims is what Placement says that it uses", s.usage)
 	t.Run("a provider goes once nobody claims from it", s.removeProvider)
