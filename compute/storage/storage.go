@@ -33,12 +33,12 @@ const (
 // leaseAccess is what the renewal of the lease is about, for do.
 const leaseAccess = "lease"
 
-// Config configures a Dir. All fields are required.
+// Config configures a Dir. Name and Path are required; Host and Partition are, except to read the identity.
 type Config struct {
 	Name      string // as in the settings of each host that mounts it
 	Path      string // absolute
 	Host      croft.HostID
-	Partition croft.PartitionID
+	Partition croft.PartitionID // empty: that of any cloud
 	// how long an access may take before the storage counts as hung; 10 s by default
 	Patience time.Duration
 	// how often the lease of this host is renewed; 2 s by default
@@ -147,7 +147,8 @@ func (d *Dir) use(ctx context.Context, id croft.InstanceID, f func() error) erro
 }
 
 func (d *Dir) silent(why string) error {
-	return croft.Errorf(croft.Unavailable, "use the shared storage %s at %s: %s; guests with disks there wait until it "+
+	return croft.Errorf(croft.Unavailable, "use the shared storage %s at %s: %s; guests with disks there wait until "+
+		"it "+
 		"does", d.Name, d.Path, why)
 }
 
@@ -160,7 +161,8 @@ func (d *Dir) verify() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.wants == "" || found.ID != d.wants {
-		return croft.Errorf(croft.Unavailable, "the directory %s has the storage %s now, and not %s: mount the storage %s "+
+		return croft.Errorf(croft.Unavailable, "the directory %s has the storage %s now, and not %s: mount the "+
+			"storage %s "+
 			"there again", d.Path, found.ID, d.wants, d.Name)
 	}
 	return nil
@@ -172,19 +174,30 @@ func (d *Dir) Identity(ctx context.Context) (Identity, error) {
 	return within(ctx, d, "identity", d.read)
 }
 
+// IsMountPoint reports whether another file system begins at the directory. It may block while the server hangs.
+func (d *Dir) IsMountPoint() bool {
+	var here, above unix.Stat_t
+	if unix.Stat(d.Path, &here) != nil || unix.Stat(filepath.Dir(d.Path), &above) != nil {
+		return false
+	}
+	return here.Dev != above.Dev
+}
+
 // read is Identity, without a limit of time.
 func (d *Dir) read() (found Identity, err error) {
 	info, err := os.Stat(d.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
-		return found, croft.Errorf(croft.Invalid, "use the shared storage %s: %s is no directory; mount it there", d.Name,
+		return found, croft.Errorf(croft.Invalid, "use the shared storage %s: %s is no directory; mount it "+
+			"there", d.Name,
 			d.Path)
 	case err != nil:
 		return found, d.failed("look at it", err)
 	}
 	f, err := os.Open(filepath.Join(d.Path, identityFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return found, croft.Errorf(croft.NotFound, "use the shared storage %s: %s has no file %s, so it is not mounted there; "+
+		return found, croft.Errorf(croft.NotFound, "use the shared storage %s: %s has no file %s, so it is not "+
+			"mounted there; "+
 			"mount it", d.Name, d.Path, identityFile)
 	}
 	if err != nil {
@@ -202,19 +215,23 @@ func (d *Dir) read() (found Identity, err error) {
 func (d *Dir) parse(text []byte) (found Identity, err error) {
 	if err := json.Unmarshal(text, &found); err == nil {
 		found.ID, err = croft.ParseStorageID(string(found.ID))
-		if err == nil && found.Partition == d.Partition && found.Name == d.Name {
+		ours := d.Partition == "" || found.Partition == d.Partition
+		if err == nil && ours && found.Name == d.Name {
 			return found, nil
 		}
-		if err == nil && found.Partition != d.Partition {
-			return found, croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s belongs to another cloud, "+
+		if err == nil && !ours {
+			return found, croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s belongs to "+
+				"another cloud, "+
 				"%.80q; give each cloud a directory of its own", d.Name, d.Path, found.Partition)
 		}
 		if err == nil {
-			return found, croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s is the storage %.80q; "+
+			return found, croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s is the storage "+
+				"%.80q; "+
 				"mount the right one there, or use that name in the settings", d.Name, d.Path, found.Name)
 		}
 	}
-	return found, croft.Errorf(croft.Invalid, "use the shared storage %s: %s is damaged; restore it from a copy, or write "+
+	return found, croft.Errorf(croft.Invalid, "use the shared storage %s: %s is damaged; restore it from a copy, or "+
+		"write "+
 		"its id, name and partition again", d.Name, filepath.Join(d.Path, identityFile))
 }
 
@@ -271,7 +288,8 @@ func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 	case errors.Is(linkErr, fs.ErrExist):
 		return false, nil
 	case errors.Is(linkErr, unix.EPERM), errors.Is(linkErr, unix.ENOTSUP):
-		return false, croft.Errorf(croft.Invalid, "use the shared storage %s: the file system of %s has no hard links, which "+
+		return false, croft.Errorf(croft.Invalid, "use the shared storage %s: the file system of %s has no hard "+
+			"links, which "+
 			"the locks of its disks need", d.Name, d.Path)
 	}
 	return false, d.failed("make a file", linkErr)
@@ -343,6 +361,7 @@ func (d *Dir) Instances(ctx context.Context) ([]croft.InstanceID, error) {
 
 // locked returns the error about a lock that another host has.
 func (d *Dir) locked(id croft.InstanceID, host croft.HostID, why string) error {
-	return croft.Errorf(croft.Conflict, "the disk of instance %s on the shared storage %s belongs to host %s%s", id, d.Name,
+	return croft.Errorf(croft.Conflict, "the disk of instance %s on the shared storage %s belongs to host "+
+		"%s%s", id, d.Name,
 		host, why)
 }

@@ -7,15 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"croft"
 	"croft/compute"
 	"croft/compute/hypervisor/libvirt"
+	"croft/compute/storage"
 	"croft/control/cloud/fencing"
 	"croft/internal/checks"
 	"croft/node"
@@ -112,6 +115,10 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		}
 	}
 	if s.Hypervisor != settings.NoHypervisor {
+		for _, name := range slices.Sorted(maps.Keys(s.Storage.Shared)) {
+			dir := storage.New(storage.Config{Name: name, Path: s.Storage.Shared[name].Path})
+			all = append(all, checks.Check{Name: "storage " + name, Look: lookStorage(dir)})
+		}
 		all = append(all,
 			checks.Check{Name: "offer", Look: func(ctx context.Context) checks.Result { return lookOffer(ctx, &s) }})
 	}
@@ -181,7 +188,8 @@ func Certificates(stateDir string) checks.Result {
 		case trust.Overdue:
 			return checks.Result{Level: checks.Warn, Found: fmt.Sprintf(
 				"%s: the certificate of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),
-				Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it (join.listen)"}
+				Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it " +
+					"(join.listen)"}
 		}
 		if first.IsZero() || c.Until.Before(first) {
 			first = c.Until
