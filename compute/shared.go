@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type shared struct {
 	mu      sync.Mutex
 	id      croft.StorageID // empty: it is not mounted, or not known yet
 	problem string          // why it is not offered; empty: it is
+	full    string          // that it is nearly full; empty: it is not
 	offered croft.Provider  // as last written
 }
 
@@ -58,7 +60,8 @@ func (a *Agent) storageOf(id croft.StorageID) (*storage.Dir, error) {
 			return s.dir, nil
 		}
 	}
-	return nil, croft.Errorf(croft.Unavailable, "its disk is on the shared storage %s, which this host does not mount; mount "+
+	return nil, croft.Errorf(croft.Unavailable, "its disk is on the shared storage %s, which this host does not "+
+		"mount; mount "+
 		"it there, as storage.shared in its settings says", id)
 }
 
@@ -171,7 +174,8 @@ func (a *Agent) joinStorage(ctx context.Context, s *shared) error {
 		return err
 	}
 	if record.Path != s.dir.Path {
-		return croft.Errorf(croft.Invalid, "use the shared storage %s: it is at %s on other hosts, and at %s here; mount it at "+
+		return croft.Errorf(croft.Invalid, "use the shared storage %s: it is at %s on other hosts, and at %s here; "+
+			"mount it at "+
 			"the same path, which the headers of disks name", s.dir.Name, record.Path, s.dir.Path)
 	}
 	if empty {
@@ -183,7 +187,8 @@ func (a *Agent) joinStorage(ctx context.Context, s *shared) error {
 		}
 	}
 	if found.ID != record.ID {
-		return croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s is the storage %s, and the other hosts "+
+		return croft.Errorf(croft.Conflict, "use the shared storage %s: the directory %s is the storage %s, and the "+
+			"other hosts "+
 			"have %s under this name; mount the same one", s.dir.Name, s.dir.Path, found.ID, record.ID)
 	}
 	if !record.Founded && record.Founder == a.Host.ID {
@@ -208,6 +213,7 @@ func (a *Agent) offerStorage(ctx context.Context, s *shared) error {
 	if usage.TotalGB < 1 {
 		return croft.Errorf(croft.Invalid, "use the shared storage %s: %s has less than 1 GiB", s.dir.Name, s.dir.Path)
 	}
+	a.noteFull(s, usage)
 	s.mu.Lock()
 	id, last := s.id, s.offered
 	s.mu.Unlock()
@@ -229,6 +235,27 @@ func (a *Agent) offerStorage(ctx context.Context, s *shared) error {
 	return nil
 }
 
+// noteFull notes whether a storage is nearly full. It stays offered: the claims say for whom its room is.
+func (a *Agent) noteFull(s *shared, usage storage.Usage) {
+	full := ""
+	if usage.Free < littleDisk {
+		full = fmt.Sprintf("less than 1 GiB is free on the shared storage %s at %s: when it is full, guests that "+
+			"write there "+
+			"are paused, and new ones cannot be built; make room there", s.dir.Name, s.dir.Path)
+	}
+	s.mu.Lock()
+	changed := s.full != full
+	s.full = full
+	s.mu.Unlock()
+	if !changed {
+		return
+	}
+	if full != "" {
+		a.Log.Warn("a shared storage is nearly full", "host", a.Host.ID, "storage", s.dir.Name, "reason", full)
+	}
+	a.noteStorages()
+}
+
 // noteStorages notes which storages the host mounts: in its record, where schedulers read it, and in the
 // aggregates of its provider. announceStorages writes both.
 func (a *Agent) noteStorages() {
@@ -241,8 +268,8 @@ func (a *Agent) noteStorages() {
 			aggregates = append(aggregates, StorageAggregate(a.Partition, id))
 		}
 		s.mu.Lock()
-		if s.problem != "" {
-			problems = append(problems, s.problem)
+		if why := cmp.Or(s.problem, s.full); why != "" {
+			problems = append(problems, why)
 		}
 		s.mu.Unlock()
 	}
@@ -340,7 +367,8 @@ func (p *pass) prepareDisk(ctx context.Context) error {
 	if p.hasDisk() {
 		has, err := storage.Use(ctx, dir, p.id, func() (bool, error) { return diskIn(dir.Disks(p.id)) })
 		if err == nil && !has {
-			err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed past croft; "+
+			err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed "+
+				"past croft; "+
 				"put it back, or rebuild the instance from its image", dir.Name)
 		}
 		return err

@@ -299,6 +299,7 @@ func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 type Usage struct {
 	TotalGB   int64 // GiB
 	ForeignGB int64 // GiB used by files other than the disks of instances, rounded up
+	Free      int64 // bytes
 }
 
 // Usage reads the space of the storage.
@@ -324,7 +325,7 @@ func (d *Dir) Usage(ctx context.Context) (Usage, error) {
 			}
 			return nil
 		})
-		u.TotalGB = int64(of.Blocks) * of.Bsize >> 30
+		u.TotalGB, u.Free = int64(of.Blocks)*of.Bsize>>30, int64(of.Bavail)*of.Bsize
 		u.ForeignGB = max(0, (used-ours+1<<30-1)>>30)
 		return u, nil
 	})
