@@ -20,8 +20,9 @@ func (h *host) guestDisk(key, address, command string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// TestAGuestMovesWithItsDisk: what a guest has written on its disk is there after a move between hosts that reach each
-// other only over TLS, and etcd and Placement not at all; then its old host has nothing of it.
+// TestAGuestMovesWithItsDisk: what a guest has written on its disk and on its volume is there after a move between
+// hosts that reach each other only over TLS, and etcd and Placement not at all; then its old host has nothing of it. A
+// snapshot prevents the move. The volume grows with the new host, and another guest there gets it.
 func TestAGuestMovesWithItsDisk(t *testing.T) {
 	libvirttest.Start(t)
 	w := newGuardedCenter(t)
@@ -40,11 +41,18 @@ func TestAGuestMovesWithItsDisk(t *testing.T) {
 		}
 	}
 	user("host", "drain", "f")
-	w.must("resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", "web", "--key", key+".pub", "--wait=ready",
-		"--timeout", patience.String())
+	request := func(name string, more ...string) {
+		t.Helper()
+		w.must(append(more, "resources=VCPU:1,MEMORY_MB:96,DISK_GB:1", guestImage, "--name", name, "--key", key+".pub",
+			"--wait=ready", "--timeout", patience.String())...)
+	}
+	user("volume", "create", "data", "1G")
+	request("web", "--volume", "data")
 	user("host", "enable", "f")
 	const written = `for i in 1 2 3; do echo "kept $i"; done`
-	command := `(` + written + `) | dd of=/dev/vda bs=1M seek=900 conv=notrunc 2>/dev/null && sync`
+	const volume = `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = data ] && disk=/dev/${d##*/}; done; `
+	command := volume + `(` + written + `) | dd of=/dev/vda bs=1M seek=900 conv=notrunc 2>/dev/null && ` +
+		`echo volume > $disk && sync`
 	eventually(t, "the guest writes on its disk", func(context.Context) error {
 		out, err := e.guestDisk(key, w.must("web"), command)
 		if err != nil {
@@ -53,17 +61,34 @@ func TestAGuestMovesWithItsDisk(t *testing.T) {
 		return nil
 	})
 	id := w.show("web").ID
+	user("snapshot", "create", "web", "before")
+	const remedy = "croft snapshot remove web before"
+	if r := w.schedule("move", "web", "f"); r.exit != 5 || !strings.Contains(r.stderr, remedy) {
+		t.Errorf("a move with a snapshot: %v, want exit code 5 and the remedy", r)
+	}
+	user("snapshot", "remove", "web", "before")
+	eventually(t, "the snapshot is removed", func(context.Context) error {
+		if r := w.user("croft", "snapshot", "list", "web"); r.exit != 0 || strings.Contains(r.stdout, "before") {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
 	w.must("move", "web", "f", "--wait", "--timeout", patience.String())
 	if st := w.show("web"); st.HostID != f.id() || st.ID != id || f.domains()[id] == "" {
 		t.Fatalf("it is %+v, and f has %v", st, f.domains())
 	}
-	eventually(t, "the disk has what was written", func(context.Context) error {
-		out, err := f.guestDisk(key, w.must("web"), `dd if=/dev/vda bs=1M skip=900 count=1 2>/dev/null | head -n 3`)
-		if err != nil || out != "kept 1\nkept 2\nkept 3" {
-			return fmt.Errorf("%q: %w", out, err)
-		}
-		return nil
-	})
+	reads := func(name, command, want string) {
+		t.Helper()
+		eventually(t, "guest "+name+" has what was written", func(context.Context) error {
+			out, err := f.guestDisk(key, w.must(name), volume+command)
+			if err != nil || out != want {
+				return fmt.Errorf("%q, want %q: %w", out, want, err)
+			}
+			return nil
+		})
+	}
+	reads("web", `dd if=/dev/vda bs=1M skip=900 count=1 2>/dev/null | head -n 3; head -n 1 $disk`,
+		"kept 1\nkept 2\nkept 3\nvolume")
 	eventually(t, "the old host has nothing", func(context.Context) error {
 		left, err := filepath.Glob(filepath.Join(e.dir, "state/instances/*-*"))
 		if len(e.domains()) > 0 || len(left) > 0 || err != nil {
@@ -71,7 +96,17 @@ func TestAGuestMovesWithItsDisk(t *testing.T) {
 		}
 		return nil
 	})
+	user("volume", "grow", "data", "2G")
+	w.must("resize", "--wait", "web", "DISK_GB:2")
+	reads("web", `dd if=/dev/vda bs=1M skip=900 count=1 2>/dev/null | head -n 1; cat /sys/block/vda/size; `+
+		`head -n 1 $disk`,
+		"kept 1\n4194304\nvolume")
+	user("volume", "detach", "data")
 	w.must("remove", "--wait", "web")
+	request("heir", "--volume", "data")
+	reads("heir", `head -n 1 $disk; cat /sys/block/${disk#/dev/}/size`, "volume\n4194304")
+	w.must("remove", "--wait", "heir")
+	user("volume", "remove", "data")
 	eventually(t, "nothing is left", func(ctx context.Context) error { return w.nothingOf(ctx, id) })
 	if r := w.user("croft", "audit"); r.exit != 0 || r.stdout != "" {
 		t.Errorf("croft audit: %v", r)
