@@ -58,9 +58,9 @@ func (d fullDisk) empty() {
 	}
 }
 
-// TestAFullHostDiskLosesNothing: while the disk of a host is full, its guest is paused as soon as it writes, no
-// volume is made and no snapshot taken, and each of these says why. When there is space again, the guest goes on by
-// itself with all that it wrote, and the volume is made.
+// TestAFullHostDiskLosesNothing: while the disk of a host is full, its guest is paused as soon as it writes, no volume
+// is made, no snapshot is taken, rolled back to or merged, and each of these says why. When there is space again, the
+// guest goes on by itself, the volume is made, and the snapshot is merged.
 func TestAFullHostDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -96,8 +96,9 @@ func TestAFullHostDiskLosesNothing(t *testing.T) {
 		t.Fatal(r)
 	}
 
+	// A guest that writes, a volume, and a snapshot.
 	disk.fill(40)
-	if r := guest("(dd if=/dev/urandom of=$disk bs=1M seek=10 count=200; echo ended > /tmp/ended) " +
+	if r := guest("(yes | dd of=$disk bs=1M seek=10 count=100 iflag=fullblock; echo ended > /tmp/ended) " +
 		"> /dev/null 2>&1 < /dev/null & echo begun"); r.exit != 0 {
 		t.Fatal(r)
 	}
@@ -119,6 +120,30 @@ func TestAFullHostDiskLosesNothing(t *testing.T) {
 		return nil
 	})
 	reads("before")
+
+	// A merge, and a rollback.
+	c.snapshot("create", "full", "kept")
+	if r := guest("echo after > $disk && yes | dd of=$disk bs=1M seek=10 count=100 iflag=fullblock && sync"); r.exit != 0 {
+		t.Fatal(r)
+	}
+	disk.fill(20)
+	if r := c.run("croft", "snapshot", "rollback", "full", "kept", "--stop"); r.exit == 0 ||
+		!strings.Contains(r.stderr, "nothing was lost") {
+		t.Errorf("a rollback on a full disk: %v, want that nothing was lost", r)
+	}
+	reads("after")
+	if r := c.run("croft", "snapshot", "remove", "full", "kept"); r.exit != 6 || !strings.Contains(r.stderr, "free") {
+		t.Errorf("a merge on a full disk: %v, want exit code 6 and the reason", r)
+	}
+	reads("after")
+	disk.empty()
+	eventually(t, "the snapshot is merged", func(context.Context) error {
+		if r := c.run("croft", "snapshot", "list", "full"); r.exit != 0 || strings.Contains(r.stdout, "kept") {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	reads("after")
 	c.must("destroy", "--wait", "full")
 	c.volume("remove", "data", "more")
 	c.nothingLeft(id)
