@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"croft"
 	"croft/control/actions"
@@ -124,11 +125,14 @@ func unreachable(v croft.Volume, host croft.Host) (state, why string) {
 	if host.IsDead() {
 		is = "dead"
 	}
-	switch state := v.State(); state {
-	case croft.VolumeAvailable, croft.VolumeInUse, croft.SnapshotReady:
-		return api.VolumeUnreachable, "its host is " + is + ", and has its data"
+	later := "its host is " + is + ", and carries out no orders until it returns"
+	switch state := v.State(); {
+	case !slices.Contains([]croft.VolumeState{croft.VolumeAvailable, croft.VolumeInUse, croft.SnapshotReady}, state):
+		return string(state), later
+	case v.Detaching:
+		return api.VolumeUnreachable, later
 	default:
-		return string(state), "its host is " + is + ", and carries out no orders until it returns"
+		return api.VolumeUnreachable, "its host is " + is + ", and has its data"
 	}
 }
 

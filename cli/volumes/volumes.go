@@ -84,7 +84,7 @@ const poll = 100 * time.Millisecond
 func await(ctx context.Context, c *args.Client, v api.Volume, done func(api.Volume) bool) (api.Volume, error) {
 	for !done(v) {
 		if v.Error != "" {
-			return v, croft.Errorf(croft.Unavailable, "volume %s: %s; its host tries again", v.Name, v.Error)
+			return v, croft.Errorf(croft.Unavailable, "volume %s is ordered, and not done yet: %s", v.Name, v.Error)
 		}
 		err := delay.For(ctx, poll)
 		if err == nil {
