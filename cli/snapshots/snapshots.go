@@ -207,7 +207,8 @@ func awaitRemoval(ctx context.Context, c *args.Client, name string) (gone bool, 
 	return verb.Gone(ctx, patience, poll, func(ctx context.Context) error {
 		now, err := c.GetSnapshot(ctx, named(c, name))
 		if err == nil && now.Error != "" {
-			err = croft.Errorf(croft.Unavailable, "snapshot %s is ordered to be removed, and still there: %s", name, now.Error)
+			err = croft.Errorf(croft.Unavailable, "snapshot %s is ordered to be removed, and still there: %s", name,
+				now.Error)
 		}
 		return err
 	})

@@ -369,7 +369,9 @@ func (h *hostile) everything() map[string]string {
 func (h *hostile) own(key string, is bool) bool {
 	kind, rest, _ := strings.Cut(key, "/")
 	switch kind {
-	case "hosts", "alive", "seen", "agents", "twins", "orders", "observed":
+	case "seen": // the other host is alive, and renews it each minute
+		return croft.HostID(rest) == h.host || is
+	case "hosts", "alive", "agents", "twins", "orders", "observed":
 		first, _, _ := strings.Cut(rest, "/")
 		return croft.HostID(first) == h.host
 	case "volumes":
