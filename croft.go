@@ -871,6 +871,16 @@ type Status struct {
 	Host        *Host        `json:"host,omitempty"`
 }
 
+// Restoring reports whether the disks of the instance are still to be made from a backup.
+func (s Status) Restoring() bool {
+	from, o := s.Instance.Backup, s.Observation
+	if from == nil || from.Generation == 0 || from.Generation <= s.Instance.Rebuilt {
+		return false
+	}
+	return o == nil || o.Generation < from.Generation || !slices.Contains([]State{StateBooting, StateRunning,
+		StateStopped, StateMoving}, o.State)
+}
+
 // Change says that an instance changed: its record, its host's observation, or whether that host is alive.
 type Change struct {
 	Revision int64 // of the store; several instances may change at one revision

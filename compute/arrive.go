@@ -95,13 +95,18 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 		}
 		return leaving, layers, err
 	}
-	// Before the guest is stopped, which the first question to its host does.
-	img, err := p.fetch(ctx)
-	uncached := err
+	var img CachedImage
+	var uncached error
+	restored := p.want.Restores(0)
+	if !restored { // before the guest is stopped, which the first question to its host does
+		img, uncached = p.fetch(ctx)
+	}
 	if leaving, err = from.departure(ctx); err != nil {
 		return leaving, nil, err
 	}
-	if uncached != nil || img.Digest != leaving.BaseSHA256 || img.Format != leaving.BaseFormat {
+	if leaving.BaseFormat == "" {
+		img = CachedImage{}
+	} else if restored || uncached != nil || img.Digest != leaving.BaseSHA256 || img.Format != leaving.BaseFormat {
 		if img, err = p.copyBase(ctx, from, leaving, dir); err != nil {
 			return leaving, nil, err
 		}
@@ -110,6 +115,9 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 		return leaving, nil, err
 	}
 	layers, err = p.carried(ctx, from, img, dir)
+	if err == nil && restored { // a domain whose definition is lost keeps the disk
+		err = p.noteRestored()
+	}
 	return leaving, layers, err
 }
 
@@ -164,7 +172,8 @@ func (p *pass) claimDirectory(dir string) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return croft.Errorf(croft.Invalid, "host %s has older files with this UUID in %s; save what is needed of them and "+
+		return croft.Errorf(croft.Invalid, "host %s has older files with this UUID in %s; save what is needed of them "+
+			"and "+
 			"remove them, then move it again", p.agent.Host.Name, dir)
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -210,7 +219,7 @@ func (p *pass) copyBase(ctx context.Context, from origin, leaving departing, dir
 	return img, err
 }
 
-// carried returns the disk as the domain has it, after copying it.
+// carried returns the disk as the domain has it, after copying it; without a format of img, it has no image below.
 func (p *pass) carried(ctx context.Context, from origin, img CachedImage, dir string) ([]Layer, error) {
 	staged := filepath.Join(dir, diskFile+stagedSuffix)
 	if _, err := os.Stat(filepath.Join(dir, diskFile)); errors.Is(err, fs.ErrNotExist) {

@@ -48,6 +48,8 @@ type Repository interface {
 	Read(ctx context.Context, a backup.Access, snapshot, name string, w io.Writer) error
 	// Verify reads all data of the repository.
 	Verify(ctx context.Context, a backup.Access) error
+	// Recover removes what processes that were killed on this host left in the repository, such as locks.
+	Recover(ctx context.Context, a backup.Access) error
 	// Discard removes what Copy and Describe stored of a backup, also of an incomplete one, and, with prune, the data
 	// that no backup needs any more.
 	Discard(ctx context.Context, a backup.Access, id string, prune bool) error
@@ -230,12 +232,20 @@ func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Acces
 	if s.Snapshot == nil || s.MadeGB == 0 || s.Snapshot.Instance != j.Instance {
 		return nil, croft.Errorf(croft.Conflict, "the snapshot of the backup is not taken")
 	}
-	if err := a.Repository.Discard(ctx, access, j.Backup, false); err != nil { // of an attempt that was interrupted
-		return nil, err
-	}
 	progress := a.reporter(ctx, j)
 	for _, d := range j.Disks {
 		progress.total += d.SizeGB << 30
+	}
+	if j.Report.Progress != nil { // an attempt was interrupted
+		err = a.Repository.Recover(ctx, access)
+		if err == nil {
+			err = a.Repository.Discard(ctx, access, j.Backup, false)
+		}
+	} else { // the repository changes only after that is recorded
+		err = a.Backups.Report(ctx, a.Host.ID, j.ID, progress.report())
+	}
+	if err != nil {
+		return nil, err
 	}
 	var disks []backup.Disk
 	for _, d := range j.Disks {
@@ -439,12 +449,17 @@ func (a *Agent) reporter(ctx context.Context, j backup.Job) *reporter {
 }
 
 func (r *reporter) Write(p []byte) (int, error) {
-	done, now := r.done.Add(int64(len(p))), time.Now().UnixNano()
+	r.done.Add(int64(len(p)))
+	now := time.Now().UnixNano()
 	if last := r.last.Load(); now-last > int64(progressStep) && r.last.CompareAndSwap(last, now) {
-		report := backup.Report{Progress: &croft.Progress{Done: done, Total: r.total}, At: time.Now().UTC()}
-		if err := r.agent.Backups.Report(r.ctx, r.agent.Host.ID, r.job.ID, report); errors.Is(err, croft.NotFound) {
+		err := r.agent.Backups.Report(r.ctx, r.agent.Host.ID, r.job.ID, r.report())
+		if errors.Is(err, croft.NotFound) {
 			return 0, croft.Errorf(croft.Conflict, "the job was withdrawn")
 		}
 	}
 	return len(p), nil
+}
+
+func (r *reporter) report() backup.Report {
+	return backup.Report{Progress: &croft.Progress{Done: r.done.Load(), Total: r.total}, At: time.Now().UTC()}
 }

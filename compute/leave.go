@@ -27,7 +27,8 @@ const (
 
 // departing is what the target of a move with the disk learns before it copies.
 type departing struct {
-	BaseFormat string      `json:"base_format"` // of the image below the disk; empty: the disk is on shared storage
+	// of the image below the disk; empty: the disk is on shared storage, or has no image, since it was restored
+	BaseFormat string      `json:"base_format"`
 	BaseSHA256 string      `json:"base_sha256"` // of that file
 	Report     guestReport `json:"report"`
 }
@@ -104,6 +105,9 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 	}
 	if p.want.Storage != "" {
 		return departing{Report: p.agent.Reports().read(p.id)}, p.leaveDisk(ctx)
+	}
+	if below, err := p.agent.Images.Below(filepath.Join(dir, diskFile)); err == nil && below == "" {
+		return departing{Report: p.agent.Reports().read(p.id)}, nil
 	}
 	base, err := p.agent.Images.Base(ctx, dir)
 	return departing{BaseFormat: base.Format, BaseSHA256: base.Digest, Report: p.agent.Reports().read(p.id)}, err

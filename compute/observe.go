@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -106,6 +107,11 @@ func isFinal(err error) bool {
 func (p *pass) unbuild(ctx context.Context) error {
 	if p.memory.hasEvent(croft.EventRunning) {
 		return nil // its disk may hold the only copy of its data
+	}
+	if !p.memory.hasEvent(croft.EventImage) { // nor is a disk that came from another host, or from a backup, removed
+		if there, err := exists(filepath.Join(p.agent.dir(p.id), diskFile)); there || err != nil {
+			return err
+		}
 	}
 	domain, err := p.agent.Hypervisor.Get(ctx, p.id)
 	if err == nil && domain.Power != PowerOff {

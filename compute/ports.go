@@ -260,8 +260,8 @@ type ImageStore interface {
 	Disk(ctx context.Context, img CachedImage, dir string, sizeGB int64) ([]Layer, error)
 	// Base returns the image below the disk in dir, as a file in dir. NotFound: there is none. Invalid: it is no image.
 	Base(ctx context.Context, dir string) (CachedImage, error)
-	// Adopt makes the file staged, an overlay that was copied from another host, the disk in dir, above img. It can be
-	// repeated after a crash. Invalid: the file is no overlay of sizeGB GiB above an image of img's format.
+	// Adopt makes the file staged, which was copied from another host, the disk in dir, above img; above nothing if img
+	// has no format. It can be repeated after a crash. Invalid: the file is no disk of sizeGB GiB above such an image.
 	Adopt(ctx context.Context, img CachedImage, dir, staged string, sizeGB int64) ([]Layer, error)
 	// Enlarge makes a disk larger, given the topmost file of its chain; a larger one is kept. No guest may use it
 	// meanwhile. NotFound: there is no disk.
@@ -272,7 +272,8 @@ type ImageStore interface {
 	// Overlay makes, or replaces, an empty overlay of a disk in a file. No guest may use it. Unavailable: there is no
 	// space.
 	Overlay(ctx context.Context, file string, below Layer) error
-	// Below returns the backing file that is named in the header of a disk; empty: it has none.
+	// Below returns the backing file that is named in the header of a disk; empty: it has none. Invalid: the file is no
+	// disk, or keeps the data in another one.
 	Below(file string) (string, error)
 	// Fits returns Unavailable if the file system has no space for a copy of the data in a file.
 	Fits(file string) error

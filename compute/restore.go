@@ -27,12 +27,13 @@ const (
 // complete and verified; from then on it is repeated until all have taken their places.
 func (p *pass) restore(ctx context.Context) error {
 	if p.want.Storage != "" {
-		return croft.Errorf(croft.Invalid, "its disk is on shared storage, where croft restores no backups yet: restore it as a "+
+		return croft.Errorf(croft.Invalid, "its disk is on shared storage, where croft restores no backups yet: "+
+			"restore it as a "+
 			"new instance with --storage local")
 	}
 	a, from := p.agent, p.want.Backup
 	dir := a.dir(p.id)
-	done := fmt.Sprintf("%s %d", from.ID, from.Generation)
+	done := restoredText(*from)
 	text, err := os.ReadFile(filepath.Join(dir, restoredFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for the restored disks: %w", err)
@@ -72,6 +73,17 @@ func (p *pass) restore(ctx context.Context) error {
 		a.metrics.jobs.WithLabelValues(string(j.Kind), "ok").Inc()
 	}
 	return errors.Join(err, a.Backups.Report(ctx, a.Host.ID, j.ID, report))
+}
+
+// restoredText is what the restoredFile contains once the disks are from a backup.
+func restoredText(from croft.FromBackup) string {
+	return fmt.Sprintf("%s %d", from.ID, from.Generation)
+}
+
+// noteRestored notes that the disks are from the backup in the order.
+func (p *pass) noteRestored() error {
+	file := filepath.Join(p.agent.dir(p.id), restoredFile)
+	return durable.Write(file, []byte(restoredText(*p.want.Backup)), restoredMode)
 }
 
 // defined reports whether the instance has a domain, and so disks that it keeps.
@@ -124,7 +136,7 @@ func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error
 			return err
 		}
 	}
-	return p.swap(ctx, files, sizes, done)
+	return p.swap(ctx, files, sizes)
 }
 
 // stage makes and verifies all disks next to the present ones.
@@ -167,7 +179,7 @@ func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]int,
 var errWritten = errors.New("the disk is not written any more")
 
 // swap makes the staged disks those of the instance.
-func (p *pass) swap(ctx context.Context, files map[string]int, sizes map[croft.VolumeID]int64, done string) error {
+func (p *pass) swap(ctx context.Context, files map[string]int, sizes map[croft.VolumeID]int64) error {
 	a, dir := p.agent, p.agent.dir(p.id)
 	for file := range files {
 		staged, err := exists(file + restoredSuffix)
@@ -194,8 +206,10 @@ func (p *pass) swap(ctx context.Context, files map[string]int, sizes map[croft.V
 			return err
 		}
 	}
-	if err := durable.Write(filepath.Join(dir, restoredFile), []byte(done), restoredMode); err != nil {
+	if err := p.noteRestored(); err != nil {
 		return err
 	}
-	return removeFiles(filepath.Join(dir, swappingFile))
+	// The image was below the disk that was replaced.
+	base := filepath.Join(dir, baseFile)
+	return removeFiles(filepath.Join(dir, swappingFile), base+".qcow2", base+".raw")
 }

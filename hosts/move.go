@@ -51,7 +51,7 @@ func (f *Fleet) MoveAll(ctx context.Context, h Host) ([]Moved, error) {
 		}
 		m := Moved{Instance: st.Instance, WithDisk: !st.Instance.Spec.Ephemeral || st.Instance.Copying}
 		var err error
-		if m.Stays, err = f.fixed(ctx, st.Instance, m.WithDisk); err != nil {
+		if m.Stays, err = f.fixed(ctx, st, m.WithDisk); err != nil {
 			return all, err
 		}
 		if m.Stays == "" && m.WithDisk {
@@ -122,7 +122,7 @@ func (f *Fleet) movable(ctx context.Context, st croft.Status, only croft.Host) e
 	case keepsDisks(*st.Host) != "":
 		return croft.Errorf(croft.Unavailable, "%s", keepsDisks(*st.Host))
 	}
-	why, err := f.fixed(ctx, inst, true)
+	why, err := f.fixed(ctx, st, true)
 	if err == nil && why != "" {
 		err = croft.Errorf(croft.Conflict, "%s", why)
 	}
@@ -154,7 +154,8 @@ func (f *Fleet) EndCopy(ctx context.Context, inst croft.Instance, why string) er
 }
 
 // fixed returns why an instance cannot be moved, with its disks or without; empty: it can.
-func (f *Fleet) fixed(ctx context.Context, inst croft.Instance, withDisks bool) (string, error) {
+func (f *Fleet) fixed(ctx context.Context, st croft.Status, withDisks bool) (string, error) {
+	inst := st.Instance
 	switch inst.State {
 	case croft.StateHeld:
 		return "its claim is held until " + inst.Expires.Format(time.RFC3339), nil
@@ -163,6 +164,9 @@ func (f *Fleet) fixed(ctx context.Context, inst croft.Instance, withDisks bool) 
 	}
 	if inst.Resizing != nil {
 		return "it is being resized", nil
+	}
+	if st.Restoring() && (st.Observation == nil || st.Observation.State != croft.StateFailed) {
+		return "it is being restored from backup " + inst.Backup.Name, nil
 	}
 	for _, a := range inst.Spec.Affinities {
 		if !a.Rule.Soft() {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,6 +62,9 @@ func (i interruptible) Read(p []byte) (int, error) {
 // Adopt implements compute.ImageStore.
 func (c *Cache) Adopt(ctx context.Context, img compute.CachedImage, dir, staged string, sizeGB int64) ([]compute.Layer,
 	error) {
+	if img.Format == "" {
+		return adoptWhole(dir, staged, sizeGB)
+	}
 	name, base := filepath.Join(dir, "disk.qcow2"), filepath.Join(dir, "base."+img.Format)
 	if img.Path != base {
 		if err := c.base(ctx, img, base); err != nil {
@@ -78,18 +82,47 @@ func (c *Cache) Adopt(ctx context.Context, img compute.CachedImage, dir, staged 
 		}
 	}
 	want := format.Overlay{Virtual: sizeGB * gib, Backing: base, BackingFormat: img.Format}
+	if err := adopted(name, want); err != nil {
+		return nil, err
+	}
+	return []compute.Layer{{Path: name, Format: "qcow2"}, {Path: base, Format: img.Format}}, nil
+}
+
+// adoptWhole is Adopt for a disk without an image below.
+func adoptWhole(dir, staged string, sizeGB int64) ([]compute.Layer, error) {
+	name := filepath.Join(dir, "disk.qcow2")
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		h, err := header(staged)
+		if err == nil {
+			err = h.Acceptable()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("check the disk that arrived: %w", err)
+		}
+		if err := errors.Join(os.Rename(staged, name), syncDir(dir)); err != nil {
+			return nil, fmt.Errorf("finish the disk: %w", err)
+		}
+	}
+	if err := adopted(name, format.Overlay{Virtual: sizeGB * gib}); err != nil {
+		return nil, err
+	}
+	return []compute.Layer{{Path: name, Format: "qcow2"}}, nil
+}
+
+// adopted returns Invalid if a disk has another size, or another image below, than the wanted one.
+func adopted(name string, want format.Overlay) error {
 	there, err := examine(name, want)
 	if err == nil && !there {
-		err = croft.Errorf(croft.Invalid, "the disk is not one of %d GiB above an image of the format %s", sizeGB,
-			img.Format)
+		err = croft.Errorf(croft.Invalid, "the disk is not one of %s above %s", format.Bytes(want.Virtual),
+			cmp.Or(want.Backing, "no image"))
 	}
 	if errors.Is(err, croft.Conflict) {
 		err = croft.Errorf(croft.Invalid, "%w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("check the disk in %s: %w", dir, err)
+		return fmt.Errorf("check the disk in %s: %w", filepath.Dir(name), err)
 	}
-	return []compute.Layer{{Path: name, Format: "qcow2"}, {Path: base, Format: img.Format}}, nil
+	return nil
 }
 
 // rebase makes a disk name another file as its image.

@@ -58,6 +58,37 @@ func TestAnAdoptedDiskStandsOnTheImageOfThisHost(t *testing.T) {
 	}
 }
 
+// A disk that was restored from a backup has no image below it.
+func TestAnAdoptedDiskMayHaveNoImage(t *testing.T) {
+	c := newCache(t)
+	right := made(t, "qcow2", "2G")
+	qemu(t, "qemu-io", "-f", "qcow2", "-c", "write -P 0x5a 512k 64k", right)
+	outside := filepath.Join(t.TempDir(), "outside")
+	img := stored(t, c, read(t, made(t, "qcow2", "1G")))
+	for name, file := range map[string]string{
+		"":                     right,
+		"no qcow2":             writeFile(t, filepath.Join(t.TempDir(), "raw"), rawImage(1, 1<<20)),
+		"data in another file": made(t, "qcow2", "2G", "-o", "data_file="+outside),
+		"of another size":      made(t, "qcow2", "3G"),
+		"above an image":       made(t, "qcow2", "2G", "-b", img.Path, "-F", "qcow2"),
+	} {
+		dir := t.TempDir()
+		staged := writeFile(t, filepath.Join(dir, "disk.qcow2.arriving"), read(t, file))
+		for range 2 {
+			layers, err := c.Adopt(t.Context(), compute.CachedImage{}, dir, staged, 2)
+			if refused := errors.Is(err, croft.Invalid); refused != (name != "") || err == nil && len(layers) != 1 {
+				t.Errorf("%q: %+v, %v", name, layers, err)
+			}
+		}
+		if name == "" {
+			qemu(t, "qemu-img", "compare", right, filepath.Join(dir, "disk.qcow2"))
+		}
+	}
+	if below, err := c.Below(made(t, "qcow2", "2G", "-o", "data_file="+outside)); !errors.Is(err, croft.Invalid) {
+		t.Errorf("the layer below a disk with its data elsewhere is %q, %v", below, err)
+	}
+}
+
 // Another host may send any bytes: what refers to further files, or is no disk of this size above this image, is
 // refused.
 func TestWhatIsNoDiskAboveTheImageIsNotAdopted(t *testing.T) {

@@ -57,6 +57,9 @@ func (c *Cache) Below(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the header of %s: %w", file, err)
 	}
+	if h.KeepsDataElsewhere() {
+		return "", croft.Errorf(croft.Invalid, "the disk %s keeps its data in another file", file)
+	}
 	return h.Backing, nil
 }
 

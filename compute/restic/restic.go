@@ -73,9 +73,8 @@ func (e Engine) run(ctx context.Context, a backup.Access, in io.Reader, out io.W
 		case in == nil && time.Now().After(end):
 			return fmt.Errorf("%w: %s", compute.ErrLocked, line(said, "locked"))
 		}
-		// Without --remove-all it removes only locks whose process is dead on this machine, or that are not renewed.
-		if said, err := e.once(ctx, a, nil, io.Discard, "unlock", "--quiet"); err != nil {
-			return explain(said, err)
+		if err := e.Recover(ctx, a); err != nil {
+			return err
 		}
 		if in != nil { // a part of it is read
 			return fmt.Errorf("%w: %s", compute.ErrLocked, line(said, "locked"))
@@ -298,6 +297,16 @@ func (e Engine) Verify(ctx context.Context, a backup.Access) error {
 		err = fmt.Errorf("%w: %v", compute.ErrDamaged, err)
 	}
 	return err
+}
+
+// Recover implements compute.Repository: without --remove-all restic removes only locks whose process is dead on this
+// machine, or that are not renewed.
+func (e Engine) Recover(ctx context.Context, a backup.Access) error {
+	said, err := e.once(ctx, a, nil, io.Discard, "unlock", "--quiet")
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return explain(said, err)
 }
 
 // listed is an entry of `restic snapshots --json`.

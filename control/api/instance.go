@@ -148,15 +148,13 @@ const (
 )
 
 func restoreState(st croft.Status) string {
-	from, o := st.Instance.Backup, st.Observation
 	switch {
-	case from.Generation == 0:
+	case st.Instance.Backup.Generation == 0:
 		return Unrestored
-	case o != nil && o.Generation >= from.Generation && slices.Contains([]croft.State{croft.StateBooting,
-		croft.StateRunning, croft.StateStopped, croft.StateMoving}, o.State):
-		return Restored
+	case st.Restoring():
+		return Restoring
 	}
-	return Restoring
+	return Restored
 }
 
 // InstanceOf returns a status as people see it.

@@ -163,7 +163,8 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 		return st.Instance, err
 	}
 	if st.Instance.Storage != "" {
-		return st.Instance, croft.Errorf(croft.Conflict, "the disk of instance %s is on shared storage, where disks are not "+
+		return st.Instance, croft.Errorf(croft.Conflict, "the disk of instance %s is on shared storage, where disks "+
+			"are not "+
 			"restored in place: restore it as a new instance", st.Instance.Name)
 	}
 	if st.Instance.State == croft.StateLost {
@@ -235,22 +236,25 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 		return err
 	}
 	inst := st.Instance
-	end := func(j backup.Job) error {
+	end := func() error {
 		b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring), func(one croft.InstanceID) bool { return one == id })
-		if _, err := m.PutBackup(ctx, b); err != nil {
+		_, err := m.PutBackup(ctx, b)
+		if err != nil {
 			return err
 		}
-		if j.ID == "" {
-			return nil
+		for _, j := range jobs { // also of earlier orders
+			if j.Kind == backup.Restore && j.Instance == id && j.Backup == b.ID {
+				err = errors.Join(err, m.RemoveJob(ctx, j.Host, j.ID))
+			}
 		}
-		return m.RemoveJob(ctx, j.Host, j.ID)
+		return err
 	}
 	if err != nil || inst.Backup == nil || inst.Backup.ID != b.ID || inst.Backup.Generation == 0 ||
 		inst.Rebuilt >= inst.Backup.Generation || inst.Project != b.Project {
 		if time.Since(b.Asked) < forgetAfter {
 			return nil // the order may follow
 		}
-		return end(backup.Job{})
+		return end()
 	}
 	if inst.State != croft.StateScheduled {
 		return nil // a lost one waits for another host
@@ -261,8 +265,10 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	switch {
 	case j.ID != "" && j.Host != inst.Host:
 		return m.RemoveJob(ctx, j.Host, j.ID)
+	case !st.Restoring() && !j.Report.Done: // a later order came before this look, and needs no job
+		return end()
 	case j.Report.Done && j.Report.Error == "":
-		return end(j)
+		return end()
 	case j.Report.Done:
 		if j.Report.Damaged && b.State == backup.Ready {
 			b.State, b.Error = backup.Damaged, j.Report.Error
@@ -278,7 +284,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 		if err := m.Scheduler.EndRestore(ctx, inst, *inst.Backup, j.Report.Error); err != nil {
 			return err
 		}
-		return end(j)
+		return end()
 	case j.ID == "":
 		s, err := m.Store.Store(ctx, b.Store)
 		if err != nil {

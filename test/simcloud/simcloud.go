@@ -51,6 +51,9 @@ type Cloud struct {
 	// They are set before hosts are added.
 	Orders func(host string, o compute.Orders) compute.Orders
 	Peers  func(host string) *http.Client
+	// Backups and Repository, if not nil, likewise wrap the jobs for backups of a host's agent, and its repositories.
+	Backups    func(host string, b compute.Backups) compute.Backups
+	Repository func(host string, r compute.Repository) compute.Repository
 
 	// Tell, if not nil, adds handlers to the agent's, as the process of a host does.
 	Tell func(ctx context.Context, agent *compute.Agent, hv *sim.Hypervisor, mux *http.ServeMux, address string) error
@@ -161,6 +164,14 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if path := filepath.Join(c.Dir, "shared"); c.isMounted(path) {
 		shared = append(shared, compute.SharedDir{Name: "nfs1", Path: path})
 	}
+	var jobs compute.Backups = c.Store.Backups
+	if c.Backups != nil {
+		jobs = c.Backups(name, jobs)
+	}
+	var repository compute.Repository = restic.Engine{Cache: filepath.Join(c.Dir, name+".restic"), Wait: time.Minute}
+	if c.Repository != nil {
+		repository = c.Repository(name, repository)
+	}
 	key, err := backup.OpenHostKey(filepath.Join(c.Dir, name+".backup-key"))
 	if err != nil {
 		return err
@@ -180,9 +191,8 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
 		}},
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
-		Backups: c.Store.Backups, Key: key,
-		Repository: restic.Engine{Cache: filepath.Join(c.Dir, name+".restic"), Wait: time.Minute},
-		Copies:     c.Store.Images, CopyFiles: files,
+		Backups: jobs, Key: key, Repository: repository,
+		Copies: c.Store.Images, CopyFiles: files,
 		Shared:     c.Store.Turn,
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,

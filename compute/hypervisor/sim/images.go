@@ -149,6 +149,9 @@ func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged stri
 		f.below = below
 		err = f.write(path)
 	}
+	if img.Format == "" {
+		return []compute.Layer{{Path: path, Format: "qcow2"}}, err
+	}
 	return layers(img, path), err
 }
 

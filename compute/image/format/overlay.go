@@ -112,7 +112,7 @@ func Rebase(f interface {
 	}
 	at := int64(binary.BigEndian.Uint64(head[8:]))
 	switch {
-	case h.dataFile || h.cryptoHeader || h.crypt != 0 || h.incompat&(incompatDataFile|incompatCorrupt) != 0:
+	case h.KeepsDataElsewhere() || h.cryptoHeader || h.crypt != 0 || h.incompat&incompatCorrupt != 0:
 		return croft.Errorf(croft.Invalid, "it refers to another file, is encrypted or is damaged")
 	case h.Backing == "" || at < qcowV2Header:
 		return croft.Errorf(croft.Invalid, "it has no backing file")

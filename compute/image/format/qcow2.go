@@ -109,7 +109,8 @@ func ReadQcow2(r io.ReaderAt, size int64) (*Qcow2, error) {
 	if h.version != 2 && h.version != 3 {
 		return nil,
 			croft.Errorf(croft.Invalid,
-				"it is a qcow2 image of version %d, and only versions 2 and 3 are known: convert it with qemu-img convert -O qcow2", h.version)
+				"it is a qcow2 image of version %d, and only versions 2 and 3 are known: convert it "+
+					"with qemu-img convert -O qcow2", h.version)
 	}
 	if h.version == 3 && len(b) < qcowV3Header {
 		return nil, damaged("it ends after %d bytes", len(b))
@@ -233,7 +234,7 @@ func (h *Qcow2) Acceptable() error {
 	case h.Backing != "":
 		return croft.Errorf(croft.Invalid,
 			"it has the backing file %q, which is not allowed: join the two with qemu-img convert -O qcow2", h.Backing)
-	case h.incompat&incompatDataFile != 0 || h.dataFile:
+	case h.KeepsDataElsewhere():
 		return croft.Errorf(croft.Invalid,
 			"it keeps its data in another file, which is not allowed: make it one file with qemu-img convert -O qcow2")
 	case h.crypt != 0 || h.cryptoHeader:
@@ -258,13 +259,17 @@ func (h *Qcow2) Acceptable() error {
 	}
 	if zstd := h.incompat&incompatCompression != 0; zstd != (h.compression == 1) || h.compression > 1 {
 		return croft.Errorf(croft.Invalid,
-			"its clusters are compressed in a way that is not known here (type %d): convert it with qemu-img convert -O qcow2", h.compression)
+			"its clusters are compressed in a way that is not known here (type %d): convert it "+
+				"with qemu-img convert -O qcow2", h.compression)
 	}
 	if h.incompat&incompatExtendedL2 != 0 && h.clusterBits < 14 {
 		return damaged("clusters of 2^%d bytes are too small for extended entries", h.clusterBits)
 	}
 	return nil
 }
+
+// KeepsDataElsewhere reports whether the data is in another file, which the header may name.
+func (h *Qcow2) KeepsDataElsewhere() bool { return h.dataFile || h.incompat&incompatDataFile != 0 }
 
 // perL1 returns how many bytes of the disk one L1 entry covers.
 func (h *Qcow2) perL1() uint64 {
