@@ -85,9 +85,12 @@ func (d *Dir) Expect(id croft.StorageID) {
 	d.wants = id
 }
 
+// noResponse is the same text for all short accesses, so that a storage that hangs is logged once.
+const noResponse = "its server does not respond"
+
 // do runs f, which accesses the directory, and stops waiting for it when the storage hangs or ctx ends. While an
-// abandoned access has not returned, another one about the same object fails. Unavailable.
-func do[T any](ctx context.Context, d *Dir, about string, f func() (T, error)) (none T, _ error) {
+// abandoned access has not returned, another one about the same object fails, with busy as the reason. Unavailable.
+func do[T any](ctx context.Context, d *Dir, about, busy string, f func() (T, error)) (none T, _ error) {
 	type result struct {
 		value T
 		err   error
@@ -99,7 +102,7 @@ func do[T any](ctx context.Context, d *Dir, about string, f func() (T, error)) (
 	}
 	if d.busy[about] {
 		d.mu.Unlock()
-		return none, d.silent("an earlier access to it has not returned")
+		return none, d.silent(busy)
 	}
 	d.busy[about] = true
 	d.mu.Unlock()
@@ -115,7 +118,7 @@ func do[T any](ctx context.Context, d *Dir, about string, f func() (T, error)) (
 	case r := <-done:
 		return r.value, r.err
 	case <-hung:
-		return none, d.silent("its server does not respond")
+		return none, d.silent(noResponse)
 	case <-ctx.Done():
 		return none, d.silent(context.Cause(ctx).Error())
 	}
@@ -123,16 +126,16 @@ func do[T any](ctx context.Context, d *Dir, about string, f func() (T, error)) (
 
 // within is do for a short access, which must return in time.
 func within[T any](ctx context.Context, d *Dir, about string, f func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.Patience, errors.New("its server does not respond"))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Patience, errors.New(noResponse))
 	defer cancel()
-	return do(ctx, d, about, f)
+	return do(ctx, d, about, noResponse, f)
 }
 
 // Use runs f, which works on the disks of an instance, if the directory has the expected identity. f may take long, as
 // long as the storage responds to other accesses; when Use returns early, f may still run, so f shares no variables
 // with the caller. Unavailable: the storage does not respond, or is not there.
 func Use[T any](ctx context.Context, d *Dir, id croft.InstanceID, f func() (T, error)) (T, error) {
-	return do(ctx, d, string(id), func() (none T, _ error) {
+	return do(ctx, d, string(id), "an earlier access to it has not returned", func() (none T, _ error) {
 		if err := d.verify(); err != nil {
 			return none, err
 		}

@@ -228,6 +228,13 @@ func TestAHungServerBlocksNobody(t *testing.T) {
 	begun := time.Now()
 	_, err = d.Renew(t.Context())
 	wantKind(t, err, croft.Unavailable, "does not respond")
+	_, again := d.Renew(t.Context())
+	_, other := d.Identity(t.Context())
+	for _, later := range []error{again, other} {
+		if later == nil || later.Error() != err.Error() {
+			t.Errorf("a later access says %v, want %v, so that it is logged once", later, err)
+		}
+	}
 	for i := range 20 {
 		id := croft.InstanceID(fmt.Sprintf("%08d-1111-4111-8111-111111111111", i))
 		wantKind(t, d.Acquire(t.Context(), id), croft.Unavailable, "does not respond")
