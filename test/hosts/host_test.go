@@ -44,6 +44,9 @@ func (w *world) newHost(name string, n int) *host {
 
 func (h *host) settings() string {
 	own := fmt.Sprintf("state_dir: %s/state\nhost: {name: %s}\nlibvirt: {virt_type: qemu}\n", h.dir, h.name)
+	if h.w.shared != "" {
+		own += fmt.Sprintf("storage: {shared: {nfs1: {path: %q}}}\n", h.w.shared)
+	}
 	switch {
 	case h.begins:
 		return own +

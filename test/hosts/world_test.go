@@ -39,6 +39,7 @@ type world struct {
 	access    []string // environment variables by which users find both
 	operator  string   // directory of certificates for etcd; empty: not needed
 	hosts     []*host
+	shared    string // directory of the shared storage nfs1 of all hosts; empty: none
 }
 
 // newWorld starts everything and returns when all hosts take requests.
@@ -197,8 +198,8 @@ func (w *world) request(name string, h *host, flags ...string) result {
 
 // A status is the part of schedule -o json that the tests read.
 type status struct {
-	ID, Name, State string
-	HostID          string `json:"host_id"`
+	ID, Name, State, Error string
+	HostID                 string `json:"host_id"`
 }
 
 func (w *world) show(name string) status {
