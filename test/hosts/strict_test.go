@@ -15,7 +15,7 @@ import (
 
 // newGuardedCenter starts a cloud whose hosts can reach only the gate: etcd and Placement listen for this machine
 // only, which is not a host.
-func newGuardedCenter(t *testing.T) *world {
+func newGuardedCenter(t *testing.T, settings ...string) *world {
 	t.Helper()
 	w := newSwitch(t)
 	etcd, placement := freeport.For(t, "127.0.0.1"), freeport.For(t, "127.0.0.1")
@@ -26,7 +26,7 @@ func newGuardedCenter(t *testing.T) *world {
 	text := fmt.Sprintf(
 		"state_dir: %s/control\nhypervisor: none\ntrust: strict\netcd: {listen: %q}\nplacement: {listen: %q, token: %s}\njoin: {listen: %q}\n",
 		w.dir, etcd, placement, token, w.address(1, 8777))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text+strings.Join(settings, "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.begin("control", w.croft("up", "--settings", file))
