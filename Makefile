@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-disks bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -31,7 +31,7 @@ test-grid: ## the tests of the grid alone
 	@scripts/test ./grid/... ./cmd/fission
 	@scripts/test -run='Grid|^TestAnExclusiveJob|^TestWatchesAre|^TestScripts/(grid|ip|sshca)' ./cmd/croft
 
-test-guests: ## boot Debian with each source of metadata, ten guests at once, clusters, hosts that are cut off; takes a quarter of an hour without KVM
+test-guests: ## boot Debian with each source of metadata, ten guests at once, clusters, hosts that are cut off or die; takes a quarter of an hour without KVM
 	@scripts/test-guests
 
 test-openstack: ## against a real Keystone and Placement (CROFT_TEST_CLOUDS=clouds.yaml with clouds admin and demo)
@@ -85,6 +85,9 @@ bench-cluster: ## instances a second on a thousand simulated hosts (ARGS='-hosts
 
 bench-crush: ## mappings of croft crush beside Ceph's crushtool
 	@scripts/bench-crush $(ARGS)
+
+bench-disks: ## snapshots of a disk of 10 GB, and the copy of a move beside qemu-img convert over SSH
+	@scripts/bench-disks
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement
