@@ -87,8 +87,8 @@ type Agent struct {
 	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
 
 	jobWorkers   keyed.Workers[string]
-	jobs         chan struct{} // one token per running job
-	knownJobs    sync.Map      // keys are the jobs of the host that it has seen
+	jobs         jobLimits // of jobs for backups
+	knownJobs    sync.Map  // keys are the jobs of the host that it has seen
 	imageWorkers keyed.Workers[croft.ImageID]
 	imageTurns   turns.Turns[croft.ImageID] // held while the file of an image is made or removed
 	copiesOf     imageCopies
@@ -150,7 +150,6 @@ func New(c Config) (*Agent, error) {
 		Config:    c,
 		builds:    make(chan struct{}, c.MaxBuilds),
 		copies:    make(chan struct{}, mostCopies),
-		jobs:      make(chan struct{}, mostJobs),
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,

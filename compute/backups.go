@@ -63,9 +63,9 @@ var ErrLocked = croft.Errorf(croft.Unavailable, "another process has locked the 
 
 // Bounds of jobs.
 const (
-	mostJobs     = 2                // jobs at once
+	mostJobs     = 2                // jobs at once for each store
 	stall        = 20 * time.Minute // a store that takes or gives no data for so long is given up
-	lockWait     = time.Hour        // how long a copy waits for a locked repository
+	lockWait     = time.Hour        // how long a job waits for a locked repository
 	lockRetry    = 10 * time.Second
 	progressStep = 2 * time.Second // between two reports of progress
 	openTime     = 3 * time.Minute
@@ -117,14 +117,13 @@ func (a *Agent) passJob(ctx context.Context, id string) {
 
 // doJob carries out a job and reports its result.
 func (a *Agent) doJob(ctx context.Context, j backup.Job) error {
-	select {
-	case a.jobs <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	turn, err := a.jobs.turn(ctx, j)
+	if err != nil {
+		return err
 	}
-	defer func() { <-a.jobs }()
+	defer turn.end()
 	// The job may have been withdrawn while it waited, for example because the instance is being destroyed.
-	j, err := a.Backups.Job(ctx, a.Host.ID, j.ID)
+	j, err = a.Backups.Job(ctx, a.Host.ID, j.ID)
 	if errors.Is(err, croft.NotFound) {
 		return nil
 	}
@@ -136,7 +135,7 @@ func (a *Agent) doJob(ctx context.Context, j backup.Job) error {
 	access, err := a.Key.Open(j)
 	var r backup.Report
 	if err == nil {
-		r.Disks, err = a.carryOutJob(ctx, j, access)
+		r, err = a.carryOutJob(ctx, j, access, turn)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -173,39 +172,43 @@ func masked(text string, a backup.Access) string {
 	return text
 }
 
-func (a *Agent) carryOutJob(ctx context.Context, j backup.Job, access backup.Access) ([]backup.Disk, error) {
+func (a *Agent) carryOutJob(ctx context.Context, j backup.Job, access backup.Access, turn *jobTurn) (r backup.Report,
+	err error) {
+	unlocked := func(do func() error) error { return a.unlocked(ctx, j, turn, do) }
 	switch j.Kind {
 	case backup.Open:
 		ctx, cancel := context.WithTimeoutCause(ctx, openTime, croft.Errorf(croft.Unavailable, "the store does not "+
 			"answer"))
 		defer cancel()
 		if err := a.Repository.Open(ctx, access); err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err)
+			return r, cmp.Or(context.Cause(ctx), err)
 		}
-		return nil, nil
+		return r, nil
 	case backup.Copy:
-		disks, err := a.copyDisks(ctx, j, access)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLocked) {
+		r.Disks, err = a.copyDisks(ctx, j, access, turn)
+		if err != nil && ctx.Err() == nil {
 			// Its data would stay for good. A store that does not answer gets it removed with the record.
 			after, cancel := context.WithTimeout(ctx, openTime)
 			defer cancel()
-			_ = a.Repository.Discard(after, access, j.Backup, false)
+			r.Disks, r.Nothing = nil, a.unlocked(after, j, turn, func() error {
+				return a.Repository.Discard(after, access, j.Backup, false)
+			}) == nil
 		}
-		return disks, err
+		return r, err
 	case backup.Verify:
 		if len(j.Disks) == 0 {
-			return nil, a.Repository.Verify(ctx, access)
+			return r, unlocked(func() error { return a.Repository.Verify(ctx, access) })
 		}
 		for i, d := range j.Disks {
 			if err := a.readBack(ctx, j, access, i, io.Discard); err != nil {
-				return nil, fmt.Errorf("%s: %w", diskWord(d), err)
+				return r, fmt.Errorf("%s: %w", diskWord(d), err)
 			}
 		}
-		return nil, nil
+		return r, nil
 	case backup.Discard:
-		return nil, a.Repository.Discard(ctx, access, j.Backup, true)
+		return r, unlocked(func() error { return a.Repository.Discard(ctx, access, j.Backup, true) })
 	}
-	return nil, croft.Errorf(croft.Invalid, "this agent does not know the job %q: upgrade it", j.Kind)
+	return r, croft.Errorf(croft.Invalid, "this agent does not know the job %q: upgrade it", j.Kind)
 }
 
 func diskWord(d backup.Disk) string {
@@ -224,7 +227,8 @@ func diskName(d backup.Disk) string {
 }
 
 // copyDisks copies the disks of a snapshot into a repository.
-func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Access) ([]backup.Disk, error) {
+func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Access, turn *jobTurn) ([]backup.Disk,
+	error) {
 	s, err := a.Volumes.Volume(ctx, a.Host.ID, j.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("read the snapshot of the backup: %w", err)
@@ -239,10 +243,13 @@ func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Acces
 	if j.Report.Progress != nil { // an attempt was interrupted
 		err = a.Repository.Recover(ctx, access)
 		if err == nil {
-			err = a.Repository.Discard(ctx, access, j.Backup, false)
+			err = a.unlocked(ctx, j, turn, func() error {
+				return a.Repository.Discard(ctx, access, j.Backup, false)
+			})
 		}
 	} else { // the repository changes only after that is recorded
-		err = a.Backups.Report(ctx, a.Host.ID, j.ID, progress.report())
+		j.Report = progress.report()
+		err = a.Backups.Report(ctx, a.Host.ID, j.ID, j.Report)
 	}
 	if err != nil {
 		return nil, err
@@ -253,7 +260,10 @@ func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Acces
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", diskWord(d), err)
 		}
-		if d, err = a.copyDisk(ctx, j, access, d, layers, progress); err != nil {
+		if err := a.unlocked(ctx, j, turn, func() (err error) {
+			d, err = a.copyDisk(ctx, j, access, d, layers, progress)
+			return err
+		}); err != nil {
 			return nil, fmt.Errorf("copy %s: %w", diskWord(d), err)
 		}
 		disks = append(disks, d)
@@ -263,7 +273,7 @@ func (a *Agent) copyDisks(ctx context.Context, j backup.Job, access backup.Acces
 	}
 	text, err := describe(j, disks)
 	if err == nil {
-		err = a.Repository.Describe(ctx, access, j.Backup, text)
+		err = a.unlocked(ctx, j, turn, func() error { return a.Repository.Describe(ctx, access, j.Backup, text) })
 	}
 	if err == nil {
 		err = a.kept(ctx, j, access, disks)
@@ -343,41 +353,34 @@ func (a *Agent) stillCaptured(ctx context.Context, j backup.Job) error {
 	return err
 }
 
-// copyDisk copies one disk, and again while the repository is locked.
+// copyDisk copies one disk.
 func (a *Agent) copyDisk(ctx context.Context, j backup.Job, access backup.Access, d backup.Disk, layers []Layer,
 	progress *reporter) (backup.Disk, error) {
-	for end := time.Now().Add(lockWait); ; {
-		begun := progress.done.Load()
-		sum := sha256.New()
-		counted := &counter{}
-		err := a.stalling(ctx, counted, func(ctx context.Context) error {
-			r, w := io.Pipe()
-			read := make(chan error, 1)
-			go func() {
-				err := a.Images.ReadDisk(ctx, layers, io.MultiWriter(w, sum, counted, progress))
-				read <- err
-				_ = w.CloseWithError(err)
-			}()
-			var err error
-			d.Restic, d.Added, err = a.Repository.Copy(ctx, access, j.Backup, diskName(d), r)
-			_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe))
-			if readErr := <-read; readErr != nil && !errors.Is(readErr, err) && !errors.Is(readErr, io.ErrClosedPipe) {
-				err = errors.Join(readErr, err) // the copy ends where the disk could not be read
-			}
-			return err
-		})
-		if err == nil {
-			d.Bytes, d.SHA256 = counted.n.Load(), hex.EncodeToString(sum.Sum(nil))
-			return d, nil
+	begun := progress.done.Load()
+	sum := sha256.New()
+	counted := &counter{}
+	err := a.stalling(ctx, counted, func(ctx context.Context) error {
+		r, w := io.Pipe()
+		read := make(chan error, 1)
+		go func() {
+			err := a.Images.ReadDisk(ctx, layers, io.MultiWriter(w, sum, counted, progress))
+			read <- err
+			_ = w.CloseWithError(err)
+		}()
+		var err error
+		d.Restic, d.Added, err = a.Repository.Copy(ctx, access, j.Backup, diskName(d), r)
+		_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe))
+		if readErr := <-read; readErr != nil && !errors.Is(readErr, err) && !errors.Is(readErr, io.ErrClosedPipe) {
+			err = errors.Join(readErr, err) // the copy ends where the disk could not be read
 		}
-		if !errors.Is(err, ErrLocked) || time.Now().After(end) {
-			return d, err
-		}
+		return err
+	})
+	if err != nil {
 		progress.done.Store(begun)
-		if err := delay.For(ctx, lockRetry); err != nil {
-			return d, err
-		}
+		return d, err
 	}
+	d.Bytes, d.SHA256 = counted.n.Load(), hex.EncodeToString(sum.Sum(nil))
+	return d, nil
 }
 
 // readBack writes a disk of a backup, and compares its digest. What it wrote is good only if it returns nil.

@@ -88,7 +88,14 @@ func (c *call) backupStores(ctx context.Context, name string) ([]api.BackupStore
 			return nil, err
 		}
 	}
+	reports, err := c.reportsOfJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range all {
+		if s.Job != "" {
+			s.Error = cmp.Or(s.Error, reports[s.Job].Waits(time.Now()))
+		}
 		if (c.caller.Operator() || s.Admits(c.home(), id)) && (name == "" || s.Name == name) {
 			shown = append(shown, c.backupStore(s))
 		}
@@ -250,28 +257,36 @@ func (c *call) aboutHosts(text string) string {
 	return hostPath.Get().ReplaceAllString(text, "its file")
 }
 
+// reportsOfJobs returns what the hosts report about jobs, by the IDs of the jobs.
+func (c *call) reportsOfJobs(ctx context.Context) (map[string]backup.Report, error) {
+	jobs, err := c.Cloud.Backups.Jobs(ctx)
+	reports := map[string]backup.Report{}
+	for _, j := range jobs {
+		reports[j.ID] = j.Report
+	}
+	return reports, err
+}
+
 // backups returns backups as the caller sees them.
 func (c *call) backups(ctx context.Context, all []backup.Backup) ([]api.Backup, error) {
 	shown := []api.Backup{}
-	var progress map[string]*croft.Progress
+	var reports map[string]backup.Report
 	for _, b := range all {
 		if !c.scope.Sees(b.Project) {
 			continue
 		}
-		if b.Job != "" && progress == nil {
-			progress = map[string]*croft.Progress{}
-			jobs, err := c.Cloud.Backups.Jobs(ctx)
-			if err != nil {
+		if b.Job != "" && reports == nil {
+			var err error
+			if reports, err = c.reportsOfJobs(ctx); err != nil {
 				return nil, err
 			}
-			for _, j := range jobs {
-				progress[j.ID] = j.Report.Progress
-			}
 		}
+		report := reports[b.Job]
 		one := api.Backup{Name: b.Name, ID: b.ID, Project: b.Project, Instance: b.Instance, InstanceName: b.Of,
-			Store: b.Store, State: b.State, Error: c.aboutHosts(b.Error), SizeGB: b.SizeGB, Taken: given(b.Taken),
+			Store: b.Store, State: b.State, Error: c.aboutHosts(cmp.Or(b.Error, report.Waits(time.Now()))),
+			SizeGB: b.SizeGB, Taken: given(b.Taken),
 			Method: string(b.Method), Note: b.Note, Schedule: b.Schedule, Created: b.Created, Done: given(b.Done),
-			Checked: given(b.Checked), Progress: progress[b.Job], Image: cmp.Or(b.Spec.ImageName, b.Spec.Image),
+			Checked: given(b.Checked), Progress: report.Progress, Image: cmp.Or(b.Spec.ImageName, b.Spec.Image),
 			Query: cmp.Or(b.Spec.Query, b.Spec.Resources.String()), Restores: len(b.Restoring),
 			Disks: []api.BackupDisk{}}
 		for _, d := range b.Disks {

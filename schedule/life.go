@@ -40,6 +40,9 @@ func (s *Scheduler) Restore(ctx context.Context, inst croft.Instance, from croft
 	return s.restore(ctx, inst, func(st croft.Status, o *croft.Order) error {
 		switch off := st.Observation != nil && st.Observation.Generation == st.Instance.Generation &&
 			st.Observation.State == croft.StateStopped; {
+		case st.Restoring():
+			return croft.Errorf(croft.Conflict, "it is being restored from backup %s: try again later",
+				st.Instance.Backup.Name)
 		case !off || st.Order == nil || st.Order.Want != croft.WantStopped:
 			return croft.Errorf(croft.Conflict, "it is not stopped: `schedule stop --wait %s` first", st.Instance.Name)
 		case st.Instance.Moving != "" || st.Instance.Resizing != nil:

@@ -118,11 +118,15 @@ const poll = 300 * time.Millisecond
 
 // await returns the backup once nothing is done with it any more, and says how far that is.
 func await(ctx context.Context, c *args.Client, b api.Backup) (api.Backup, error) {
-	said := ""
+	said, why := "", ""
 	for b.State == backup.Creating || b.State == backup.Checking {
 		if now := state(b); now != said && b.Progress != nil {
 			said = now
 			c.Say("backup %s: %s", b.Name, now)
+		}
+		if b.Error != why && b.Error != "" {
+			why = b.Error
+			c.Say("backup %s: %s", b.Name, why)
 		}
 		err := delay.For(ctx, poll)
 		if err == nil {

@@ -107,6 +107,15 @@ instances of the project, at intervals or once a day. An instance whose backup i
 being made gets none. Without a flag --keep all backups are kept.`,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			in.InProject, in.Name, in.Every = api.InProject{Project: c.Project}, c.Args[0], int64(every/time.Second)
+			if every != 0 && in.Every == 0 {
+				in.Every = 1 // less than the minimum, and not the same as no interval
+			}
+			// The check of the server would name the fields of the API.
+			asked := backup.Schedule{Name: in.Name, Instance: in.Instance, Labels: in.Labels, Every: in.Every,
+				At: in.At}
+			if err := asked.Check(); err != nil {
+				return err
+			}
 			s, err := c.CreateBackupSchedule(ctx, in)
 			if err != nil {
 				return err
@@ -119,7 +128,7 @@ being made gets none. Without a flag --keep all backups are kept.`,
 	f.StringVar(&in.Instance, "instance", "", "make backups of this `instance`")
 	f.StringSliceVar(&in.Labels, "label", nil, "make backups of the instances with this `NAME=VALUE`; can be repeated")
 	f.StringVar(&in.Store, "store", "", "the `store` (the only one that the project may use)")
-	command.DurationVar(f, &every, "every", 0, "make one at this `interval`, such as 6h, from now on")
+	command.DurationVar(f, &every, "every", 0, "make one at this `interval`, such as 6h, from now on; at least 5m")
 	f.StringVar(&in.At, "at", "", "make one every day at this `time`, as HH:MM in UTC")
 	f.IntVar(&in.Keep.Last, "keep-last", 0, "keep the newest `n`")
 	f.IntVar(&in.Keep.Hourly, "keep-hourly", 0, "keep the newest of each of the last `n` hours that have one")

@@ -136,6 +136,10 @@ type Backup struct {
 	State    State            `json:"state"`
 	Error    string           `json:"error,omitempty"`
 	Job      string           `json:"job,omitempty"` // in progress
+	// the copy is ordered, so the store may have data of it
+	Copying bool `json:"copying,omitempty"`
+	// it failed, and the store has no data of it
+	Nothing bool `json:"nothing,omitempty"`
 	// the temporary snapshot, until it is removed
 	Snapshot croft.VolumeID `json:"snapshot,omitempty"`
 	Taken    time.Time      `json:"taken,omitzero"` // the moment that the disks are of
@@ -154,6 +158,14 @@ type Backup struct {
 
 	Revision       int64 `json:"-"`
 	CreateRevision int64 `json:"-"`
+}
+
+// ChargedGB is what the project is charged for, in GiB.
+func (b Backup) ChargedGB() int64 {
+	if b.Nothing {
+		return 0
+	}
+	return b.SizeGB
 }
 
 // Usable reports whether an instance can be restored from the backup.
@@ -221,8 +233,26 @@ type Report struct {
 	Error    string          `json:"error,omitempty"` // in one sentence
 	Damaged  bool            `json:"damaged,omitempty"`
 	Progress *croft.Progress `json:"progress,omitempty"`
-	Disks    []Disk          `json:"disks,omitempty"` // of Copy, complete
-	At       time.Time       `json:"at,omitzero"`
+	Disks    []Disk          `json:"disks,omitempty"`   // of Copy, complete
+	Nothing  bool            `json:"nothing,omitempty"` // of Copy that failed: the store has no data of it
+	// since when another process has locked the repository; zero: it was not locked at the last attempt
+	Locked time.Time `json:"locked,omitzero"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// Limits of the time for which a job is reported to wait for a repository.
+const (
+	briefWait   = time.Minute     // shorter waits are not reported
+	lockedSince = 2 * time.Minute // an agent whose last report is older may have the repository by now
+)
+
+// Waits returns why a job does not go on, in one sentence; empty: it does.
+func (r Report) Waits(now time.Time) string {
+	if r.Done || r.Locked.IsZero() || now.Sub(r.Locked) < briefWait || now.Sub(r.At) > lockedSince {
+		return ""
+	}
+	return fmt.Sprintf("waiting since %s UTC: another process, such as a backup in progress, has locked the repository",
+		r.Locked.UTC().Format("2006-01-02 15:04"))
 }
 
 // Schedule makes backups of instances at times, and removes old ones.

@@ -21,7 +21,6 @@ import (
 	"croft/compute"
 	"croft/compute/backup"
 	"croft/internal/children"
-	"croft/internal/delay"
 )
 
 // Programs are the programs that a host needs for backups.
@@ -39,8 +38,7 @@ func Missing() (missing []string) {
 
 // Engine implements compute.Repository.
 type Engine struct {
-	Cache string        // directory for restic's cache
-	Wait  time.Duration // how long to wait for a repository that another process has locked; 30 min by default
+	Cache string // directory for restic's cache
 }
 
 var _ compute.Repository = Engine{}
@@ -52,16 +50,10 @@ const (
 	describeAs  = "croft-backup.json"
 )
 
-// retryEvery is the pause before a locked repository is tried again.
-const retryEvery = 5 * time.Second
-
-// run runs restic on a repository, and again while another process has locked it, unless it has an input.
+// run runs restic on a repository. If a process that died on this machine has locked it, the lock is removed and,
+// without an input, restic runs again.
 func (e Engine) run(ctx context.Context, a backup.Access, in io.Reader, out io.Writer, args ...string) error {
-	wait := e.Wait
-	if wait == 0 {
-		wait = 30 * time.Minute
-	}
-	for end := time.Now().Add(wait); ; {
+	for again := in == nil; ; again = false {
 		said, err := e.once(ctx, a, in, out, args...)
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -70,17 +62,12 @@ func (e Engine) run(ctx context.Context, a backup.Access, in io.Reader, out io.W
 			return croft.Errorf(croft.Unavailable, "restic is missing on the host: install restic")
 		case !strings.Contains(said, "already locked"):
 			return explain(said, err)
-		case in == nil && time.Now().After(end):
-			return fmt.Errorf("%w: %s", compute.ErrLocked, line(said, "locked"))
 		}
 		if err := e.Recover(ctx, a); err != nil {
 			return err
 		}
-		if in != nil { // a part of it is read
+		if !again { // with an input, a part of it is read
 			return fmt.Errorf("%w: %s", compute.ErrLocked, line(said, "locked"))
-		}
-		if err := delay.For(ctx, retryEvery); err != nil {
-			return err
 		}
 	}
 }
@@ -140,7 +127,8 @@ func explain(said string, err error) error {
 	case has("wrong password", "no key found"):
 		return croft.Errorf(croft.Denied, "the repository has another password")
 	case has("no space left", "No space left", "disk quota exceeded"):
-		return croft.Errorf(croft.Unavailable, "the store is full: free some space there, or remove backups")
+		return croft.Errorf(croft.Unavailable, "the store is full: free some space there, which the "+
+			"removal of backups needs too, or give the store more room")
 	case has(noRepository, "unable to open config file"):
 		return croft.Errorf(croft.Unavailable, "there is no repository at the address, or it cannot be reached: %s",
 			line(said, "Fatal"))

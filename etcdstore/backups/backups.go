@@ -68,11 +68,11 @@ func (s *Store) stores() shelf.Shelf[backup.Store] {
 func (s *Store) records() shelf.Shelf[backup.Backup] {
 	return shelf.Shelf[backup.Backup]{Conn: s.conn, Noun: "backup", Prefix: s.keys().records(), Projects: s.projects,
 		Stamp: func(v *backup.Backup, generation, created int64) { v.Revision, v.CreateRevision = generation, created },
-		// Only what does not change during the life of a record: the size of its text would make its last write, after
-		// the copy was made, fail for lack of quota.
+		// Only what never grows during the life of a record: the size of its text would make its last write, after the
+		// copy was made, fail for lack of quota.
 		Charge: func(b backup.Backup) tenants.Charge {
 			return tenants.Charge{Project: b.Project, Amounts: tenant.Amounts{tenant.CountBackups: 1,
-				tenant.BackupGB: b.SizeGB, tenant.StoredBytes: int64(len(kv.Encode(b.Spec)))}}
+				tenant.BackupGB: b.ChargedGB(), tenant.StoredBytes: int64(len(kv.Encode(b.Spec)))}}
 		}}
 }
 

@@ -108,7 +108,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	all := append(doctor.Checks(c, probes), cloud, checks.Check{Name: "certificates",
 		Look: func(context.Context) checks.Result { return Certificates(s.StateDir) }})
 	if !reach.Joined.IsStrict() {
-		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)})
+		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)},
+			checks.Check{Name: "backups", Look: lookBackups(reach.Etcd)})
 		if s.Host.Fence != "" {
 			agents := &fencing.Agents{File: s.Host.Fence}
 			all = append(all, checks.Check{Name: "fence", Look: lookFence(reach.Etcd, agents)})

@@ -50,7 +50,11 @@ func (m *Manager) createIn(ctx context.Context, s backup.Store, r Request) (b ba
 	if err := schedule.CheckName(r.Name); err != nil {
 		return b, fmt.Errorf("%s: %w", what, err)
 	}
-	if why := cannot(st); why != nil {
+	why := cannot(st)
+	if why == nil {
+		why = m.inProgress(ctx, inst)
+	}
+	if why != nil {
 		return b, fmt.Errorf("%s: %w", what, why)
 	}
 	disks, err := m.disks(ctx, inst)
@@ -80,11 +84,27 @@ func nameAt(instance string, at time.Time) string {
 	return instance[:min(len(instance), 63-len(stamp))] + stamp
 }
 
+// inProgress returns a Conflict if a backup of an instance is being made.
+func (m *Manager) inProgress(ctx context.Context, inst croft.Instance) error {
+	all, err := m.Backups(ctx, inst.Project)
+	for _, b := range all {
+		if b.Instance == inst.ID && b.State == backup.Creating {
+			return croft.Errorf(croft.Conflict, "its backup %s is being made: try again later", b.Name)
+		}
+	}
+	return err
+}
+
 // cannot returns why no backup of an instance can be made.
 func cannot(st croft.Status) error {
 	switch {
 	case st.Instance.State != croft.StateScheduled:
 		return croft.Errorf(croft.Conflict, "it is %s", st.Instance.State)
+	case st.Instance.Moving != "":
+		return croft.Errorf(croft.Conflict, "it is being moved: try again later")
+	case st.Restoring():
+		return croft.Errorf(croft.Conflict, "it is being restored from backup %s: try again later",
+			st.Instance.Backup.Name)
 	case st.Host == nil || !st.Host.Alive:
 		return croft.Errorf(croft.Unavailable, "its host is silent")
 	case st.Host.BackupKey == "":
@@ -150,6 +170,7 @@ func (m *Manager) tidy(ctx context.Context, b backup.Backup) error {
 // fail ends a backup without a copy.
 func (m *Manager) fail(ctx context.Context, b backup.Backup, why string) error {
 	host, job := b.Host, b.Job
+	b.Nothing = b.Nothing || !b.Copying
 	b.State, b.Error, b.Job, b.Done = backup.Failed, why, "", time.Now().UTC()
 	b, err := m.PutBackup(ctx, b)
 	if err != nil {
@@ -169,6 +190,7 @@ const snapshotTime = 10 * time.Minute
 func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job) error {
 	switch {
 	case j.Report.Done && j.Report.Error != "":
+		b.Nothing = j.Report.Nothing
 		return m.fail(ctx, b, j.Report.Error)
 	case j.Report.Done:
 		return m.copied(ctx, b, j)
@@ -201,6 +223,11 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 		return m.fail(ctx, b, fmt.Sprintf("its host has taken no snapshot within %s", wording.Duration(snapshotTime)))
 	case v.MadeGB == 0 || j.ID != "":
 		return nil
+	case !b.Copying: // the store gets data only after that is recorded
+		b.Copying = true
+		if b, err = m.PutBackup(ctx, b); err != nil {
+			return err
+		}
 	}
 	return m.orderCopy(ctx, b, v)
 }
@@ -388,6 +415,13 @@ func (m *Manager) Remove(ctx context.Context, project croft.Project, name string
 
 // discard orders the removal of a backup that nothing is done with.
 func (m *Manager) discard(ctx context.Context, b backup.Backup) (_ backup.Backup, err error) {
+	if b.Nothing {
+		b.State, b.Job, b.Error = backup.Removing, "", ""
+		if b, err = m.PutBackup(ctx, b); err != nil {
+			return b, fmt.Errorf("remove backup %s: %w", b.Name, err)
+		}
+		return b, m.advance(ctx, b, backup.Job{})
+	}
 	if b.Host, err = m.able(ctx, b.Host); err != nil {
 		return b, fmt.Errorf("remove backup %s: %w", b.Name, err)
 	}
@@ -406,7 +440,7 @@ func (m *Manager) advanceRemoval(ctx context.Context, b backup.Backup, j backup.
 		return err
 	}
 	switch {
-	case j.Report.Done && j.Report.Error == "":
+	case b.Nothing || j.Report.Done && j.Report.Error == "":
 		if err := m.RemoveBackup(ctx, b); err != nil {
 			return err
 		}

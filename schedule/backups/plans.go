@@ -162,13 +162,31 @@ type Unprotected struct {
 
 // Overdue returns the instances of a project, of all with an empty project, that have had no backup for a time, by
 // name.
-func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.Duration) (found []Unprotected,
-	err error) {
-	instances, err := m.Scheduler.View.List(ctx, project)
+func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.Duration) ([]Unprotected, error) {
+	return Overdue(ctx, m.Scheduler.View, m.Store, project, time.Now().Add(-than))
+}
+
+// instanceLister lists instances.
+type instanceLister interface {
+	// List returns the instances of a project; with an empty project, all.
+	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+}
+
+// backupLister lists backups.
+type backupLister interface {
+	// Backups returns the backups of a project, the oldest first; with an empty project, all.
+	Backups(ctx context.Context, project croft.Project) ([]backup.Backup, error)
+}
+
+// Overdue returns the instances of a project, of all with an empty project, that have had no backup since a time, by
+// name.
+func Overdue(ctx context.Context, from instanceLister, kept backupLister, project croft.Project, since time.Time) (
+	found []Unprotected, err error) {
+	instances, err := from.List(ctx, project)
 	if err != nil {
 		return nil, err
 	}
-	backups, err := m.Backups(ctx, project)
+	backups, err := kept.Backups(ctx, project)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +203,7 @@ func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.
 	}
 	for _, st := range instances {
 		u := last[st.Instance.ID]
-		if u.Instance = st.Instance; time.Since(u.Last) > than {
+		if u.Instance = st.Instance; u.Last.Before(since) {
 			found = append(found, u)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/compute/backup"
+	"croft/internal/delay"
 	"croft/schedule"
 )
 
@@ -177,7 +178,7 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 	}
 	inst := st.Instance
 	has := map[croft.VolumeID]int64{"": inst.Spec.Resources[croft.DiskGB]}
-	attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
+	attached, err := m.withoutCapture(ctx, inst)
 	if err != nil {
 		return inst, err
 	}
@@ -204,6 +205,36 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 		return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
 	})
 }
+
+// captureTime is how long a restore waits for a host that removes the temporary snapshot of a backup.
+const captureTime = 15 * time.Second
+
+// withoutCapture returns the volumes and snapshots of an instance once it has no temporary snapshot of a backup any
+// more. Conflict: a backup is being made, or its host is still removing the snapshot.
+func (m *Manager) withoutCapture(ctx context.Context, inst croft.Instance) ([]croft.Volume, error) {
+	if err := m.inProgress(ctx, inst); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(captureTime); ; {
+		attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
+		at := slices.IndexFunc(attached, func(v croft.Volume) bool {
+			return v.Snapshot != nil && v.Snapshot.Backup != ""
+		})
+		if err != nil || at < 0 {
+			return attached, err
+		}
+		if time.Now().After(end) {
+			return nil, croft.Errorf(croft.Conflict, "the host of instance %s is still removing the temporary "+
+				"snapshot of backup %s: try again later", inst.Name, attached[at].Snapshot.Backup)
+		}
+		if err := delay.For(ctx, captureLook); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// captureLook is the pause between two looks for a temporary snapshot.
+const captureLook = 200 * time.Millisecond
 
 // forgetAfter is how long the record of a backup names an instance for which no order to restore it is found.
 const forgetAfter = 2 * time.Minute

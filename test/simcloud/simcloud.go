@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"croft"
 	"croft/compute"
@@ -168,7 +167,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if c.Backups != nil {
 		jobs = c.Backups(name, jobs)
 	}
-	var repository compute.Repository = restic.Engine{Cache: filepath.Join(c.Dir, name+".restic"), Wait: time.Minute}
+	var repository compute.Repository = restic.Engine{Cache: filepath.Join(c.Dir, name+".restic")}
 	if c.Repository != nil {
 		repository = c.Repository(name, repository)
 	}
