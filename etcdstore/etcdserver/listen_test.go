@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"croft"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
@@ -104,9 +105,14 @@ func TestThoseWithoutACertificateStarveNobody(t *testing.T) {
 					_ = c.Close()
 				}
 			}
-			made++
-			etcdtest.Must(store.Instances.Create(patient.Context(t), etcdtest.NewInstance(fmt.Sprintf("web-%d",
-				made))))(t)
+			patient.Until(t, "a client with a certificate is served", func() bool {
+				made++
+				_, err := store.Instances.Create(patient.Context(t), etcdtest.NewInstance(fmt.Sprintf("web-%d", made)))
+				if err != nil && croft.KindOf(err) != croft.Unavailable { // a new leader is elected
+					t.Fatal(err)
+				}
+				return err == nil
+			})
 		}
 		return closed
 	}
