@@ -246,10 +246,7 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 	if err != nil {
 		return err
 	}
-	former := slices.ContainsFunc(attached, func(v croft.Volume) bool {
-		return v.Snapshot != nil && v.Snapshot.Backup != "" && v.Removing
-	})
-	if former && time.Since(b.Created) < snapshotTime {
+	if slices.ContainsFunc(attached, former) && time.Since(b.Created) < snapshotTime {
 		return nil // the host is still merging what the backup before left
 	}
 	v, err := m.Snapshots.CaptureFor(ctx, st, snapshotName(b), b.Name)
@@ -260,12 +257,27 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 		if _, there := m.Snapshots.FindSnapshot(ctx, target(b), snapshotName(b)); there == nil {
 			return nil // another manager was faster
 		}
+		if errors.Is(err, croft.NoCapacity) && time.Since(b.Created) < snapshotTime {
+			all, failed := m.Snapshots.Snapshots(ctx, "")
+			if failed != nil {
+				return failed
+			}
+			other := func(v croft.Volume) bool {
+				return v.Host == st.Instance.Host && v.Snapshot != nil && v.Snapshot.Backup != ""
+			}
+			if slices.ContainsFunc(all, other) {
+				return nil // the host has room once it has copied and merged that
+			}
+		}
 		return m.fail(ctx, b, "no snapshot was taken: "+err.Error())
 	}
 	b.Snapshot, b.Host = v.ID, v.Host
 	_, err = m.PutBackup(ctx, b)
 	return err
 }
+
+// former reports whether v is the snapshot of a backup that is made, which its host merges.
+func former(v croft.Volume) bool { return v.Snapshot != nil && v.Snapshot.Backup != "" && v.Removing }
 
 // orderCopy orders the host to copy the snapshot, which it has taken.
 func (m *Manager) orderCopy(ctx context.Context, b backup.Backup, v croft.Volume) error {

@@ -126,6 +126,7 @@ func (w world) settled(token, name string) (b api.Backup) {
 		w.must(err)
 		return b.State != backup.Creating && b.State != backup.Checking
 	})
+	w.Logf("backup %s is %s %s", name, b.State, b.Error)
 	return b
 }
 
