@@ -1025,6 +1025,9 @@ type Image struct {
 	CreateRevision int64 `json:"-"` // identifies the record
 }
 
+// Usable reports whether instances can be made from the image: a lost one with an origin is fetched again.
+func (i Image) Usable() bool { return i.State == ImageReady || i.State == ImageLost && i.Origin != "" }
+
 // ImageShare lets a project use an image of another one.
 type ImageShare struct {
 	Project Project   `json:"project"`

@@ -47,11 +47,17 @@ type imageCopies struct {
 	failed sync.Map // the last failure of the orders for copies, by image: failure
 }
 
-// failure is a pass over an order for a copy that failed, and is repeated by a later resync.
+// failure is what is known about an order for a copy whose passes have failed since a time; a later resync repeats it.
 type failure struct {
-	order croft.ImageCopy // without Error and Revision
-	at    time.Time
+	order   croft.ImageCopy // without Error and Revision
+	since   time.Time       // the first failure without progress after it
+	at      time.Time       // the latest failure
+	fetched int64           // the most bytes that have arrived
+	final   bool            // it is not expected to succeed
 }
+
+// originTime is how long an image is asked for at an origin that does not give any more of it.
+const originTime = 15 * time.Minute
 
 // retryPause is how long an order for a copy that failed is left alone: the agent's own record of a failure wakes it.
 const retryPause = 5 * time.Second
@@ -62,10 +68,32 @@ func unnoted(c croft.ImageCopy) croft.ImageCopy {
 	return c
 }
 
+// failureOf returns the failure of an order, if it is still the same one.
+func (a *Agent) failureOf(c croft.ImageCopy) (f failure, is bool) {
+	if last, known := a.copiesOf.failed.Load(c.Image); known {
+		f = last.(failure)
+	}
+	return f, f.order == unnoted(c)
+}
+
 // hasJustFailed reports whether an order was tried a moment ago, and is still the same one.
 func (a *Agent) hasJustFailed(c croft.ImageCopy) bool {
-	last, is := a.copiesOf.failed.Load(c.Image)
-	return is && last.(failure).order == unnoted(c) && time.Since(last.(failure).at) < retryPause
+	f, is := a.failureOf(c)
+	return is && time.Since(f.at) < retryPause
+}
+
+// failedAgain returns what is known about the failures of an order after a further one. first: it did not fail before.
+func (a *Agent) failedAgain(c croft.ImageCopy, fetched int64) (f failure, first bool) {
+	f, is := a.failureOf(c)
+	now := time.Now()
+	if !is {
+		f = failure{order: unnoted(c), since: now}
+	}
+	if fetched > f.fetched {
+		f.since, f.fetched = now, fetched
+	}
+	f.at = now
+	return f, !is
 }
 
 // keeps reports whether the host is ordered to have a copy of an image.
@@ -119,21 +147,33 @@ func (a *Agent) passImage(ctx context.Context, id croft.ImageID) {
 		return
 	case a.hasJustFailed(c):
 		return
-	case c.Removing:
+	}
+	var fetched int64 // bytes of the origin
+	if c.Removing {
 		a.stopSaving(c.Snapshot)
 		err = a.removeCopy(ctx, id)
-	default:
-		err = a.makeCopy(ctx, c)
+	} else {
+		err = a.makeCopy(ctx, c, func(p croft.Progress) { fetched = max(fetched, p.Done) })
 	}
 	if err == nil || ctx.Err() != nil {
 		a.copiesOf.failed.Delete(id)
 		return
 	}
-	a.copiesOf.failed.Store(id, failure{unnoted(c), time.Now()})
-	a.Log.Warn("the order for a copy of an image is not carried out", "image", id, "host", a.Host.ID, "err", err)
+	f, first := a.failedAgain(c, fetched)
 	why := strings.TrimSpace(plain.Cut(err.Error(), plain.Longest))
 	final := isFinal(err) || errors.Is(err, croft.Conflict) ||
 		c.Task != croft.ImageCopied && errors.Is(err, croft.NoCapacity)
+	if c.Task == croft.ImageFetch && !c.Made && f.at.Sub(f.since) >= originTime {
+		why = strings.TrimSpace(plain.Cut(fmt.Sprintf("its origin gave nothing more for %s: %v",
+			wording.Duration(originTime), err), plain.Longest))
+		final = true
+	}
+	if first || final && !f.final { // the order has the latest error
+		a.Log.Warn("the order for a copy of an image is not carried out", "image", id, "host", a.Host.ID, "final",
+			final, "err", err)
+	}
+	f.final = final
+	a.copiesOf.failed.Store(id, f)
 	if err := a.Copies.FailedImage(ctx, a.Host.ID, id, why, final); err != nil {
 		a.logUnless(ctx, err, "note why there is no copy of an image")
 	}
@@ -151,8 +191,8 @@ func (a *Agent) removeCopy(ctx context.Context, id croft.ImageID) error {
 	return a.Copies.ForgetImage(ctx, a.Host.ID, id)
 }
 
-// makeCopy gets the copy that an order wants, and records it.
-func (a *Agent) makeCopy(ctx context.Context, c croft.ImageCopy) error {
+// makeCopy gets the copy that an order wants, and records it. progress is called as bytes arrive from the origin.
+func (a *Agent) makeCopy(ctx context.Context, c croft.ImageCopy, progress func(croft.Progress)) error {
 	// A file that was converted is not the one of the order, and only this host can have made it.
 	if img, have := a.CopyFiles.Get(c.Image); have && (c.SHA256 == "" || c.Convert || img.Digest == c.SHA256) {
 		if c.Made {
@@ -168,7 +208,7 @@ func (a *Agent) makeCopy(ctx context.Context, c croft.ImageCopy) error {
 	case croft.ImageUpload:
 		return a.admitUpload(ctx, c)
 	case croft.ImageFetch:
-		return a.fetchOrigin(ctx, c)
+		return a.fetchOrigin(ctx, c, progress)
 	case croft.ImageSave:
 		return a.saveDisk(ctx, c)
 	case croft.ImageCopied:
@@ -235,7 +275,7 @@ func (a *Agent) admit(ctx context.Context, c croft.ImageCopy) error {
 }
 
 // fetchOrigin fetches an image from where it was published.
-func (a *Agent) fetchOrigin(ctx context.Context, c croft.ImageCopy) error {
+func (a *Agent) fetchOrigin(ctx context.Context, c croft.ImageCopy, progress func(croft.Progress)) error {
 	end, err := a.imageTurns.Take(ctx, c.Image)
 	if err != nil {
 		return err
@@ -244,7 +284,7 @@ func (a *Agent) fetchOrigin(ctx context.Context, c croft.ImageCopy) error {
 	if err := a.CopyFiles.Room(0, a.keeps); err != nil {
 		return err
 	}
-	file, err := a.fromOrigin(ctx, c.Image, c.Origin, c.Public, wanted(c), c.SizeBytes, func(croft.Progress) {})
+	file, err := a.fromOrigin(ctx, c.Image, c.Origin, c.Public, wanted(c), c.SizeBytes, progress)
 	if err != nil {
 		return err
 	}

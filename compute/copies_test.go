@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,15 @@ func (s silence) Read([]byte) (int, error) {
 }
 func (silence) Close() error { return nil }
 
+// imageConfig returns the settings of an agent that only gets images.
+func imageConfig(t *testing.T) compute.Config {
+	return compute.Config{Host: croft.Host{ID: "c"}, Partition: "p", Dir: t.TempDir(),
+		Log: slog.New(slog.DiscardHandler), Orders: struct{ compute.Orders }{},
+		Registry: struct{ compute.Registry }{}, Records: struct{ compute.Records }{},
+		Inventory: struct{ compute.Inventory }{}, Hypervisor: struct{ compute.Hypervisor }{},
+		Images: struct{ compute.ImageStore }{}}
+}
+
 func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
 	text, err := json.Marshal(diskcopy.Head{Identity: "sum", Size: 4})
 	if err != nil {
@@ -68,12 +78,8 @@ func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		admitted, silent := false, ""
-		config := compute.Config{Host: croft.Host{ID: "c"}, Partition: "p", Dir: t.TempDir(),
-			Log: slog.New(slog.DiscardHandler), Orders: struct{ compute.Orders }{},
-			Registry: struct{ compute.Registry }{}, Records: struct{ compute.Records }{},
-			Inventory: struct{ compute.Inventory }{}, Hypervisor: struct{ compute.Hypervisor }{},
-			Images: struct{ compute.ImageStore }{}, Copies: imageOrders{},
-			CopyFiles: imageFiles{dir: t.TempDir(), admitted: &admitted}}
+		config := imageConfig(t)
+		config.Copies, config.CopyFiles = imageOrders{}, imageFiles{dir: t.TempDir(), admitted: &admitted}
 		config.Peers = func(croft.Host) (*http.Client, error) {
 			return &http.Client{Transport: answers(func(r *http.Request) (*http.Response, error) {
 				answer := httptest.NewRecorder()
@@ -104,4 +110,92 @@ func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
 			t.Errorf("the silent host was waited for %s", took)
 		}
 	})
+}
+
+// fetchOrder is the order to fetch an image from its origin, until that has failed.
+type fetchOrder struct {
+	compute.Copies
+	order croft.ImageCopy
+	ended string
+}
+
+func (o *fetchOrder) ImageCopy(context.Context, croft.HostID, croft.ImageID) (croft.ImageCopy, error) {
+	return o.order, nil
+}
+func (o *fetchOrder) FailedImage(_ context.Context, _ croft.HostID, _ croft.ImageID, why string, final bool) error {
+	if o.order.Error = why; final {
+		o.ended = why
+	}
+	return nil
+}
+
+// missing is an origin that gives some bytes at each of some attempts, and then no more.
+type missing struct {
+	compute.ImageStore
+	attempts, progress int
+}
+
+func (m *missing) Fetch(_ context.Context, _ string, progress func(croft.Progress)) (compute.CachedImage, error) {
+	m.attempts++
+	progress(croft.Progress{Done: int64(min(m.attempts, m.progress))})
+	return compute.CachedImage{}, croft.Errorf(croft.Unavailable, "no file of that name, attempt %d", m.attempts)
+}
+
+// noFiles has no file of an image, and room for it.
+type noFiles struct{ compute.CopyFiles }
+
+func (noFiles) Get(croft.ImageID) (img compute.CachedImage, ok bool) { return img, false }
+func (noFiles) Room(int64, func(croft.ImageID) bool) error           { return nil }
+
+// warnings counts what is logged.
+type warnings struct {
+	slog.Handler
+	n int
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+func (w *warnings) Handle(context.Context, slog.Record) error {
+	w.n++
+	return nil
+}
+
+func TestAnOriginThatGivesNothingMoreIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		progress int // attempts, one every 30 s, that give further bytes
+		want     time.Duration
+	}{
+		"it never gave anything":    {0, 15 * time.Minute},
+		"it gave some of the image": {11, 20 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				id := croft.NewImageID()
+				orders := &fetchOrder{order: croft.ImageCopy{Image: id, Host: "c", Task: croft.ImageFetch, Revision: 1}}
+				origin, logged := &missing{progress: c.progress}, &warnings{Handler: slog.DiscardHandler}
+				config := imageConfig(t)
+				config.Copies, config.CopyFiles, config.Images, config.Log = orders, noFiles{}, origin, slog.New(logged)
+				agent, err := compute.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				for orders.ended == "" && time.Since(begun) < time.Hour {
+					agent.PassImage(t.Context(), id)
+					orders.order.Revision++
+					if orders.ended == "" {
+						time.Sleep(30 * time.Second)
+					}
+				}
+				if took := time.Since(begun); took != c.want {
+					t.Errorf("it was given up after %s with %q, want %s", took, orders.ended, c.want)
+				}
+				if !strings.HasPrefix(orders.ended, "its origin gave nothing more for 15m: ") {
+					t.Errorf("the reason is %q", orders.ended)
+				}
+				if logged.n != 2 {
+					t.Errorf("%d of %d failures are logged, want the first and the last", logged.n, origin.attempts)
+				}
+			})
+		})
+	}
 }

@@ -34,3 +34,9 @@ func KnownCPUFlags() []string { return slices.Sorted(maps.Keys(flagTraits)) }
 func (a *Agent) CatalogImage(ctx context.Context, id croft.ImageID) (CachedImage, error) {
 	return a.catalogImage(ctx, id, "", func(croft.Progress) {})
 }
+
+// PassImage does what the order for a copy of an image wants, as an agent that holds its lock.
+func (a *Agent) PassImage(ctx context.Context, id croft.ImageID) {
+	a.locked.Store(true)
+	a.passImage(ctx, id)
+}

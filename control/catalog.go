@@ -30,7 +30,7 @@ var catalogOperations = noun{Tag: "catalog", Home: true, Object: actions.Image,
 		do(Operation{ID: "getCatalogImage", At: "GET /v1/catalog/{name}", May: access.Reads,
 			Summary: "Get an image of the cloud's catalog"},
 			func(ctx context.Context, c *call, in api.CatalogImageNamed) (api.CatalogImage, error) {
-				i, err := c.Cloud.Catalog.Find(ctx, c.home(), c.caller.Identity(c.home()), in.Name)
+				i, err := c.findImage(ctx, in.Name)
 				return c.changedImage(ctx, in.Name, i, err)
 			}),
 		do(Operation{ID: "changeCatalogImage", At: "PATCH /v1/catalog/{name}", May: access.Changes,
@@ -90,7 +90,10 @@ func listCatalog(ctx context.Context, c *call, _ api.InProject) (list api.Catalo
 	if c.project == "" {
 		all, err = c.Cloud.Catalog.All(ctx)
 	} else {
-		all, err = c.Cloud.Catalog.Usable(ctx, c.project, c.caller.Identity(c.project))
+		var id croft.ProjectID
+		if id, err = c.identityOf(c.project); err == nil {
+			all, err = c.Cloud.Catalog.Usable(ctx, c.project, id)
+		}
 	}
 	if err != nil {
 		return list, err
@@ -148,6 +151,15 @@ func changeCatalogImage(ctx context.Context, c *call, in api.CatalogImageChange)
 			return shown, err
 		}
 	}
+	var shares []croft.ImageShare
+	for _, p := range in.Share {
+		// A name without a project has no identity, and a later project of the name has another one.
+		id, err := c.identityOf(p)
+		if err != nil {
+			return shown, err
+		}
+		shares = append(shares, croft.ImageShare{Project: p, ID: id})
+	}
 	i, err := c.Cloud.Catalog.Update(ctx, c.home(), in.Name, func(i *croft.Image) error {
 		if in.User != nil {
 			i.User = *in.User
@@ -161,10 +173,7 @@ func changeCatalogImage(ctx context.Context, c *call, in api.CatalogImageChange)
 		for _, p := range slices.Concat(in.Share, in.Unshare) {
 			i.Shares = slices.DeleteFunc(i.Shares, func(s croft.ImageShare) bool { return s.Project == p })
 		}
-		for _, p := range in.Share {
-			// A name without a project has no identity, and a later project of the name has another one.
-			i.Shares = append(i.Shares, croft.ImageShare{Project: p, ID: c.caller.Identity(p)})
-		}
+		i.Shares = append(i.Shares, shares...)
 		return nil
 	})
 	return c.changedImage(ctx, in.Name, i, err)
@@ -192,11 +201,20 @@ func saveInstance(ctx context.Context, c *call, in api.SavedImage) (shown api.Ca
 	return c.changedImage(ctx, in.Name, i, err)
 }
 
+// findImage returns the image of the catalog that a name means for the project of the request. NotFound.
+func (c *call) findImage(ctx context.Context, name string) (croft.Image, error) {
+	id, err := c.identityOf(c.home())
+	if err != nil {
+		return croft.Image{}, err
+	}
+	return c.Cloud.Catalog.Find(ctx, c.home(), id, name)
+}
+
 // ownImage returns an image of the project; the answer to callers who only may use it is a refusal with a reason.
 func (c *call) ownImage(ctx context.Context, name string) (croft.Image, error) {
 	i, err := c.Cloud.Catalog.Own(ctx, c.home(), name)
 	if errors.Is(err, croft.NotFound) && c.caller.Operator() {
-		if other, found := c.Cloud.Catalog.Find(ctx, c.home(), c.caller.Identity(c.home()), name); found == nil {
+		if other, found := c.findImage(ctx, name); found == nil {
 			err = croft.Errorf(croft.NotFound, "image %s belongs to project %s: add --project %s", name, other.Project,
 				other.Project)
 		}

@@ -10,6 +10,7 @@ import (
 	"croft/cluster"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/schedule/images"
 	"croft/tenant/access"
 )
 
@@ -57,8 +58,8 @@ var imageOperations = noun{Tag: "images",
 // cloud's catalog, else one in the files of the server, else one that is built in.
 func (c *call) image(ctx context.Context, name string) (reference string, public bool, err error) {
 	if catalogName(name) != "" {
-		i, err := c.Cloud.Catalog.Find(ctx, c.home(), c.caller.Identity(c.home()), name)
-		if err == nil && i.State != croft.ImageReady && (i.State != croft.ImageLost || i.Origin == "") {
+		i, err := c.findImage(ctx, name)
+		if err == nil && !i.Usable() {
 			err = croft.Errorf(croft.Conflict, "image %s is %s%s", name, i.State, because(c.shownError(i)))
 		}
 		if !errors.Is(err, croft.NotFound) {
@@ -79,7 +80,7 @@ func because(why string) string {
 // published is image without the cloud's catalog.
 func (c *call) published(name string) (reference string, public bool, err error) {
 	reference, err = c.Images.Reference(name)
-	if err != nil || c.caller.Operator() || !strings.ContainsAny(name, "/:#") {
+	if err != nil || c.caller.Operator() || images.IsName(name) {
 		return reference, false, err
 	}
 	err = c.Images.CheckSource(reference)
@@ -91,7 +92,7 @@ func (c *call) published(name string) (reference string, public bool, err error)
 
 // catalogName returns the name of an image unless it is an address.
 func catalogName(image string) string {
-	if strings.ContainsAny(image, "/:#") {
+	if !images.IsName(image) {
 		return ""
 	}
 	return image

@@ -12,7 +12,7 @@ type File struct {
 	Path    string
 	Check   func(Instance) error // validates instances; see Parse
 	Unknown func(error)          // gets unknown settings; see Parse
-	Warn    func(error)          // gets settings that have no effect; may be nil
+	Warn    func(error)          // gets settings that cannot take effect; may be nil
 
 	seen   stamp
 	since  time.Time // when seen was first read

@@ -82,7 +82,7 @@ func New(c Config) (*Manager, error) {
 	c.Began = cmp.Or(c.Began, time.Now())
 	m := &Manager{Config: c, metrics: newMetrics(), turned: make(chan struct{})}
 	m.file = File{Path: c.File}
-	m.file.Warn = func(err error) { c.Log.Warn("a setting of the pools has no effect", "err", err) }
+	m.file.Warn = func(err error) { c.Log.Warn("a setting of the pools cannot take effect", "err", err) }
 	if c.Instances != nil {
 		m.file.Check = c.Instances.Check
 	}

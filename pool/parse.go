@@ -196,7 +196,11 @@ func (p *parser) judge(s *Settings, e entry) error {
 		if p.check == nil {
 			return wrong("instance", "this server makes no instances: give it the settings of a cloud, or leave instance out")
 		}
-		if err := p.check(*s.Instance); err != nil {
+		switch err := p.check(*s.Instance); {
+		case errors.Is(err, croft.NotFound) && p.warn != nil:
+			// A project can remove its image at any time, which must not end the pools of others.
+			p.warn(wrong("instance", "instance: %w", err))
+		case err != nil:
 			return wrong("instance", "instance: %w", err)
 		}
 	}

@@ -105,7 +105,8 @@ func (t *text) of(r cluster.Role) (machine, string) {
 type made struct {
 	query     schedule.Query
 	image     string
-	public    bool // see croft.Spec.ImagePublic
+	named     string // as an image of the cloud's catalog
+	public    bool   // see croft.Spec.ImagePublic
 	networks  []string
 	keys      []string
 	ephemeral bool

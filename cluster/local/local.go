@@ -10,6 +10,7 @@ import (
 	"croft/cluster"
 	"croft/internal/sighting"
 	"croft/schedule"
+	"croft/schedule/images"
 	"croft/tenant"
 )
 
@@ -21,6 +22,9 @@ type Config struct {
 	// implementation can name images, so it rejects images that are not for everyone, such as files of the hosts.
 	// Invalid.
 	ResolveImage func(name string) (string, error)
+	// Catalog returns the reference of the image that a name means for a project in the cloud's catalog, which comes
+	// before ResolveImage; without a project, of a public image. NotFound: none. Nil: there is no catalog.
+	Catalog func(ctx context.Context, p croft.Project, name string) (string, error)
 
 	// Quotas says whether a project may have more instances. Nil: a launch finds out about the quota.
 	Quotas tenant.Quotas
@@ -60,6 +64,16 @@ func New(c Config) (*Driver, error) {
 	return &Driver{Config: c, greeted: newGreeted()}, nil
 }
 
+// resolve returns the reference of the image that a name means for a project.
+func (d *Driver) resolve(ctx context.Context, p croft.Project, name string) (string, error) {
+	if d.Catalog != nil && images.IsName(name) {
+		if ref, err := d.Catalog(ctx, p, name); croft.KindOf(err) != croft.NotFound {
+			return ref, err
+		}
+	}
+	return d.ResolveImage(name)
+}
+
 // Check implements cluster.Driver.
 func (d *Driver) Check(ctx context.Context, i cluster.Implementation) (cluster.Contract, error) {
 	t, err := textOf(i)
@@ -71,7 +85,7 @@ func (d *Driver) Check(ctx context.Context, i cluster.Implementation) (cluster.C
 		if strings.Contains(m.Image, "${") { // depends on the request
 			continue
 		}
-		if _, err := d.ResolveImage(m.Image); err != nil {
+		if _, err := d.resolve(ctx, i.Project, m.Image); err != nil && croft.KindOf(err) != croft.Conflict {
 			return cluster.Contract{}, at(t.lines[path+".image"], "%s.image: %v", path, err)
 		}
 	}

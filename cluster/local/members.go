@@ -93,11 +93,14 @@ func (d *Driver) recipe(ctx context.Context, b cluster.Build) (*recipe, error) {
 			return nil, err
 		}
 		named := m.image
-		if m.image, err = d.ResolveImage(named); err != nil {
+		if m.image, err = d.resolve(ctx, b.Project, named); err != nil {
 			if croft.KindOf(err) == croft.NotFound {
 				err = &cluster.ImageError{Err: croft.Errorf(croft.Invalid, "%v", err)}
 			}
 			return nil, fmt.Errorf("the image of the %s: %w", role, err)
+		}
+		if croft.InCatalog(m.image) {
+			m.named = named
 		}
 		// An operator chose the image that was copied to the site.
 		m.public = named != b.Image && d.PublicImage != nil && d.PublicImage(named, m.image)
@@ -153,7 +156,8 @@ func (d *Driver) keysOf(ctx context.Context, p croft.Project, texts []string) (l
 func (r *recipe) request(m member, joined string) schedule.Request {
 	b, made := r.build, r.made[m.role]
 	q := schedule.Request{ID: m.id, Project: b.Project, Name: m.name, Query: made.query, Image: made.image,
-		Public: made.public, Cluster: b.Cluster, Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout}
+		Named: made.named, Public: made.public, Cluster: b.Cluster,
+		Hold: max(b.Timeout, cluster.BuildTimeout) + cluster.BuildTimeout}
 	q.Keys, q.Networks, q.Ephemeral = r.keys[m.role], made.networks, made.ephemeral
 	q.Tags = map[string]string{tagCluster: b.Remote.Name, tagRole: string(m.role), tagIndex: strconv.Itoa(m.index),
 		tagJoined: joined}

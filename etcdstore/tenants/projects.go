@@ -102,6 +102,15 @@ func (s *Projects) readNamed(ctx context.Context, names []croft.Project) (all []
 	return all, err
 }
 
+// Identity returns the identity of a project; empty: it has no record.
+func (s *Projects) Identity(ctx context.Context, p croft.Project) (croft.ProjectID, error) {
+	all, err := s.readNamed(ctx, []croft.Project{p})
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[0].ID, nil
+}
+
 func (s *Projects) readProjects(ctx context.Context, revision int64) (all []tenant.Tenant, err error) {
 	err = s.conn.ReadRange(ctx, "read the projects", s.keys().projects(), revision,
 		func(stored *mvccpb.KeyValue) error {

@@ -61,7 +61,7 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		defaults := direct.Defaults()
 		with.Instances, err = vm.New(vm.Config{
 			Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: image.Resolver(image.MachineFiles()),
-			Image: defaults.Image, Project: croft.Project(defaults.Project),
+			Catalog: direct.CatalogReference(store), Image: defaults.Image, Project: croft.Project(defaults.Project),
 		})
 		if err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"croft/internal/sshgreeting"
 	"croft/pool"
 	"croft/schedule"
+	"croft/schedule/images"
 	"croft/schedule/sshkeys"
 )
 
@@ -28,6 +29,9 @@ type Config struct {
 
 	// ResolveImage turns an image's name into the reference that hosts download.
 	ResolveImage func(name string) (string, error)
+	// Catalog returns the reference of the image that a name means for a project in the cloud's catalog, which comes
+	// before ResolveImage. NotFound: none. Nil: there is no catalog.
+	Catalog func(ctx context.Context, p croft.Project, name string) (string, error)
 
 	Image   string        // for pools without an image
 	Project croft.Project // for pools without a project; croft.DefaultProject by default
@@ -52,15 +56,20 @@ const Tag = "croft-pool-resource"
 
 // Check implements pool.Instances.
 func (v *Instances) Check(i pool.Instance) error {
-	r, _, err := v.request(i)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
+	defer cancel()
+	r, _, err := v.request(ctx, i)
+	if err != nil && croft.KindOf(err) != croft.Conflict && croft.KindOf(err) != croft.Unavailable {
 		return err
 	}
 	return schedule.CheckGuest(r.GuestSettings)
 }
 
+// checkTime is how long a check waits for the cloud's catalog of images. A start asks it again.
+const checkTime = 5 * time.Second
+
 // request makes the request that a pool's instances share, and the names of stored keys.
-func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string, err error) {
+func (v *Instances) request(ctx context.Context, i pool.Instance) (r schedule.Request, names []string, err error) {
 	r.Project, r.UserData, r.Restart = v.project(i), []byte(i.UserData), croft.Restart(i.Restart)
 	r.Networks, r.Open = i.Networks, i.Open
 	if r.Query, err = schedule.ParseQuery(i.Resources); err != nil {
@@ -73,9 +82,16 @@ func (v *Instances) request(i pool.Instance) (r schedule.Request, names []string
 	if r.Keys, names, err = sshkeys.Read(i.Keys); err != nil {
 		return r, nil, err
 	}
-	if r.Image, err = v.ResolveImage(cmp.Or(i.Image, v.Image)); croft.KindOf(err) == croft.NotFound {
+	name := cmp.Or(i.Image, v.Image)
+	if v.Catalog != nil && images.IsName(name) {
+		if r.Image, err = v.Catalog(ctx, r.Project, name); croft.KindOf(err) != croft.NotFound {
+			r.Named = name // shown instead of the reference
+			return r, names, err
+		}
+	}
+	if r.Image, err = v.ResolveImage(name); croft.KindOf(err) == croft.NotFound {
 		err = fmt.Errorf("%w; pools know no images of single users: `croft image add --machine` on each machine of a "+
-			"manager names one for them", err)
+			"manager names one for them, and --project or --public one of the cloud's catalog", err)
 	}
 	return r, names, err
 }
@@ -192,7 +208,7 @@ func (v *Instances) orderOnce(ctx context.Context, r pool.Resource, i pool.Insta
 	if !errors.Is(err, croft.NotFound) {
 		return st.Instance, err
 	}
-	q, names, err := v.request(i)
+	q, names, err := v.request(ctx, i)
 	if err != nil {
 		return croft.Instance{}, err
 	}

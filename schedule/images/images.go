@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
@@ -241,6 +242,9 @@ func (m *Manager) Own(ctx context.Context, p croft.Project, name string) (croft.
 	}
 	return i, err
 }
+
+// IsName reports whether a request names an image by a name, not by an address.
+func IsName(image string) bool { return !strings.ContainsAny(image, "/:#") }
 
 // again repeats a change of a project's image until no other request interferes.
 func (m *Manager) again(ctx context.Context, p croft.Project, name string, do func(croft.Image) (croft.Image, error)) (

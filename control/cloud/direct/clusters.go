@@ -81,6 +81,7 @@ func (c *Clusters) over(into *cloud.Cloud, store *etcdstore.Store, scheduler *sc
 func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler *schedule.Scheduler) (
 	map[cluster.SiteType]cluster.Driver, error) {
 	here, err := local.New(local.Config{Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: c.localImage,
+		Catalog: CatalogReference(store),
 		PublicImage: func(name, reference string) bool {
 			return strings.ContainsAny(name, "/:#") && c.Images.Public(reference)
 		},

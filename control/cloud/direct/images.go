@@ -16,6 +16,7 @@ import (
 	"croft/compute"
 	"croft/compute/image"
 	"croft/control/api"
+	"croft/etcdstore"
 )
 
 // images implements cloud.Images.
@@ -62,6 +63,42 @@ func (c Catalog) List() (api.Catalog, error) {
 			User: real.User, VerifiedBy: real.Verification(), URL: real.URL})
 	}
 	return list, nil
+}
+
+// CatalogReference returns how programs of the cloud that act for projects look up names in its catalog of images: the
+// reference of the image that a name means for a project; without a project, of a public image. NotFound: none.
+// Conflict: it cannot be used now.
+func CatalogReference(store *etcdstore.Store) func(context.Context, croft.Project, string) (string, error) {
+	return func(ctx context.Context, p croft.Project, name string) (string, error) {
+		i, err := catalogImage(ctx, store, p, name)
+		if err == nil && !i.Usable() {
+			err = croft.Errorf(croft.Conflict, "image %s is %s: `croft image show %s` shows more", name, i.State, name)
+		}
+		if err != nil {
+			return "", err
+		}
+		return i.Reference(), nil
+	}
+}
+
+func catalogImage(ctx context.Context, store *etcdstore.Store, p croft.Project, name string) (croft.Image, error) {
+	if p != "" {
+		id, err := store.Projects.Identity(ctx, p)
+		if err != nil {
+			return croft.Image{}, err
+		}
+		return store.Images.Find(ctx, p, id, name)
+	}
+	all, err := store.Images.Usable(ctx, croft.DefaultProject, "")
+	if err != nil {
+		return croft.Image{}, err
+	}
+	for _, i := range all { // the default project may have a private image of that name, too
+		if i.Public && (i.Name == name || string(i.ID) == name) {
+			return i, nil
+		}
+	}
+	return croft.Image{}, croft.Errorf(croft.NotFound, "the cloud's catalog has no public image %.80q", name)
 }
 
 // Pull implements cloud.Images.
