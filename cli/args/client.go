@@ -171,10 +171,7 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 	for _, i := range all {
 		known = append(known, i.Name)
 	}
-	if hint := nearest.Hint(idOrName, known); hint != "" {
-		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
-	}
-	return err
+	return suggest(idOrName, known, err)
 }
 
 // HostCalled returns the host with this UUID or, if it is missing, with this name. NotFound: the error suggests a

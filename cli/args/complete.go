@@ -50,7 +50,13 @@ func Near(name string, err error, list func(Offer) error) error {
 	if list(func(name, _ string) { names = append(names, name) }) != nil {
 		return err // the hint is optional
 	}
-	if hint := nearest.Hint(name, names); hint != "" {
+	return suggest(name, names, err)
+}
+
+// suggest adds the most similar name to an error that an object is missing. If the name itself is known, the error is
+// about another object, and stays.
+func suggest(name string, known []string, err error) error {
+	if hint := nearest.Hint(name, known); hint != "" && !slices.Contains(known, name) {
 		return croft.Errorf(croft.NotFound, "%w%s", err, hint)
 	}
 	return err

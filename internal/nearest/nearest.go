@@ -3,7 +3,6 @@ package nearest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -43,10 +42,9 @@ func longer(word string, candidates []string) string {
 	return best
 }
 
-// Hint returns the end of an error message, `; did you mean "x"?`, or "" if no candidate is close. If the word itself
-// is a candidate, the error is about something else, and gets no hint.
+// Hint returns the end of an error message, `; did you mean "x"?`, or "" if no candidate is close.
 func Hint(word string, candidates []string) string {
-	if best := Word(word, candidates); best != "" && !slices.Contains(candidates, word) {
+	if best := Word(word, candidates); best != "" {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}
 	return ""
