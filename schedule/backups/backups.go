@@ -262,9 +262,7 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 			if failed != nil {
 				return failed
 			}
-			other := func(v croft.Volume) bool {
-				return v.Host == st.Instance.Host && v.Snapshot != nil && v.Snapshot.Backup != ""
-			}
+			other := func(v croft.Volume) bool { return v.Host == st.Instance.Host && temporary(v) }
 			if slices.ContainsFunc(all, other) {
 				return nil // the host has room once it has copied and merged that
 			}
@@ -276,8 +274,11 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 	return err
 }
 
+// temporary reports whether v is the snapshot of a backup.
+func temporary(v croft.Volume) bool { return v.Snapshot != nil && v.Snapshot.Backup != "" }
+
 // former reports whether v is the snapshot of a backup that is made, which its host merges.
-func former(v croft.Volume) bool { return v.Snapshot != nil && v.Snapshot.Backup != "" && v.Removing }
+func former(v croft.Volume) bool { return temporary(v) && v.Removing }
 
 // orderCopy orders the host to copy the snapshot, which it has taken.
 func (m *Manager) orderCopy(ctx context.Context, b backup.Backup, v croft.Volume) error {

@@ -130,12 +130,17 @@ func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.Instan
 		if b, err = m.Backup(ctx, b.Project, b.Name); err != nil || !slices.Contains(b.Restoring, id) {
 			return err
 		}
-		b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring), func(one croft.InstanceID) bool { return one == id })
+		b.Restoring = without(b.Restoring, id)
 		if _, err = m.PutBackup(ctx, b); !errors.Is(err, croft.Conflict) {
 			return err
 		}
 	}
 	return err
+}
+
+// without returns the instances except one.
+func without(all []croft.InstanceID, id croft.InstanceID) []croft.InstanceID {
+	return slices.DeleteFunc(slices.Clone(all), func(one croft.InstanceID) bool { return one == id })
 }
 
 // withdrawTries bounds how often withdraw is repeated because others change the record of the backup.
@@ -165,8 +170,7 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 	}
 	if st.Instance.Storage != "" {
 		return st.Instance, croft.Errorf(croft.Conflict, "the disk of instance %s is on shared storage, where disks "+
-			"are not "+
-			"restored in place: restore it as a new instance", st.Instance.Name)
+			"are not restored in place: restore it as a new instance", st.Instance.Name)
 	}
 	if st.Instance.State == croft.StateLost {
 		return m.noted(ctx, b, st.Instance.ID, func() (croft.Instance, error) {
@@ -217,9 +221,7 @@ func (m *Manager) withoutCapture(ctx context.Context, inst croft.Instance) ([]cr
 	}
 	for end := time.Now().Add(captureTime); ; {
 		attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
-		at := slices.IndexFunc(attached, func(v croft.Volume) bool {
-			return v.Snapshot != nil && v.Snapshot.Backup != ""
-		})
+		at := slices.IndexFunc(attached, temporary)
 		if err != nil || at < 0 {
 			return attached, err
 		}
@@ -268,7 +270,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	}
 	inst := st.Instance
 	end := func() error {
-		b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring), func(one croft.InstanceID) bool { return one == id })
+		b.Restoring = without(b.Restoring, id)
 		_, err := m.PutBackup(ctx, b)
 		if err != nil {
 			return err
