@@ -249,14 +249,6 @@ func (c *call) changedBackup(ctx context.Context, name string, b backup.Backup, 
 	return all[0], nil
 }
 
-// aboutHosts returns an error as the caller may see it: paths on hosts are for operators.
-func (c *call) aboutHosts(text string) string {
-	if c.caller.Operator() {
-		return text
-	}
-	return hostPath.Get().ReplaceAllString(text, "its file")
-}
-
 // reportsOfJobs returns what the hosts report about jobs, by the IDs of the jobs.
 func (c *call) reportsOfJobs(ctx context.Context) (map[string]backup.Report, error) {
 	jobs, err := c.Cloud.Backups.Jobs(ctx)

@@ -275,7 +275,7 @@ func (c *call) images(ctx context.Context, all []croft.Image) ([]api.CatalogImag
 				one.Copies++
 			}
 			if i.State == croft.ImagePending && copied.Error != "" {
-				one.Error = c.withoutPaths(copied.Error)
+				one.Error = c.aboutHosts(copied.Error)
 			}
 			if c.caller.Operator() {
 				one.Hosts = append(one.Hosts, hosts[copied.Host].Name)
@@ -294,15 +294,7 @@ func (c *call) shownError(i croft.Image) string {
 	if !c.scope.Sees(i.Project) {
 		return ""
 	}
-	return c.withoutPaths(i.Error)
-}
-
-// withoutPaths hides paths on hosts from callers who are not operators.
-func (c *call) withoutPaths(text string) string {
-	if c.caller.Operator() {
-		return text
-	}
-	return hostPath.Get().ReplaceAllString(text, "its file")
+	return c.aboutHosts(i.Error)
 }
 
 // hasImage returns a Conflict if an instance cannot be rebuilt because its image was removed from the cloud's catalog.

@@ -139,6 +139,14 @@ func unreachable(v croft.Volume, host croft.Host) (state, why string) {
 // hostPath matches a path on a host.
 var hostPath = lazyregexp.New(`/[^\s:;,"]+/[^\s:;,"]+`)
 
+// aboutHosts returns an error as the caller may see it: paths on hosts are for operators.
+func (c *call) aboutHosts(text string) string {
+	if c.caller.Operator() {
+		return text
+	}
+	return hostPath.Get().ReplaceAllString(text, "its file")
+}
+
 // volumes returns volumes as the caller sees them.
 func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, error) {
 	shown := []api.Volume{}
@@ -173,9 +181,8 @@ func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, e
 		}
 		if c.caller.Operator() {
 			one.Host = host.Name
-		} else { // paths on the host are for operators
-			one.Error = hostPath.Get().ReplaceAllString(one.Error, "its file")
 		}
+		one.Error = c.aboutHosts(one.Error)
 		shown = append(shown, one)
 	}
 	return shown, nil
