@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -98,16 +99,22 @@ func (f *Fleet) declare(ctx context.Context, host croft.HostID, begun croft.Deat
 // declareTries bounds how often a declaration is repeated because the record of the death has changed.
 const declareTries = 4
 
-// switchOff switches a host off. If another host has its name, only its UUID says which machine is meant.
+// switchOff switches a host off.
 func (f *Fleet) switchOff(ctx context.Context, h croft.Host) error {
 	all, err := f.Hosts.Hosts(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := croft.HostCalled(maps.Values(all), h.Name); errors.Is(err, croft.Conflict) {
+	return f.Power.Off(ctx, NamedAlone(h, maps.Values(all)))
+}
+
+// NamedAlone returns a host without its name if another one of all has the name too: only its UUID then says which
+// machine is meant.
+func NamedAlone(h croft.Host, all iter.Seq[croft.Host]) croft.Host {
+	if _, err := croft.HostCalled(all, h.Name); errors.Is(err, croft.Conflict) {
 		h.Name = ""
 	}
-	return f.Power.Off(ctx, h)
+	return h
 }
 
 // endFence undoes the beginning of a fence that failed; a host that was declared dead before stays dead.

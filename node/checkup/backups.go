@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"croft"
 	"croft/control/cloud/direct"
 	"croft/internal/checks"
 	"croft/internal/wording"
@@ -23,15 +22,12 @@ const (
 // lookBackups reports the instances of the cloud that have no recent backup, if there is a store for backups.
 func lookBackups(s direct.EtcdSettings) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {
-		if !anybodyAt(ctx, s.Endpoints) {
-			return checks.Good("there are no instances yet")
-		}
-		store, err := s.Open(ctx, false)
-		if croft.KindOf(err) == croft.NotFound {
-			return checks.Good("there are no instances yet")
-		}
+		store, err := openCloud(ctx, s)
 		if err != nil {
 			return checks.Result{Level: checks.Warn, Found: "not looked at: " + err.Error()}
+		}
+		if store == nil {
+			return checks.Good("there are no instances yet")
 		}
 		defer store.Close() // opened only for reading
 		stores, err := store.Backups.Stores(ctx)

@@ -10,6 +10,8 @@ import (
 	"croft"
 	"croft/control/cloud/direct"
 	"croft/control/cloud/fencing"
+	"croft/etcdstore"
+	"croft/hosts"
 	"croft/internal/checks"
 )
 
@@ -17,31 +19,23 @@ import (
 // the wrong agent: a fence would switch off another machine, and declare this one dead while it runs.
 func lookFence(s direct.EtcdSettings, agents *fencing.Agents) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {
-		hosts, err := hostsOf(ctx, s)
+		all, err := hostsOf(ctx, s)
 		switch {
 		case err != nil:
 			return checks.Result{Level: checks.Warn, Found: "not looked at: " + err.Error()}
-		case len(hosts) == 0:
+		case len(all) == 0:
 			return checks.Good("there are no hosts yet")
 		}
-		return judgeFence(ctx, hosts, agents.IsOn)
+		return judgeFence(ctx, all, agents.IsOn)
 	}
 }
 
 // judgeFence asks isOn of every host.
-func judgeFence(ctx context.Context, hosts []croft.Host, isOn func(context.Context, croft.Host) (bool,
+func judgeFence(ctx context.Context, all []croft.Host, isOn func(context.Context, croft.Host) (bool,
 	error)) checks.Result {
 	var wrong, unknown []string
-	called := map[string]int{}
-	for _, h := range hosts {
-		called[h.Name]++
-	}
-	for _, h := range hosts {
-		asked := h
-		if called[h.Name] > 1 {
-			asked.Name = "" // only its UUID says which machine is meant
-		}
-		on, err := isOn(ctx, asked)
+	for _, h := range all {
+		on, err := isOn(ctx, hosts.NamedAlone(h, slices.Values(all)))
 		switch {
 		case err != nil:
 			unknown = append(unknown, fmt.Sprintf("host %s: %v", h.Name, err))
@@ -58,11 +52,23 @@ func judgeFence(ctx context.Context, hosts []croft.Host, isOn func(context.Conte
 		return checks.Result{Level: checks.Warn, Found: strings.Join(unknown, "; "),
 			Do: "correct the file of host.fence; until then, fence these hosts with --confirm-off"}
 	}
-	return checks.Good(fmt.Sprintf("the fence agents of %d hosts answer", len(hosts)))
+	return checks.Good(fmt.Sprintf("the fence agents of %d hosts answer", len(all)))
 }
 
 // hostsOf returns the hosts of the cloud of this etcd by name; none if there is no cloud yet.
 func hostsOf(ctx context.Context, s direct.EtcdSettings) ([]croft.Host, error) {
+	store, err := openCloud(ctx, s)
+	if store == nil || err != nil {
+		return nil, err
+	}
+	defer store.Close() // opened only for reading
+	hosts, err := store.Registry.Hosts(ctx)
+	byName := func(a, b croft.Host) int { return strings.Compare(a.Name, b.Name) }
+	return slices.SortedFunc(maps.Values(hosts), byName), err
+}
+
+// openCloud opens the cloud of this etcd; nil if there is no cloud yet.
+func openCloud(ctx context.Context, s direct.EtcdSettings) (*etcdstore.Store, error) {
 	if !anybodyAt(ctx, s.Endpoints) {
 		return nil, nil
 	}
@@ -70,11 +76,5 @@ func hostsOf(ctx context.Context, s direct.EtcdSettings) ([]croft.Host, error) {
 	if croft.KindOf(err) == croft.NotFound {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close() // opened only for reading
-	hosts, err := store.Registry.Hosts(ctx)
-	byName := func(a, b croft.Host) int { return strings.Compare(a.Name, b.Name) }
-	return slices.SortedFunc(maps.Values(hosts), byName), err
+	return store, err
 }
