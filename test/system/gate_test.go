@@ -1,6 +1,7 @@
 package system
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -215,18 +216,30 @@ func (g *gate) calm() {
 
 // through makes a call that returns a value, between two crossings.
 func through[T any](g *gate, point string, about croft.InstanceID, do func() (T, error)) (T, error) {
+	return throughSlowly(g, point, about, do, func(by time.Duration, begun func()) error {
+		begun()
+		time.Sleep(by)
+		_, err := do()
+		return err
+	})
+}
+
+// throughSlowly is through with what a call does whose answer is late and lost. The caller goes on when it calls begun.
+func throughSlowly[T any](g *gate, point string, about croft.InstanceID, do func() (T, error),
+	late func(by time.Duration, begun func()) error) (T, error) {
 	var none T
 	if err := g.cross("before "+point, about); err != nil {
 		g.tally.tell(about, g, "%s: not done: %v", point, err)
 		return none, err
 	}
-	if by, late := g.delayed(point); late {
+	if by, is := g.delayed(point); is {
 		g.tally.tell(about, g, "%s: late by %s", point, by)
+		begun := make(chan struct{})
 		g.late.Go(func() {
-			time.Sleep(by)
-			_, err := do()
+			err := late(by, sync.OnceFunc(func() { close(begun) }))
 			g.tally.tell(about, g, "%s: done late: %v", point, err)
 		})
+		<-begun
 		return none, croft.Errorf(croft.Unavailable, "%w: the answer is lost", errGate)
 	}
 	g.tally.tell(about, g, "%s", point)
@@ -241,5 +254,21 @@ func through[T any](g *gate, point string, about croft.InstanceID, do func() (T,
 
 func (g *gate) do(point string, about croft.InstanceID, do func() error) error {
 	_, err := through(g, point, about, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+// release makes a call that asks a permit of its caller. The permit is part of the caller, so it never runs after the
+// caller has gone on: of a late call, what follows the permit is late.
+func (g *gate) release(point string, about croft.InstanceID, may croft.Permit, do func(croft.Permit) error) error {
+	_, err := throughSlowly(g, point, about, func() (struct{}, error) { return struct{}{}, do(may) },
+		func(by time.Duration, begun func()) error {
+			defer begun()
+			return do(func(ctx context.Context) ([]croft.HostID, error) {
+				on, err := may(ctx)
+				begun()
+				time.Sleep(by)
+				return on, err
+			})
+		})
 	return err
 }

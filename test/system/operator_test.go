@@ -129,7 +129,9 @@ func (o *operatorSide) Reclaim(ctx context.Context, had croft.Claim, p croft.Own
 }
 
 func (o *operatorSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
-	return o.gate.do("operator Release", id, func() error { return o.claimBook.Release(ctx, id, may) })
+	return o.gate.release("operator Release", id, may, func(may croft.Permit) error {
+		return o.claimBook.Release(ctx, id, may)
+	})
 }
 
 func (o *operatorSide) RemoveProvider(ctx context.Context, h croft.HostID) error {

@@ -112,7 +112,9 @@ func (a *agentSide) Claims(ctx context.Context, h croft.HostID) (map[croft.Insta
 }
 
 func (a *agentSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
-	return a.gate.do("agent Release", id, func() error { return a.Inventory.Release(ctx, id, may) })
+	return a.gate.release("agent Release", id, may, func(may croft.Permit) error {
+		return a.Inventory.Release(ctx, id, may)
+	})
 }
 
 // gatedHypervisor is the agent's hypervisor through its gate.
@@ -270,5 +272,7 @@ func (s *schedulerSide) Claim(ctx context.Context, id croft.InstanceID, p croft.
 }
 
 func (s *schedulerSide) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
-	return s.gate.do("scheduler Release", id, func() error { return s.Claims.Release(ctx, id, may) })
+	return s.gate.release("scheduler Release", id, may, func(may croft.Permit) error {
+		return s.Claims.Release(ctx, id, may)
+	})
 }

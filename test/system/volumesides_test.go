@@ -147,7 +147,9 @@ func (c *volumeClaims) Reclaim(ctx context.Context, had croft.Claim, owner croft
 }
 
 func (c *volumeClaims) Release(ctx context.Context, id croft.InstanceID, may croft.Permit) error {
-	return c.gate.do(c.part+" Release", id, func() error { return c.claims.Release(ctx, id, may) })
+	return c.gate.release(c.part+" Release", id, may, func(may croft.Permit) error {
+		return c.claims.Release(ctx, id, may)
+	})
 }
 
 // resizes returns the requests for sizes of one process.
