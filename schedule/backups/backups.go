@@ -163,7 +163,7 @@ func (m *Manager) tidy(ctx context.Context, b backup.Backup) error {
 		return err
 	}
 	b.Snapshot = ""
-	_, err = m.PutBackup(ctx, b)
+	_, err = m.put(ctx, b)
 	return err
 }
 
@@ -172,7 +172,7 @@ func (m *Manager) fail(ctx context.Context, b backup.Backup, why string) error {
 	host, job := b.Host, b.Job
 	b.Nothing = b.Nothing || !b.Copying
 	b.State, b.Error, b.Job, b.Done = backup.Failed, why, "", time.Now().UTC()
-	b, err := m.PutBackup(ctx, b)
+	b, err := m.put(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 		return m.fail(ctx, b, "the instance is being removed")
 	case b.Snapshot == "":
 		b.Snapshot = v.ID
-		_, err = m.PutBackup(ctx, b)
+		_, err = m.put(ctx, b)
 		return err
 	case v.MadeGB == 0 && v.Error != "":
 		return m.fail(ctx, b, "no snapshot was taken: "+v.Error)
@@ -225,7 +225,7 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 		return nil
 	case !b.Copying: // the store gets data only after that is recorded
 		b.Copying = true
-		if b, err = m.PutBackup(ctx, b); err != nil {
+		if b, err = m.put(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -270,7 +270,7 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 		return m.fail(ctx, b, "no snapshot was taken: "+err.Error())
 	}
 	b.Snapshot, b.Host = v.ID, v.Host
-	_, err = m.PutBackup(ctx, b)
+	_, err = m.put(ctx, b)
 	return err
 }
 
@@ -330,7 +330,7 @@ func (m *Manager) copied(ctx context.Context, b backup.Backup, j backup.Job) err
 		asked.Restic, asked.Bytes, asked.SHA256, asked.Added = d.Restic, d.Bytes, d.SHA256, d.Added
 		b.Disks = append(b.Disks, asked)
 	}
-	b, err := m.PutBackup(ctx, b)
+	b, err := m.put(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -340,6 +340,10 @@ func (m *Manager) copied(ctx context.Context, b backup.Backup, j backup.Job) err
 
 // Check orders a host to read all data of a backup. Conflict: it is not complete.
 func (m *Manager) Check(ctx context.Context, project croft.Project, name string) (backup.Backup, error) {
+	return repeated(func() (backup.Backup, error) { return m.check(ctx, project, name) })
+}
+
+func (m *Manager) check(ctx context.Context, project croft.Project, name string) (backup.Backup, error) {
 	b, err := m.Backup(ctx, project, name)
 	switch {
 	case err != nil || b.State == backup.Checking:
@@ -351,7 +355,7 @@ func (m *Manager) Check(ctx context.Context, project croft.Project, name string)
 		return b, fmt.Errorf("check backup %s: %w", name, err)
 	}
 	b.State, b.Job, b.Error = backup.Checking, newJob(), ""
-	if b, err = m.PutBackup(ctx, b); err != nil {
+	if b, err = m.put(ctx, b); err != nil {
 		return b, fmt.Errorf("check backup %s: %w", name, err)
 	}
 	return b, m.advance(ctx, b, backup.Job{})
@@ -374,7 +378,7 @@ func (m *Manager) advanceCheck(ctx context.Context, b backup.Backup, j backup.Jo
 		if state != backup.Ready || why == "" {
 			b.Checked = time.Now().UTC()
 		}
-		if _, err := m.PutBackup(ctx, b); err != nil {
+		if _, err := m.put(ctx, b); err != nil {
 			return err
 		}
 		if why != "" {
@@ -404,6 +408,10 @@ func (m *Manager) advanceCheck(ctx context.Context, b backup.Backup, j backup.Jo
 
 // Remove orders the removal of a backup from its store. A backup that is being made is given up.
 func (m *Manager) Remove(ctx context.Context, project croft.Project, name string) (backup.Backup, error) {
+	return repeated(func() (backup.Backup, error) { return m.remove(ctx, project, name) })
+}
+
+func (m *Manager) remove(ctx context.Context, project croft.Project, name string) (backup.Backup, error) {
 	b, err := m.Backup(ctx, project, name)
 	if err != nil || b.State == backup.Removing {
 		return b, err
@@ -430,7 +438,7 @@ func (m *Manager) Remove(ctx context.Context, project croft.Project, name string
 func (m *Manager) discard(ctx context.Context, b backup.Backup) (_ backup.Backup, err error) {
 	if b.Nothing {
 		b.State, b.Job, b.Error = backup.Removing, "", ""
-		if b, err = m.PutBackup(ctx, b); err != nil {
+		if b, err = m.put(ctx, b); err != nil {
 			return b, fmt.Errorf("remove backup %s: %w", b.Name, err)
 		}
 		return b, m.advance(ctx, b, backup.Job{})
@@ -439,7 +447,7 @@ func (m *Manager) discard(ctx context.Context, b backup.Backup) (_ backup.Backup
 		return b, fmt.Errorf("remove backup %s: %w", b.Name, err)
 	}
 	b.State, b.Job, b.Error = backup.Removing, newJob(), ""
-	if b, err = m.PutBackup(ctx, b); err != nil {
+	if b, err = m.put(ctx, b); err != nil {
 		return b, fmt.Errorf("remove backup %s: %w", b.Name, err)
 	}
 	return b, m.advance(ctx, b, backup.Job{})
@@ -461,7 +469,7 @@ func (m *Manager) advanceRemoval(ctx context.Context, b backup.Backup, j backup.
 		return m.RemoveJob(ctx, b.Host, b.Job)
 	case j.Report.Done && b.Error == "":
 		b.Error = "not removed yet: " + j.Report.Error
-		_, err := m.PutBackup(ctx, b)
+		_, err := m.put(ctx, b)
 		return err
 	}
 	why, err := m.lost(ctx, b.Host)
@@ -474,7 +482,7 @@ func (m *Manager) advanceRemoval(ctx context.Context, b backup.Backup, j backup.
 			return err
 		}
 		b.Job, b.Error = newJob(), ""
-		if b, err = m.PutBackup(ctx, b); err != nil {
+		if b, err = m.put(ctx, b); err != nil {
 			return err
 		}
 		return errors.Join(m.RemoveJob(ctx, host, job), m.jobFor(ctx, b, backup.Discard))

@@ -96,6 +96,34 @@ func New(m Manager) *Manager {
 // Collector returns the manager's metrics.
 func (m *Manager) Collector() prometheus.Collector { return m.meters }
 
+// changedError is the error about a record that somebody changed after it was read.
+type changedError struct{ error }
+
+func (e changedError) Unwrap() error { return e.error }
+
+// put writes the record of an existing backup.
+func (m *Manager) put(ctx context.Context, b backup.Backup) (backup.Backup, error) {
+	now, err := m.PutBackup(ctx, b)
+	if errors.Is(err, croft.Conflict) {
+		err = changedError{err}
+	}
+	return now, err
+}
+
+// repeated carries out a request, again from its beginning when the record that it read was changed meanwhile: managers
+// change records at any time.
+func repeated[T any](request func() (T, error)) (v T, err error) {
+	for range requestTries {
+		if v, err = request(); !errors.As(err, &changedError{}) {
+			return v, err
+		}
+	}
+	return v, err
+}
+
+// requestTries bounds how often a request is carried out from its beginning.
+const requestTries = 8
+
 // lookEvery is how often a manager looks at all records, besides after each change.
 const lookEvery = 5 * time.Second
 

@@ -27,7 +27,11 @@ type RestoreRequest struct {
 
 // Restore restores a backup as a new instance, or in place. It returns once that is ordered. Conflict: the backup is
 // not complete, is damaged or is being removed; or the instance is not stopped, has snapshots or other disks.
-func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (inst croft.Instance, err error) {
+func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (croft.Instance, error) {
+	return repeated(func() (croft.Instance, error) { return m.restore(ctx, r) })
+}
+
+func (m *Manager) restore(ctx context.Context, r RestoreRequest) (inst croft.Instance, err error) {
 	b, err := m.Backup(ctx, r.Project, r.Backup)
 	if err != nil {
 		return inst, err
@@ -71,14 +75,14 @@ func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 	return inst, nil
 }
 
-// begin notes in the record of a backup that an instance is restored from it, before that is ordered.
+// begin notes in the record of a backup that an instance is restored from it, before that is ordered. It writes also
+// where the record names the instance already: that may be about to be forgotten, because an earlier restore has ended.
 func (m *Manager) begin(ctx context.Context, b backup.Backup, id croft.InstanceID) error {
-	if slices.Contains(b.Restoring, id) {
-		return nil
+	if !slices.Contains(b.Restoring, id) {
+		b.Restoring = append(slices.Clone(b.Restoring), id)
 	}
-	b.Restoring = append(slices.Clone(b.Restoring), id)
 	b.Asked = time.Now().UTC()
-	_, err := m.PutBackup(ctx, b)
+	_, err := m.put(ctx, b)
 	return err
 }
 
@@ -125,16 +129,15 @@ func (m *Manager) noted(ctx context.Context, b backup.Backup, id croft.InstanceI
 const undoTimeout = 10 * time.Second
 
 // withdraw removes an instance from those that are restored from a backup.
-func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.InstanceID) (err error) {
-	for range withdrawTries {
-		if b, err = m.Backup(ctx, b.Project, b.Name); err != nil || !slices.Contains(b.Restoring, id) {
-			return err
+func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.InstanceID) error {
+	_, err := repeated(func() (backup.Backup, error) {
+		b, err := m.Backup(ctx, b.Project, b.Name)
+		if err != nil || !slices.Contains(b.Restoring, id) {
+			return b, err
 		}
 		b.Restoring = without(b.Restoring, id)
-		if _, err = m.PutBackup(ctx, b); !errors.Is(err, croft.Conflict) {
-			return err
-		}
-	}
+		return m.put(ctx, b)
+	})
 	return err
 }
 
@@ -143,11 +146,12 @@ func without(all []croft.InstanceID, id croft.InstanceID) []croft.InstanceID {
 	return slices.DeleteFunc(slices.Clone(all), func(one croft.InstanceID) bool { return one == id })
 }
 
-// withdrawTries bounds how often withdraw is repeated because others change the record of the backup.
-const withdrawTries = 8
-
 // LastBackup implements schedule.Config.LastBackup.
-func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (from croft.FromBackup, err error) {
+func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (croft.FromBackup, error) {
+	return repeated(func() (croft.FromBackup, error) { return m.lastBackup(ctx, inst) })
+}
+
+func (m *Manager) lastBackup(ctx context.Context, inst croft.Instance) (from croft.FromBackup, err error) {
 	all, err := m.Backups(ctx, inst.Project)
 	if err != nil {
 		return from, err
@@ -271,7 +275,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	inst := st.Instance
 	end := func() error {
 		b.Restoring = without(b.Restoring, id)
-		_, err := m.PutBackup(ctx, b)
+		_, err := m.put(ctx, b)
 		if err != nil {
 			return err
 		}
@@ -305,7 +309,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	case j.Report.Done:
 		if j.Report.Damaged && b.State == backup.Ready {
 			b.State, b.Error = backup.Damaged, j.Report.Error
-			if b, err = m.PutBackup(ctx, b); err != nil {
+			if b, err = m.put(ctx, b); err != nil {
 				return err
 			}
 		}

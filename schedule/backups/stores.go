@@ -50,6 +50,9 @@ func (m *Manager) checkStore(ctx context.Context, s backup.Store) (_ backup.Stor
 	}
 	s.State, s.Job, s.Error = backup.Checking, newJob(), ""
 	if s, err = m.PutStore(ctx, s); err != nil {
+		if errors.Is(err, croft.Conflict) {
+			err = changedError{err}
+		}
 		return s, err
 	}
 	return s, m.order(ctx, s, storeJob(s))
@@ -66,10 +69,13 @@ func storeJob(s backup.Store) backup.Job {
 
 // CheckStore orders a host to verify all data of a store.
 func (m *Manager) CheckStore(ctx context.Context, name string) (backup.Store, error) {
-	s, err := m.Store.Store(ctx, name)
-	if err == nil && s.State != backup.Checking {
-		s, err = m.checkStore(ctx, s)
-	}
+	s, err := repeated(func() (backup.Store, error) {
+		s, err := m.Store.Store(ctx, name)
+		if err == nil && s.State != backup.Checking {
+			s, err = m.checkStore(ctx, s)
+		}
+		return s, err
+	})
 	if err != nil {
 		return s, fmt.Errorf("check backup store %s: %w", name, err)
 	}
