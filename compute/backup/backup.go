@@ -153,6 +153,8 @@ type Backup struct {
 	Checked  time.Time      `json:"checked,omitzero"` // when a host last read all of it
 	// instances that are being restored from it, and when the last one was asked for
 	Restoring []croft.InstanceID `json:"restoring,omitempty"`
+	// the generations that they had before; the order to restore has a higher one
+	Before map[croft.InstanceID]int64 `json:"before,omitempty"`
 	Asked     time.Time          `json:"asked,omitzero"`
 	Progress  *croft.Progress    `json:"-"` // of its job; derived
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -64,7 +65,13 @@ func (m *Manager) restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 		return inst, fmt.Errorf("%s: %w", what, err)
 	}
 	m.Log.Info("restore ordered", "backup", b.ID, "instance", inst.ID, "name", inst.Name)
-	b, err = m.Backup(ctx, b.Project, b.Name)
+	b, err = repeated(func() (backup.Backup, error) {
+		b, err := m.Backup(ctx, b.Project, b.Name)
+		if err == nil && !slices.Contains(b.Restoring, inst.ID) { // this process was suspended before the order
+			b, err = m.begin(ctx, b, inst.ID, inst.Generation-1)
+		}
+		return b, err
+	})
 	if err == nil {
 		err = m.restoring(ctx, b, inst.ID, map[string]backup.Job{}, map[string]bool{})
 	}
@@ -77,13 +84,28 @@ func (m *Manager) restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 
 // begin notes in the record of a backup that an instance is restored from it, before that is ordered. It writes also
 // where the record names the instance already: that may be about to be forgotten, because an earlier restore has ended.
-func (m *Manager) begin(ctx context.Context, b backup.Backup, id croft.InstanceID) error {
+// The generation is the instance's before the order.
+func (m *Manager) begin(ctx context.Context, b backup.Backup, id croft.InstanceID, generation int64) (
+	backup.Backup, error) {
 	if !slices.Contains(b.Restoring, id) {
 		b.Restoring = append(slices.Clone(b.Restoring), id)
 	}
+	b.Before = maps.Clone(b.Before)
+	if b.Before == nil {
+		b.Before = map[croft.InstanceID]int64{}
+	}
+	b.Before[id] = generation
 	b.Asked = time.Now().UTC()
-	_, err := m.put(ctx, b)
-	return err
+	return m.put(ctx, b)
+}
+
+// forget removes an instance from those that are restored from a backup.
+func (m *Manager) forget(ctx context.Context, b backup.Backup, id croft.InstanceID) (backup.Backup, error) {
+	b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring),
+		func(one croft.InstanceID) bool { return one == id })
+	b.Before = maps.Clone(b.Before)
+	delete(b.Before, id)
+	return m.put(ctx, b)
 }
 
 func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreRequest) (croft.Instance, error) {
@@ -96,7 +118,7 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 		query.Groups[0].InTree = r.Host
 	}
 	id := croft.NewInstanceID()
-	return m.noted(ctx, b, id, func() (croft.Instance, error) {
+	return m.noted(ctx, b, id, 0, func() (croft.Instance, error) {
 		d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
 			Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic,
 			GuestSettings: b.Spec.GuestSettings, InstanceSettings: b.Spec.InstanceSettings,
@@ -107,9 +129,9 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 
 // noted orders a restore that the record of the backup names meanwhile. It names it no longer if the order was refused;
 // where the result is unknown, a Manager finds out.
-func (m *Manager) noted(ctx context.Context, b backup.Backup, id croft.InstanceID,
+func (m *Manager) noted(ctx context.Context, b backup.Backup, id croft.InstanceID, generation int64,
 	order func() (croft.Instance, error)) (croft.Instance, error) {
-	if err := m.begin(ctx, b, id); err != nil {
+	if _, err := m.begin(ctx, b, id, generation); err != nil {
 		return croft.Instance{}, err
 	}
 	inst, err := order()
@@ -135,15 +157,9 @@ func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.Instan
 		if err != nil || !slices.Contains(b.Restoring, id) {
 			return b, err
 		}
-		b.Restoring = without(b.Restoring, id)
-		return m.put(ctx, b)
+		return m.forget(ctx, b, id)
 	})
 	return err
-}
-
-// without returns the instances except one.
-func without(all []croft.InstanceID, id croft.InstanceID) []croft.InstanceID {
-	return slices.DeleteFunc(slices.Clone(all), func(one croft.InstanceID) bool { return one == id })
 }
 
 // LastBackup implements schedule.Config.LastBackup.
@@ -161,7 +177,8 @@ func (m *Manager) lastBackup(ctx context.Context, inst croft.Instance) (from cro
 	if at < 0 {
 		return from, croft.Errorf(croft.NotFound, "instance %s has no backup", inst.Name)
 	}
-	return croft.FromBackup{ID: all[at].ID, Name: all[at].Name}, m.begin(ctx, all[at], inst.ID)
+	_, err = m.begin(ctx, all[at], inst.ID, inst.Generation)
+	return croft.FromBackup{ID: all[at].ID, Name: all[at].Name}, err
 }
 
 func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.Instance, error) {
@@ -177,7 +194,7 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 			"are not restored in place: restore it as a new instance", st.Instance.Name)
 	}
 	if st.Instance.State == croft.StateLost {
-		return m.noted(ctx, b, st.Instance.ID, func() (croft.Instance, error) {
+		return m.noted(ctx, b, st.Instance.ID, st.Instance.Generation, func() (croft.Instance, error) {
 			return m.Scheduler.RecreateFrom(ctx, st.Instance, croft.FromBackup{ID: b.ID, Name: b.Name})
 		})
 	}
@@ -209,7 +226,7 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 				d.SizeGB, size)
 		}
 	}
-	return m.noted(ctx, b, inst.ID, func() (croft.Instance, error) {
+	return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
 		return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
 	})
 }
@@ -274,11 +291,13 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	}
 	inst := st.Instance
 	end := func() error {
-		b.Restoring = without(b.Restoring, id)
-		_, err := m.put(ctx, b)
-		if err != nil {
+		if from := inst.Backup; from != nil && from.Generation <= b.Before[id] && time.Since(b.Asked) < forgetAfter {
+			return nil // an order is about to follow that needs the note
+		}
+		if _, err := m.forget(ctx, b, id); err != nil {
 			return err
 		}
+		var err error
 		for _, j := range jobs { // also of earlier orders
 			if j.Kind == backup.Restore && j.Instance == id && j.Backup == b.ID {
 				err = errors.Join(err, m.RemoveJob(ctx, j.Host, j.ID))

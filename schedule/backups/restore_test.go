@@ -1,0 +1,84 @@
+package backups
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute/backup"
+	"croft/schedule"
+)
+
+// others are the methods that no test here calls.
+type others interface{ Store }
+
+// records has the record of one backup; other is what another process does between a read and a write.
+type records struct {
+	others
+	b     backup.Backup
+	other func()
+}
+
+func (r *records) Backup(context.Context, croft.Project, string) (backup.Backup, error) {
+	return r.b, nil
+}
+
+func (r *records) PutBackup(_ context.Context, b backup.Backup) (backup.Backup, error) {
+	if other := r.other; other != nil {
+		r.other = nil
+		other()
+	}
+	if b.Revision != r.b.Revision {
+		return b, croft.Errorf(croft.Conflict, "another request changed it")
+	}
+	b.Revision++
+	r.b = b
+	return b, nil
+}
+
+func (r *records) RemoveJob(context.Context, croft.HostID, string) error { return nil }
+
+// view has one instance.
+type view struct {
+	schedule.View
+	st croft.Status
+}
+
+func (v view) FindByID(context.Context, croft.InstanceID) (croft.Status, error) { return v.st, nil }
+
+func TestTheEndOfARestoreKeepsTheNoteOfTheNextOne(t *testing.T) {
+	t.Parallel()
+	const id = croft.InstanceID("web")
+	earlier := croft.Status{Instance: croft.Instance{ID: id, State: croft.StateScheduled, Generation: 5,
+		Backup: &croft.FromBackup{ID: "b", Generation: 5, InPlace: true}},
+		Observation: &croft.Observation{Generation: 5, State: croft.StateStopped}}
+	done := backup.Job{ID: backup.RestoreJob(id, 5), Kind: backup.Restore, Backup: "b", Instance: id,
+		Report: backup.Report{Done: true}}
+	jobs := map[string]backup.Job{done.ID: done}
+	store := &records{b: backup.Backup{ID: "b", Revision: 1, Restoring: []croft.InstanceID{id}}}
+	m := &Manager{Store: store, Scheduler: &schedule.Scheduler{Config: schedule.Config{View: view{st: earlier}}}}
+	look := func() error { return m.restoring(t.Context(), store.b, id, jobs, map[string]bool{}) }
+
+	if _, err := m.begin(t.Context(), store.b, id, 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := look(); err != nil || !slices.Contains(store.b.Restoring, id) {
+		t.Errorf("before the next order: %v, %v", store.b.Restoring, err)
+	}
+	store.b.Asked = time.Now().Add(-forgetAfter)
+	if err := look(); err != nil || len(store.b.Restoring) > 0 || len(store.b.Before) > 0 {
+		t.Errorf("when no order followed: %v, %v, %v", store.b.Restoring, store.b.Before, err)
+	}
+}
+
+func TestARequestIsRepeatedWhenItsRecordWasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := &records{b: backup.Backup{ID: "b", Revision: 1, Restoring: []croft.InstanceID{"web"}}}
+	store.other = func() { store.b.Revision++ }
+	m := &Manager{Store: store}
+	if err := m.withdraw(t.Context(), store.b, "web"); err != nil || len(store.b.Restoring) > 0 {
+		t.Errorf("%v, %v", store.b.Restoring, err)
+	}
+}
