@@ -154,9 +154,9 @@ type Backup struct {
 	// instances that are being restored from it, and when the last one was asked for
 	Restoring []croft.InstanceID `json:"restoring,omitempty"`
 	// the generations that they had before; the order to restore has a higher one
-	Before map[croft.InstanceID]int64 `json:"before,omitempty"`
-	Asked     time.Time          `json:"asked,omitzero"`
-	Progress  *croft.Progress    `json:"-"` // of its job; derived
+	Before   map[croft.InstanceID]int64 `json:"before,omitempty"`
+	Asked    time.Time                  `json:"asked,omitzero"`
+	Progress *croft.Progress            `json:"-"` // of its job; derived
 
 	Revision       int64 `json:"-"`
 	CreateRevision int64 `json:"-"`
