@@ -287,7 +287,7 @@ func (c *Client) CheckBackupStore(ctx context.Context, in api.BackupStoreNamed) 
 }
 
 // RemoveBackupStore: Forget a backup store without backups; the repository stays.
-func (c *Client) RemoveBackupStore(ctx context.Context, in api.BackupStoreNamed) error {
+func (c *Client) RemoveBackupStore(ctx context.Context, in api.BackupStoreRemoval) error {
 	return c.do(ctx, "DELETE /v1/backup-stores/{name}", in)
 }
 

@@ -68,9 +68,17 @@ var backupStoreOperations = noun{Tag: "backup-stores", Object: actions.BackupSto
 				return c.backupStore(s), err
 			}),
 		do(Operation{ID: "removeBackupStore", At: "DELETE /v1/backup-stores/{name}", May: access.Operates,
-			Conflict: api.InUse, Summary: "Forget a backup store without backups; the repository stays"},
-			func(ctx context.Context, c *call, in api.BackupStoreNamed) (nothing, error) {
-				return nothing{}, c.Cloud.Backups.RemoveStore(ctx, in.Name)
+			Conflict: api.InUse, Summary: "Forget a backup store without backups; the repository stays",
+			Description: "With `forget`, of a store that is gone for good, its backups and schedules are removed too."},
+			func(ctx context.Context, c *call, in api.BackupStoreRemoval) (nothing, error) {
+				switch in.Forget {
+				case "":
+					return nothing{}, c.Cloud.Backups.RemoveStore(ctx, in.Name)
+				case in.Name:
+					return nothing{}, c.Cloud.Backups.ForgetStore(ctx, in.Name)
+				}
+				return nothing{}, croft.Errorf(croft.Invalid, "forget backup store %s: %q is not its name, so nothing "+
+					"was done", in.Name, in.Forget)
 			}),
 	},
 }

@@ -98,6 +98,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{b.project}
 	case "query name":
 		return []string{b.project, b.name}
+	case "query forget":
+		return []string{b.name}
 	case "path instance":
 		return []string{b.id}
 	case "query host":

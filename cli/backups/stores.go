@@ -2,6 +2,7 @@ package backups
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"croft/internal/command"
 	"croft/internal/delay"
 	"croft/internal/out"
+	"croft/internal/plain"
 )
 
 var stores = verb.Noun[api.BackupStore]{
@@ -63,10 +65,41 @@ A host that makes a backup gets the access to the store for that job.`,
   croft backup store add s3 s3:https://s3.example/backups --env-file keys
   croft backup store check main`,
 		storeAdd(), stores.List("List the stores"), stores.Show("Show a store, without its password"), storeCheck(),
-		stores.Remove("Forget stores without backups; their repositories stay",
-			func(ctx context.Context, c *args.Client, name string) error {
-				return c.RemoveBackupStore(ctx, api.BackupStoreNamed{Name: name})
-			}))
+		storeRemove())
+}
+
+func storeRemove() *cobra.Command {
+	var forget bool
+	var yes string
+	cmd := stores.Remove("Forget stores; their repositories stay",
+		func(ctx context.Context, c *args.Client, name string) error {
+			in := api.BackupStoreRemoval{BackupStoreNamed: api.BackupStoreNamed{Name: name}}
+			if forget {
+				in.Forget = name
+			}
+			return c.RemoveBackupStore(ctx, in)
+		})
+	remove := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		for _, name := range given {
+			if !forget {
+				break
+			}
+			if err := verb.NameAgain(cmd, "forget backup store", name, yes, fmt.Sprintf("the backups in store %s and "+
+				"the schedules for it will be removed from the cloud, in all projects; to forget it, type its name "+
+				"again: ", plain.Line(name))); err != nil {
+				return err
+			}
+		}
+		return remove(cmd, given)
+	}
+	cmd.Long = `remove forgets stores that have no backups and no schedules; what their repositories
+contain stays there. With --forget, for a store that is gone for good, its backups and
+schedules are removed from the cloud too, after its name was typed again. An instance
+that is being restored from such a backup must have ended.`
+	cmd.Flags().BoolVar(&forget, "forget", false, "with its backups and schedules: it is gone for good")
+	cmd.Flags().StringVar(&yes, "yes", "", "the name of the store once more, instead of a question")
+	return cmd
 }
 
 // longestSecret limits the length of a password or of a file of variables, in bytes.

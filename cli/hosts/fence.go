@@ -1,10 +1,8 @@
 package hosts
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,20 +80,17 @@ func fence(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName str
 	if err != nil {
 		return err
 	}
-	if yes == "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "host %s (%s) has %s, whose disks may be lost; to declare it dead, type its name "+
-			"again: ", plain.Line(h.Name), h.State, wording.Count(h.Count, "instance"))
-		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an empty answer is refused
-		yes = strings.TrimSpace(line)
-	}
-	if yes != h.Name {
-		return croft.Errorf(croft.Invalid, "fence host %s: %q is not its name, so nothing was done", h.Name, yes)
+	question := fmt.Sprintf("host %s (%s) has %s, whose disks may be lost; to declare it dead, type its name again: ",
+		plain.Line(h.Name), h.State, wording.Count(h.Count, "instance"))
+	if err := verb.NameAgain(cmd, "fence host", h.Name, yes, question); err != nil {
+		return err
 	}
 	how := croft.FencedOff
 	if confirmed {
 		how = croft.ConfirmedOff
 	}
-	fenced, err := c.FenceHost(ctx, api.HostFence{HostNamed: api.HostNamed{ID: string(h.ID)}, How: how, Confirm: yes})
+	fenced, err := c.FenceHost(ctx, api.HostFence{HostNamed: api.HostNamed{ID: string(h.ID)}, How: how,
+		Confirm: h.Name})
 	if err == nil {
 		err = c.Report(hostData{fenced.Host, fenced.State}, "host %s is declared dead", plain.Line(h.Name))
 	}

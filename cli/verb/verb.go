@@ -3,8 +3,11 @@
 package verb
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,6 +158,20 @@ func (n Noun[T]) Remove(short string, remove func(ctx context.Context, c *args.C
 				return err
 			})
 		})}
+}
+
+// NameAgain has a person type the name of an object that an action ends for good, in answer to a question; yes is the
+// name if the command line has it already. Invalid: it is another name.
+func NameAgain(cmd *cobra.Command, action, name, yes, question string) error {
+	if yes == "" {
+		fmt.Fprint(cmd.ErrOrStderr(), question)
+		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an empty answer is refused
+		yes = strings.TrimSpace(line)
+	}
+	if yes != name {
+		return croft.Errorf(croft.Invalid, "%s %s: %q is not its name, so nothing was done", action, name, yes)
+	}
+	return nil
 }
 
 // Each calls do with each name, also after errors.

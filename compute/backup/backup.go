@@ -27,6 +27,8 @@ const (
 	Failed   State = "failed"  // there is no copy, for the reason in Error
 	Damaged  State = "damaged" // a host could not read all of it
 	Removing State = "removing"
+	// a store that an operator has given up: its backups and schedules are removed from the cloud, and then it
+	Forgotten State = "forgotten"
 )
 
 // Store is where backups are kept: a repository of restic. The name identifies it.

@@ -14,7 +14,7 @@ type BackupStore struct {
 	Repository string `json:"repository"`
 	// The projects that may use it; empty: all, or the caller is not an operator.
 	Projects []croft.Project `json:"projects"`
-	State    backup.State    `json:"state" enum:"checking,ready,failed,damaged"` // whether it can be used
+	State    backup.State    `json:"state" enum:"checking,ready,failed,damaged,forgotten"` // whether it can be used
 	// Why it cannot be used; empty for callers who are not operators.
 	Error   string     `json:"error"`
 	Created time.Time  `json:"created"`           // when it was added
@@ -30,6 +30,14 @@ type BackupStoreList struct {
 // BackupStoreNamed names a store.
 type BackupStoreNamed struct {
 	Name string `path:"name" json:"-"` // name of the store
+}
+
+// BackupStoreRemoval removes a store.
+type BackupStoreRemoval struct {
+	BackupStoreNamed
+	// Of a store that is gone for good: the name of the store once more, to remove its backups and schedules, of all
+	// projects, from the cloud too. What the repository contains stays there.
+	Forget string `query:"forget" maxLength:"63"`
 }
 
 // BackupStoreInProject names a store for a caller in a project.

@@ -110,6 +110,15 @@ func (m *Manager) put(ctx context.Context, b backup.Backup) (backup.Backup, erro
 	return now, err
 }
 
+// putStore writes the record of an existing store.
+func (m *Manager) putStore(ctx context.Context, s backup.Store) (backup.Store, error) {
+	now, err := m.PutStore(ctx, s)
+	if errors.Is(err, croft.Conflict) {
+		err = changedError{err}
+	}
+	return now, err
+}
+
 // repeated carries out a request, again from its beginning when the record that it read was changed meanwhile: managers
 // change records at any time.
 func repeated[T any](request func() (T, error)) (v T, err error) {

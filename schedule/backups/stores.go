@@ -49,10 +49,7 @@ func (m *Manager) checkStore(ctx context.Context, s backup.Store) (_ backup.Stor
 		return s, err
 	}
 	s.State, s.Job, s.Error = backup.Checking, newJob(), ""
-	if s, err = m.PutStore(ctx, s); err != nil {
-		if errors.Is(err, croft.Conflict) {
-			err = changedError{err}
-		}
+	if s, err = m.putStore(ctx, s); err != nil {
 		return s, err
 	}
 	return s, m.order(ctx, s, storeJob(s))
@@ -71,6 +68,9 @@ func storeJob(s backup.Store) backup.Job {
 func (m *Manager) CheckStore(ctx context.Context, name string) (backup.Store, error) {
 	s, err := repeated(func() (backup.Store, error) {
 		s, err := m.Store.Store(ctx, name)
+		if err == nil && s.State == backup.Forgotten {
+			return s, croft.Errorf(croft.Conflict, "%s", s.Error)
+		}
 		if err == nil && s.State != backup.Checking {
 			s, err = m.checkStore(ctx, s)
 		}
@@ -84,6 +84,9 @@ func (m *Manager) CheckStore(ctx context.Context, name string) (backup.Store, er
 
 // advanceStore carries a check of a store on.
 func (m *Manager) advanceStore(ctx context.Context, s backup.Store, j backup.Job) error {
+	if s.State == backup.Forgotten {
+		return m.forgetStore(ctx, s)
+	}
 	if s.State != backup.Checking {
 		return nil
 	}
@@ -118,6 +121,86 @@ func (m *Manager) advanceStore(ctx context.Context, s backup.Store, j backup.Job
 	return err
 }
 
+// ForgetStore removes a store that is gone for good, with its backups and schedules of all projects. What the
+// repository contains stays there. If this process dies in the middle, a Manager continues. Conflict: an instance is
+// being restored from one of the backups. NotFound.
+func (m *Manager) ForgetStore(ctx context.Context, name string) error {
+	what := "forget backup store " + name
+	s, err := repeated(func() (backup.Store, error) {
+		s, err := m.Store.Store(ctx, name)
+		if err != nil || s.State == backup.Forgotten {
+			return s, err
+		}
+		all, err := m.Backups(ctx, "")
+		for _, b := range all {
+			if b.Store == name && len(b.Restoring) > 0 {
+				return s, croft.Errorf(croft.Conflict, "instance %s is being restored from backup %s of project %s: "+
+					"wait until it has ended, or destroy the instance", b.Restoring[0], b.Name, b.Project)
+			}
+		}
+		if err != nil {
+			return s, err
+		}
+		s.State, s.Error, s.Job = backup.Forgotten, "an operator has given it up", ""
+		return m.putStore(ctx, s)
+	})
+	for range requestTries { // a backup that was requested before is written now
+		if err == nil {
+			err = m.forgetStore(ctx, s)
+		}
+		if !errors.Is(err, croft.Conflict) || s.State != backup.Forgotten {
+			break
+		}
+		s, err = m.Store.Store(ctx, name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// forgetStore removes what belongs to a store that was given up, and then the store.
+func (m *Manager) forgetStore(ctx context.Context, s backup.Store) error {
+	plans, err := m.Plans(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if p.Store != s.Name {
+			continue
+		}
+		if err := m.RemovePlan(ctx, p); err != nil && !errors.Is(err, croft.NotFound) {
+			return err
+		}
+	}
+	all, err := m.Backups(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		if b.Store != s.Name {
+			continue
+		}
+		if b.Job != "" {
+			err = m.RemoveJob(ctx, b.Host, b.Job)
+		}
+		if err == nil {
+			err = m.Snapshots.EndCapture(ctx, target(b), snapshotName(b))
+		}
+		if err == nil {
+			err = m.RemoveBackup(ctx, b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := m.RemoveStore(ctx, s.Name); err != nil && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	m.Log.Warn("a backup store was forgotten", "store", s.Name, "repository", s.Repository)
+	return nil
+}
+
 // usable returns a store that a project may use: the named one, or the only one that there is. NotFound: there is none.
 func (m *Manager) usable(ctx context.Context, name string, project croft.Project, id croft.ProjectID) (backup.Store,
 	error) {
@@ -127,7 +210,7 @@ func (m *Manager) usable(ctx context.Context, name string, project croft.Project
 	}
 	var found []backup.Store
 	for _, s := range all {
-		if s.Admits(project, id) && (name == "" || s.Name == name) {
+		if s.State != backup.Forgotten && s.Admits(project, id) && (name == "" || s.Name == name) {
 			found = append(found, s)
 		}
 	}

@@ -282,7 +282,7 @@ func TestABackupIsRemovedFromItsStoreAndTheStoreOnlyWithoutBackups(t *testing.T)
 	w.backup("berta", "web", "b1")
 	op := w.as("operator")
 	if err := op.RemoveBackupStore(t.Context(),
-		api.BackupStoreNamed{Name: "main"}); croft.KindOf(err) != croft.Conflict {
+		storeRemoval("main", "")); croft.KindOf(err) != croft.Conflict {
 		t.Errorf("a used store: %v", err)
 	}
 	for _, other := range []string{"anna", "bertil"} {
@@ -303,7 +303,54 @@ func TestABackupIsRemovedFromItsStoreAndTheStoreOnlyWithoutBackups(t *testing.T)
 	if len(snapshots) > 0 {
 		t.Errorf("%d snapshots of restic are left", len(snapshots))
 	}
-	w.must(op.RemoveBackupStore(t.Context(), api.BackupStoreNamed{Name: "main"}))
+	w.must(op.RemoveBackupStore(t.Context(), storeRemoval("main", "")))
+}
+
+func storeRemoval(name, forget string) api.BackupStoreRemoval {
+	return api.BackupStoreRemoval{BackupStoreNamed: api.BackupStoreNamed{Name: name}, Forget: forget}
+}
+
+func TestAStoreThatIsGoneForGoodIsForgottenWithItsBackupsAndSchedules(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	w.instance("berta", "web")
+	w.backup("berta", "web", "b1")
+	w.must(os.Mkdir(w.repo+".other", 0o700))
+	w.store("other", w.repo+".other", "secret")
+	c, op := w.as("berta"), w.as("operator")
+	_, err := c.CreateBackupSchedule(t.Context(), api.NewBackupSchedule{Name: "daily", Instance: "web", Store: "main",
+		Every: 3600})
+	w.must(err)
+	in := api.NewBackup{InstanceNamed: api.InstanceNamed{ID: "web"}, Name: "kept", Store: "other"}
+	_, err = c.CreateBackup(t.Context(), in)
+	w.must(err)
+	w.settled("berta", "kept")
+	w.must(os.Rename(w.repo, w.repo+".gone"))
+	w.must(c.RemoveBackup(t.Context(), api.BackupNamed{Name: "b1"})) // it waits for the store
+
+	if err := op.RemoveBackupStore(t.Context(), storeRemoval("main", "mani")); croft.KindOf(err) != croft.Invalid {
+		t.Errorf("another name: %v", err)
+	}
+	if err := c.RemoveBackupStore(t.Context(), storeRemoval("main", "main")); err == nil {
+		t.Error("a user forgot a store")
+	}
+	w.must(op.RemoveBackupStore(t.Context(), storeRemoval("main", "main")))
+
+	all, err := c.ListBackups(t.Context(), api.InProject{})
+	w.must(err)
+	if len(all.Backups) != 1 || all.Backups[0].Name != "kept" {
+		t.Errorf("backups: %+v", all.Backups)
+	}
+	plans, err := w.cloud.Store.Backups.Plans(t.Context(), "")
+	w.must(err)
+	stores, err := w.cloud.Store.Backups.Stores(t.Context())
+	w.must(err)
+	if len(plans) > 0 || len(stores) != 1 || stores[0].Name != "other" {
+		t.Errorf("schedules: %v, stores: %v", plans, stores)
+	}
+	w.must(c.RemoveBackup(t.Context(), api.BackupNamed{Name: "kept"}))
+	w.gone("berta", "kept")
 }
 
 func TestAStoreThatCannotBeUsedSaysWhy(t *testing.T) {
