@@ -2,13 +2,19 @@ package system
 
 import (
 	"context"
+	"flag"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"sync"
 	"time"
 
 	"croft/etcdstore"
+	"croft/internal/testing/placementoracle"
 	"croft/placement"
 	"croft/placement/ledger"
 	"croft/placementclient"
@@ -61,8 +67,26 @@ type placementProcess struct {
 	end     func()
 }
 
+var originalFlag = flag.Bool("original", false, "random runs use OpenStack's Placement")
+
+// beforeOriginal returns a process that passes requests on to OpenStack's Placement, whose database outlives it.
+func (w *world) beforeOriginal(last int) (*placementProcess, error) {
+	target, err := url.Parse(w.original)
+	if err != nil {
+		return nil, err
+	}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Set("X-Auth-Token", "admin")
+	}, ErrorLog: log.New(io.Discard, "", 0)}
+	return &placementProcess{gate: w.gate(last), handler: pass, end: func() {}}, nil
+}
+
 // newPlacement starts a process. last: as for gate.
 func (w *world) newPlacement(last int) (*placementProcess, error) {
+	if w.original != "" {
+		return w.beforeOriginal(last)
+	}
 	ctx := context.WithoutCancel(w.t.Context())
 	store, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{"http://" + w.listen},
 		DialTimeout: 10 * time.Second, Mint: true})
@@ -89,6 +113,9 @@ func (w *world) newPlacement(last int) (*placementProcess, error) {
 // startPlacement serves Placement until the test ends. If its process dies, another one replaces it at the next
 // request, as under systemd.
 func (w *world) startPlacement() {
+	if *originalFlag {
+		w.original = placementoracle.Start(w.t)
+	}
 	var err error
 	if w.placement, err = w.newPlacement(0); err != nil {
 		w.t.Fatal(err)

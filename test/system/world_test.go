@@ -49,6 +49,7 @@ type world struct {
 	placementDown atomic.Bool
 	placing       sync.Mutex
 	placement     *placementProcess // guarded by placing
+	original      string            // address of OpenStack's Placement behind that process; empty: it is croft's own
 	faulty        float64
 	calmed        atomic.Bool // the faults have ended
 	mood          mood
