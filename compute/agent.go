@@ -165,7 +165,7 @@ func New(c Config) (*Agent, error) {
 	for _, s := range c.SharedDirs {
 		a.shared = append(a.shared, &shared{problem: "the shared storage " + s.Name + " is not examined yet",
 			dir: storage.New(storage.Config{Name: s.Name, Path: s.Path, Host: c.Host.ID,
-				Partition: c.Partition})})
+				Partition: c.Partition, RenewEvery: s.RenewEvery, Fault: s.Fault})})
 	}
 	a.workers.Do, a.volumeWorkers.Do, a.jobWorkers.Do, a.imageWorkers.Do = a.pass, a.passVolume, a.passJob, a.passImage
 	a.copiesOf.saving = map[croft.VolumeID]context.CancelFunc{}

@@ -21,6 +21,12 @@ import (
 // SharedDir is a directory of the settings that several hosts mount under the same path.
 type SharedDir struct {
 	Name, Path string
+
+	// how often the lease of this host is renewed; 2 s by default
+	RenewEvery time.Duration
+	// called before each access to the directory; it may block as a server that hangs does, and its error fails the
+	// access; nil: nothing is called
+	Fault func() error
 }
 
 // sharing is the trait of a provider whose inventory the hosts in its aggregates can use.
@@ -395,7 +401,9 @@ func (p *pass) leaveDisk(ctx context.Context) error {
 	return dir.Release(ctx, p.id)
 }
 
-// removeDisk removes the disk of an instance on shared storage, if it is this host's to remove.
+// removeDisk removes the disk of an instance on shared storage, if it is this host's to remove. The disk of an instance
+// that is lost, or has another host, stays. That of one that ended goes, although this host may have released it when
+// the instance was lost.
 func (p *pass) removeDisk(ctx context.Context) error {
 	if p.want.Storage == "" {
 		return nil
@@ -407,7 +415,31 @@ func (p *pass) removeDisk(ctx context.Context) error {
 	if p.want.Move != nil { // a move that ended on the other host, which has the disk
 		return dir.Release(ctx, p.id)
 	}
+	inst, err := p.agent.Records.Instance(ctx, p.id)
+	switch {
+	case errors.Is(err, croft.NotFound):
+		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
+			return err
+		}
+	case err != nil:
+		return err
+	case inst.State == croft.StateLost || inst.Host != p.agent.Host.ID && !inst.Spec.Ephemeral:
+		return dir.Release(ctx, p.id)
+	}
 	return dir.Remove(ctx, p.id)
+}
+
+// takeRemains locks the disk of an instance that ended. False: another host has it, and removes it.
+func (p *pass) takeRemains(ctx context.Context, dir *storage.Dir) (bool, error) {
+	err := dir.Acquire(ctx, p.id, p.want.TakesFrom...)
+	if !errors.Is(err, croft.Conflict) {
+		return err == nil, err
+	}
+	holder, read := dir.Holder(ctx, p.id)
+	if read == nil && slices.Contains(p.want.TakesFrom, holder) { // it was lost with that host, which will release it
+		return false, croft.Errorf(croft.Unavailable, "%w", err)
+	}
+	return false, read
 }
 
 // onStorage runs f, which accesses the disk of the pass's instance.

@@ -43,6 +43,8 @@ type Config struct {
 	Patience time.Duration
 	// how often the lease of this host is renewed; 2 s by default
 	RenewEvery time.Duration
+	// called before each access; it may block, and its error fails the access; nil: nothing is called
+	Fault func() error
 }
 
 // Dir is a shared directory, as one host uses it.
@@ -108,11 +110,17 @@ func do[T any](ctx context.Context, d *Dir, about, busy string, f func() (T, err
 	d.mu.Unlock()
 	done := make(chan result, 1)
 	go func() {
-		value, err := f()
+		var r result
+		if d.Fault != nil {
+			r.err = d.Fault()
+		}
+		if r.err == nil {
+			r.value, r.err = f()
+		}
 		d.mu.Lock()
 		delete(d.busy, about)
 		d.mu.Unlock()
-		done <- result{value, err}
+		done <- r
 	}()
 	select {
 	case r := <-done:

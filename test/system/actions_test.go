@@ -13,14 +13,20 @@ import (
 	"croft/schedule"
 )
 
-// query takes a fourth of a host, so that a few hosts are full quickly.
-var query = func() schedule.Query {
-	q, err := schedule.ParseQuery("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10")
+// query takes a fourth of a host, so that a few hosts are full quickly; sharedQuery has its disk on shared storage,
+// which is as large as the file system of the test.
+var (
+	query       = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10")
+	sharedQuery = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:1")
+)
+
+func parsed(text string) schedule.Query {
+	q, err := schedule.ParseQuery(text)
 	if err != nil {
 		panic(err)
 	}
 	return q
-}()
+}
 
 // The images: a valid one, and one whose guests can never be built.
 const (

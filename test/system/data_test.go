@@ -123,7 +123,8 @@ func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken, err := w.store.Volumes.AttachedTo(ctx, id)
-	if err != nil {
+	machine, defined := m.hv.Machine(id)
+	if err != nil || defined == nil && !w.isShared(machine) && m.isMisjudged() { // its local disk may be replaced
 		return
 	}
 	l.note(id, taken)

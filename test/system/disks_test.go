@@ -248,7 +248,9 @@ func (a *actor) resize(ctx context.Context) {
 		_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
 			inst, err := s.Stop(ctx, croft.DefaultProject, id)
 			if err == nil {
-				err = s.Wait(ctx, inst, schedule.Stopped, nil)
+				soon, cancel := context.WithTimeout(ctx, time.Second) // its host may be away
+				defer cancel()
+				err = s.Wait(soon, inst, schedule.Stopped, nil)
 			}
 			return err
 		})
@@ -293,6 +295,9 @@ func (a *actor) addDisks(ctx context.Context, r *schedule.Request) {
 	if a.rng.IntN(3) == 0 {
 		r.Restart = croft.RestartElsewhere
 	}
+	if a.sharedDir() != "" && a.rng.IntN(3) == 0 {
+		r.Storage, r.Query = croft.StorageShared, sharedQuery
+	}
 	switch a.rng.IntN(6) {
 	case 0:
 		r.Disks = []croft.NewDisk{{SizeGB: 2}}
@@ -301,6 +306,34 @@ func (a *actor) addDisks(ctx context.Context, r *schedule.Request) {
 			r.Volumes = []string{v.Name}
 		}
 	}
+}
+
+// populate lets users create instances with disks, which run before the faults begin.
+func (w *world) populate() {
+	w.calmed.Store(true)
+	defer w.calmed.Store(false)
+	var asking sync.WaitGroup
+	for n := range 2 * len(w.hosts) {
+		a := w.actor(100 + uint64(n))
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+			defer cancel()
+			id := croft.NewInstanceID()
+			a.create(ctx, id, false)
+			a.createVolume(ctx)
+			if inst, err := w.store.Instances.Instance(ctx, id); err == nil && inst.State == croft.StateScheduled &&
+				inst.Spec.Image != missing {
+				soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+				defer cancel()
+				_ = w.scheduler(0, func(s *schedule.Scheduler) error {
+					return s.Wait(soon, inst, schedule.Running, nil)
+				})
+			}
+			a.attach(ctx)
+			a.writeSome(ctx)
+		})
+	}
+	asking.Wait()
 }
 
 // fill lets many users ask for the last places at once.

@@ -52,6 +52,9 @@ type mood struct {
 	late  float64 // probability that a write takes effect late
 	stops float64 // factor of the probabilities in mayStop
 	dies  int     // one process in this many dies
+	// how many user actions there are for each fault of the installation, and how probable it is that a call fails
+	every  int
+	faulty float64
 }
 
 func newMood(seed uint64) mood {
@@ -60,6 +63,8 @@ func newMood(seed uint64) mood {
 		late:  []float64{0.03, 0.1, 0.2}[rng.IntN(3)],
 		stops: []float64{0.5, 1, 3}[rng.IntN(3)],
 		dies:  []int{3, 10, 40}[rng.IntN(3)],
+
+		every: []int{6, 12, 30}[rng.IntN(3)], faulty: []float64{0.01, 0.003, 0.001}[rng.IntN(3)],
 	}
 }
 

@@ -292,7 +292,9 @@ func (m *machine) look(ctx context.Context, open map[diskID][]string) (bad []str
 			continue
 		}
 		by := fmt.Sprintf("%s on host%d", d.ID, m.n)
-		open[diskID(d.ID)] = append(open[diskID(d.ID)], by)
+		if m.w.isShared(machine) || !m.isMisjudged() {
+			open[diskID(d.ID)] = append(open[diskID(d.ID)], by)
+		}
 		for _, v := range machine.Volumes {
 			open[diskID(v.ID)] = append(open[diskID(v.ID)], by)
 		}

@@ -244,6 +244,10 @@ func (a *actor) tend() {
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
 	switch a.rng.IntN(9) {
 	case 8:
+		if a.sharedDir() != "" && a.rng.IntN(2) == 0 {
+			a.misjudge(ctx, m)
+			return
+		}
 		a.fence(ctx, m)
 	case 0, 1:
 		_ = a.operate(a.lifetime(), func(o *operator) error {

@@ -23,6 +23,7 @@ var invariants = []invariant{
 	{"a volume is in one guest", (*world).aVolumeIsInOneGuest},
 	{"nothing is claimed twice", (*world).nothingIsClaimedTwice},
 	{"no data is lost", (*world).noDataIsLost},
+	{"shared disks outlive hosts", (*world).sharedDisksOutliveHosts},
 	{"quotas are the sums of records", (*world).quotasAreSums},
 }
 
@@ -46,7 +47,7 @@ func (w *world) claimsAreAsRecorded(ctx context.Context) (bad []string) {
 		want := map[croft.InstanceID]croft.Resources{}
 		for _, st := range all {
 			if st.Instance.Host == m.id {
-				want[st.Instance.ID] = st.Instance.Spec.Resources
+				want[st.Instance.ID] = st.Instance.AllocationsOn(m.id)[m.id]
 			}
 		}
 		for _, v := range m.records(ctx) {
@@ -54,20 +55,38 @@ func (w *world) claimsAreAsRecorded(ctx context.Context) (bad []string) {
 				want[v.ID.Consumer()] = croft.Resources{croft.DiskGB: v.SizeGB}
 			}
 		}
-		claims, err := w.claims.Claims(ctx, m.id)
-		if err != nil {
-			bad = append(bad, fmt.Sprintf("read the claims on host%d: %v", m.n, err))
-			continue
-		}
-		for id, amounts := range claims {
-			if !maps.Equal(amounts, want[id]) {
-				bad = append(bad, fmt.Sprintf("%s claims %v on host%d, and %v is recorded", id, amounts, m.n, want[id]))
+		bad = append(bad, w.claimedIs(ctx, m.id, fmt.Sprintf("host%d", m.n), want)...)
+	}
+	stored := map[croft.HostID]map[croft.InstanceID]croft.Resources{}
+	for _, st := range all {
+		if on := st.Instance.Storage; on != "" {
+			if stored[on.Provider()] == nil {
+				stored[on.Provider()] = map[croft.InstanceID]croft.Resources{}
 			}
+			stored[on.Provider()][st.Instance.ID] = st.Instance.KeptClaim()
 		}
-		for id := range want {
-			if claims[id] == nil {
-				bad = append(bad, fmt.Sprintf("%s is on host%d, and claims nothing there", id, m.n))
-			}
+	}
+	for on, want := range stored {
+		bad = append(bad, w.claimedIs(ctx, on, storageName, want)...)
+	}
+	return bad
+}
+
+// claimedIs compares the claims on a provider with those that are recorded.
+func (w *world) claimedIs(ctx context.Context, on croft.HostID, name string,
+	want map[croft.InstanceID]croft.Resources) (bad []string) {
+	claims, err := w.claims.Claims(ctx, on)
+	if err != nil {
+		return []string{fmt.Sprintf("read the claims on %s: %v", name, err)}
+	}
+	for id, amounts := range claims {
+		if !maps.Equal(amounts, want[id]) {
+			bad = append(bad, fmt.Sprintf("%s claims %v on %s, and %v is recorded", id, amounts, name, want[id]))
+		}
+	}
+	for id := range want {
+		if claims[id] == nil {
+			bad = append(bad, fmt.Sprintf("%s is on %s, and claims nothing there", id, name))
 		}
 	}
 	return bad
@@ -178,6 +197,9 @@ func (w *world) nothingIsClaimedTwice(ctx context.Context) (bad []string) {
 			for class, amount := range amounts {
 				sum[class] += amount
 			}
+		}
+		if p.Name == storageName { // what others have in the file system changes what is left
+			continue
 		}
 		for class, amount := range sum {
 			if inv := p.Inventories[class]; amount > inv.Capacity() {

@@ -20,8 +20,9 @@ type agentSide struct {
 	compute.Records
 	audit.Shared // nil behind a gate
 	compute.Inventory
-	hangUp  func() // closes its connection to etcd
-	volumes compute.Volumes
+	hangUp   func() // closes its connection to etcd
+	volumes  compute.Volumes
+	storages compute.Storages // nil behind a gate
 }
 
 // Serve holds the host's agent lock until ctx ends. An agent that died by then does not release the lock.

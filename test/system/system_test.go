@@ -40,7 +40,8 @@ func TestWholeSystem(t *testing.T) {
 
 // run lets users and faults act on three hosts concurrently, then checks.
 func run(t *testing.T, seed uint64) {
-	w := newWorld(t, seed, 3+int(seed/2%2), 0.01)
+	w := newWorldWith(t, seed, 3+int(seed/2%2), newMood(seed).faulty, true)
+	w.populate()
 	ctx, stop := context.WithCancel(t.Context())
 	var watch, users sync.WaitGroup
 	hosts := w.hosts // while it settles, some hosts may be down
@@ -58,7 +59,7 @@ func run(t *testing.T, seed uint64) {
 	watch.Go(func() { users.Wait(); close(acted) })
 	misfortune, count := w.actor(99), 0
 	for range acted {
-		if count++; count%6 == 0 { // one fault for every six user actions
+		if count++; count%w.mood.every == 0 {
 			misfortune.disturb()
 		}
 	}

@@ -44,6 +44,9 @@ type world struct {
 	claims *placementclient.Client
 	hosts  []*machine
 	front  *gatetest.Front // the agents' only access; nil: they use etcd and Placement directly
+	full   bool            // hosts have shared storage, too
+	// all hosts; hosts has no others, and those that are away are missing while the world settles
+	machines []*machine
 
 	schedulers    atomic.Int64 // so far
 	placementDown atomic.Bool
@@ -101,13 +104,20 @@ type machine struct {
 	stop func() // nil: no agent runs
 	away bool   // without power until the test restores it
 
+	frozen freezer
+
 	agent     *compute.Agent    // the latest
 	inventory compute.Inventory // its agents' view of Placement, if it differs from the world's
 }
 
 func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	t.Helper()
-	w := &world{t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
+	return newWorldWith(t, seed, hosts, faulty, false)
+}
+
+func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full bool) *world {
+	t.Helper()
+	w := &world{full: full, t: t, seed: seed, dir: t.TempDir(), listen: anyPort, faulty: faulty,
 		facts: map[croft.InstanceID]*fact{}, doomed: map[croft.InstanceID]bool{}, reused: map[croft.InstanceID]bool{},
 		forced:  map[croft.InstanceID]bool{},
 		tally:   &tally{count: map[string]int{}, lines: map[croft.InstanceID][]string{}},
@@ -126,7 +136,7 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 	}
 	for n := range hosts {
 		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)),
-			wire: wire.New(t, agentsSee)}
+			wire: wire.New(t, agentsSee), frozen: freezer{locks: map[croft.InstanceID]bool{}}}
 		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag})
 		if err != nil {
 			t.Fatal(err)
@@ -137,6 +147,9 @@ func newWorld(t *testing.T, seed uint64, hosts int, faulty float64) *world {
 		t.Cleanup(m.api.Close)
 		w.hosts = append(w.hosts, m)
 		t.Cleanup(m.kill)
+	}
+	w.machines = w.hosts
+	for _, m := range w.hosts {
 		m.boot(0)
 	}
 	w.awaitHosts()
@@ -169,7 +182,7 @@ func (w *world) awaitHosts() {
 		hosts, err := w.store.Registry.Hosts(ctx)
 		alive := 0
 		for _, h := range hosts {
-			if h.Alive {
+			if m := w.machineOrNil(h.ID); h.Alive && len(h.Storages) == len(m.sharedDirs(m.gate)) {
 				alive++
 			}
 		}
@@ -265,6 +278,7 @@ func (m *machine) boot(last int) {
 	agent, err := compute.New(compute.Config{
 		Peers:   func(croft.Host) (*http.Client, error) { return m.api.Client(), nil },
 		Volumes: &agentVolumes{m.gate, side.volumes}, VolumeRequests: requests, Resizes: sizes,
+		Storages: side, SharedDirs: m.sharedDirs(m.gate),
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,
@@ -317,7 +331,8 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, store *etcdst
 	inventory := w.worseInventory(cmp.Or[compute.Inventory](m.inventory, w.claims))
 	return &agentSide{gate: m.gate, Orders: w.worseOrders(store.Orders), Registry: store.Registry,
 			Records: store.Records,
-			Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end, volumes: store.Volumes},
+			Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end, volumes: store.Volumes,
+			storages: store.Storages},
 		store.Partition(), store, end
 }
 
@@ -331,9 +346,14 @@ func (m *machine) runs(id croft.InstanceID) bool {
 }
 
 // drag delays a hypervisor's calls while it is slow.
-func (m *machine) drag(ctx context.Context, _ string, _ croft.InstanceID) error {
+func (m *machine) drag(ctx context.Context, op string, id croft.InstanceID) error {
 	if m.dead.Load() && ctx.Value(looking{}) == nil {
 		return croft.Errorf(croft.Unavailable, "libvirtd is dead")
+	}
+	if op == sim.OpStart {
+		if err := m.w.lockedByQEMU(id, m); err != nil {
+			return err
+		}
 	}
 	if !m.slow.Load() {
 		return nil
@@ -392,6 +412,7 @@ func (m *machine) lose() {
 	defer m.hand.Unlock()
 	m.away = true
 	m.end()
+	defer m.powerLost()
 	ctx := context.WithValue(m.w.t.Context(), looking{}, true)
 	domains, err := m.hv.List(ctx)
 	if err != nil {

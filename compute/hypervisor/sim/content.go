@@ -155,6 +155,22 @@ func (h *Hypervisor) Disks(_ context.Context, id croft.InstanceID) (map[croft.Vo
 	return all, nil
 }
 
+// Open returns the topmost files of the disks that a guest's process has open, by volume; none: it is off, or there is
+// no such guest.
+func (h *Hypervisor) Open(id croft.InstanceID) map[croft.VolumeID]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.find(id)
+	if err != nil || g.Power == compute.PowerOff {
+		return nil
+	}
+	open := map[croft.VolumeID]string{}
+	for _, disk := range g.disks() {
+		open[disk] = g.layers(disk)[0].Path
+	}
+	return open
+}
+
 // Below returns the data of the disk below an overlay of a guest. Unlike that of the disk itself, it does not change.
 // NotFound: it does not have the overlay.
 func (h *Hypervisor) Below(id croft.InstanceID, disk croft.VolumeID, overlay string) (string, error) {

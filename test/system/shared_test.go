@@ -1,0 +1,334 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/compute/hypervisor/sim"
+	"croft/compute/storage"
+	"croft/schedule"
+)
+
+// storageName is the name of the shared storage in the settings of its hosts.
+const storageName = "nfs1"
+
+// freezer is the state of a host that stops with its guests and resumes as if no time had passed, or that was declared
+// dead by mistake.
+type freezer struct {
+	mu sync.Mutex
+	// its guests that have not lost their power since it was frozen: QEMU has the locks of their disks
+	locks map[croft.InstanceID]bool
+	// it was declared dead while its guests could run, so that the local disk of a guest is in use that runs elsewhere
+	misjudged bool
+}
+
+// sharedDir is the directory of the shared storage; empty: the world has none.
+func (w *world) sharedDir() string {
+	if !w.full || w.front != nil { // a host behind a gate uses none
+		return ""
+	}
+	return filepath.Join(w.dir, "shared")
+}
+
+// sharedDirs returns the settings of a host's agent: not all hosts mount the storage.
+func (m *machine) sharedDirs(g *gate) []compute.SharedDir {
+	dir := m.w.sharedDir()
+	if dir == "" || m.n >= 2+int(m.w.seed/4%2) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		m.w.t.Error(err)
+	}
+	return []compute.SharedDir{{Name: storageName, Path: dir, RenewEvery: 100 * time.Millisecond, Fault: g.access}}
+}
+
+// access is an access of the process to a shared directory: it waits while the process is suspended, and may fail.
+func (g *gate) access() error {
+	g.await()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.dead:
+		return errGate
+	case g.rng.Float64() < g.faulty:
+		return croft.Errorf(croft.Unavailable, "%w: input/output error", errGate)
+	}
+	return nil
+}
+
+func (a *agentSide) Storage(ctx context.Context, name string) (croft.Storage, error) {
+	return through(a.gate, "agent Storage", "", func() (croft.Storage, error) { return a.storages.Storage(ctx, name) })
+}
+
+func (a *agentSide) PutStorage(ctx context.Context, s croft.Storage) (croft.Storage, error) {
+	return through(a.gate, "agent PutStorage", "", func() (croft.Storage, error) {
+		return a.storages.PutStorage(ctx, s)
+	})
+}
+
+// isShared reports whether a guest has its disk on the shared storage.
+func (w *world) isShared(machine compute.Machine) bool {
+	dir := w.sharedDir()
+	return dir != "" && len(machine.Disk) > 0 && strings.HasPrefix(machine.Disk[0].Path, dir+"/")
+}
+
+// freeze stops a host: its agent, and its guests. thaw resumes it.
+func (m *machine) freeze() (thaw func()) {
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	if m.stop == nil || !m.gate.suspend() {
+		return func() {}
+	}
+	g, ctx := m.gate, context.WithValue(m.w.t.Context(), looking{}, true)
+	m.frozen.mu.Lock()
+	defer m.frozen.mu.Unlock()
+	domains, err := m.hv.List(ctx)
+	if err != nil {
+		m.w.t.Errorf("host%d: %v", m.n, err)
+	}
+	var paused []croft.InstanceID
+	for _, d := range domains {
+		if d.Power == compute.PowerOn && m.hv.Pause(d.ID) == nil {
+			m.frozen.locks[d.ID] = true
+			paused = append(paused, d.ID)
+		}
+	}
+	return func() {
+		m.frozen.mu.Lock()
+		for _, id := range paused {
+			if m.frozen.locks[id] && m.hv.Open(id) != nil { // otherwise it lost its power
+				_ = m.hv.Start(ctx, id)
+			}
+		}
+		m.frozen.mu.Unlock()
+		g.resume()
+	}
+}
+
+// lockedByQEMU returns an error if the QEMU of a host that was frozen has the disk of an instance open, and its lock.
+func (w *world) lockedByQEMU(id croft.InstanceID, by *machine) error {
+	for _, m := range w.machines {
+		if m == by {
+			continue
+		}
+		m.frozen.mu.Lock()
+		locked := m.frozen.locks[id]
+		if machine, err := m.hv.Machine(id); locked && (err != nil || !w.isShared(machine) || m.hv.Open(id) == nil) {
+			delete(m.frozen.locks, id)
+			locked = false
+		}
+		m.frozen.mu.Unlock()
+		if locked {
+			return croft.Errorf(croft.Unavailable, "another process is using the disk of %s", id)
+		}
+	}
+	return nil
+}
+
+// misjudge lets an operator declare a host dead that is not off: it is frozen, or it only does not reach etcd. Then it
+// thaws, and is taken back.
+func (a *actor) misjudge(ctx context.Context, m *machine) {
+	if !a.forgetting.TryLock() {
+		return
+	}
+	defer a.forgetting.Unlock()
+	back := func() { m.wire.Mend() }
+	if a.rng.IntN(2) == 0 {
+		back = m.freeze()
+	} else {
+		m.wire.Cut()
+	}
+	defer back()
+	m.frozen.mu.Lock()
+	m.frozen.misjudged = true
+	m.frozen.mu.Unlock()
+	m.expire()
+	_ = a.operate(a.lifetime(), func(o *operator) error {
+		_, err := o.Fence(ctx, string(m.id), true)
+		if err == nil {
+			a.tally.add("declared a host dead that was not off")
+		}
+		return err
+	})
+	a.linger(ctx)
+	back()
+	a.linger(ctx)
+	m.boot(0)
+	_ = a.operate(a.lifetime(), func(o *operator) error {
+		_, err := o.TakeBack(ctx, string(m.id))
+		return err
+	})
+}
+
+func (m *machine) isMisjudged() bool {
+	m.frozen.mu.Lock()
+	defer m.frozen.mu.Unlock()
+	return m.frozen.misjudged
+}
+
+// powerLost records that the guests of the host are off.
+func (m *machine) powerLost() {
+	m.frozen.mu.Lock()
+	defer m.frozen.mu.Unlock()
+	m.frozen.misjudged = false
+	clear(m.frozen.locks)
+}
+
+// sharedDisksOutliveHosts: every instance on the shared storage has its disk there, with what its guest wrote last, and
+// the lock of the disk belongs to its host; nothing else is there.
+func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
+	dir := w.sharedDir()
+	if dir == "" {
+		return nil
+	}
+	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
+	all, err := w.store.Instances.List(ctx, "")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	w.data.mu.Lock()
+	defer w.data.mu.Unlock()
+	want := map[string]bool{}
+	for _, st := range all {
+		inst := st.Instance
+		if inst.Storage == "" || st.Instance.Spec.Image == missing {
+			continue
+		}
+		want[string(inst.ID)] = true
+		data, err := sim.FileContent(filepath.Join(dir, "instances", string(inst.ID), "disk.qcow2"))
+		if m := w.machineOrNil(inst.Host); m != nil && err == nil && inst.State == croft.StateScheduled {
+			disks, failed := m.hv.Disks(ctx, inst.ID) // the data below a snapshot is in another file
+			data, err = disks[compute.RootDisk], failed
+		}
+		if may := w.data.may(diskID(inst.ID)); err != nil || !may[data] && !inst.Spec.Ephemeral && !w.twice(inst.ID) {
+			complain("the disk of %s (%s) on the shared storage has %q, and may have %v: %v", inst.ID, inst.State, data,
+				may, err)
+		}
+		if inst.State != croft.StateScheduled {
+			continue
+		}
+		if holder := w.holder(inst.ID); holder != inst.Host {
+			complain("the lock of the disk of %s is host %q's, and it is on host %s", inst.ID, holder, inst.Host)
+		}
+	}
+	for _, part := range []string{"instances", "locks"} {
+		files, err := os.ReadDir(filepath.Join(dir, part))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			complain("%v", err)
+		}
+		for _, f := range files {
+			name, kind, _ := strings.Cut(f.Name(), ".")
+			if !want[name] && kind != "lease" {
+				complain("%s of %s, which has no disk on the shared storage", part, f.Name())
+			}
+		}
+	}
+	return bad
+}
+
+// holder returns the host that has the lock of a disk.
+func (w *world) holder(id croft.InstanceID) croft.HostID {
+	reader := storage.New(storage.Config{Name: storageName, Path: w.sharedDir(), Partition: w.store.Partition()})
+	if identity, err := reader.Identity(w.t.Context()); err == nil {
+		reader.Expect(identity.ID)
+	}
+	holder, err := reader.Holder(w.t.Context(), id)
+	if err != nil {
+		return croft.HostID(err.Error())
+	}
+	return holder
+}
+
+// onShared requests an instance on the shared storage, waits until it runs, lets its guest write, and fences its host.
+func onShared(t *testing.T) (w *world, inst croft.Instance, dead *machine) {
+	w = newWorldWith(t, 1, 2, 0, true)
+	err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		d, err := s.Request(t.Context(), schedule.Request{Query: sharedQuery, Image: simulated, Name: "vm",
+			InstanceSettings: croft.InstanceSettings{Storage: croft.StorageShared}})
+		if err != nil {
+			return err
+		}
+		inst = d.Instance
+		return s.Wait(t.Context(), inst, schedule.Running, nil)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.facts[inst.ID] = &fact{name: inst.Name, created: true}
+	dead = w.machine(inst.Host)
+	w.write(t.Context(), dead, inst.ID)
+	if err := w.operate(0, func(o *operator) error {
+		_, err := o.Fence(t.Context(), string(dead.id), false)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w, inst, dead
+}
+
+func (w *world) mustTakeBack(dead *machine) {
+	w.t.Helper()
+	dead.restore()
+	dead.boot(0)
+	w.awaitAlive(dead.id)
+	if err := w.operate(0, func(o *operator) error {
+		_, err := o.TakeBack(w.t.Context(), string(dead.id))
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestTheDiskOfALostInstanceOnSharedStorageGoesWhenItsOwnerRemovesIt(t *testing.T) {
+	w, inst, dead := onShared(t)
+	w.mustTakeBack(dead)
+	w.await(t, "the host that returned released the disk", func() bool { return w.holder(inst.ID) == "" })
+	w.destroyed(inst.ID)
+	w.settle()
+}
+
+func TestTheDiskOfALostInstanceOnSharedStorageGoesWithAHostThatReturnsLater(t *testing.T) {
+	w, inst, dead := onShared(t)
+	w.destroyed(inst.ID)
+	w.mustTakeBack(dead)
+	w.settle()
+}
+
+// The host has not released the disk yet when it gets the order.
+func TestTheRemovalOfALeftoverKeepsTheDiskOnSharedStorage(t *testing.T) {
+	w, inst, dead := onShared(t)
+	if err := w.operate(0, func(o *operator) error {
+		return o.RemoveLeftover(t.Context(), dead.id, inst.ID)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.mustTakeBack(dead)
+	if err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		_, err := s.Recreate(t.Context(), inst.Project, string(inst.ID))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+}
+
+// destroyed destroys an instance.
+func (w *world) destroyed(id croft.InstanceID) {
+	w.t.Helper()
+	if err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		_, err := s.Destroy(w.t.Context(), croft.DefaultProject, string(id), false)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.doom(id).destroyed = true
+}
