@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-disks bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-disks bench-images bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +88,9 @@ bench-crush: ## mappings of croft crush beside Ceph's crushtool
 
 bench-disks: ## snapshots of a disk of 10 GB, and the copy of a move beside qemu-img convert over SSH
 	@scripts/bench-disks
+
+bench-images: ## an image that the second host gets from the first, beside the first host's download from the origin
+	@scripts/bench-images
 
 bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes ten minutes
 	@scripts/bench-placement

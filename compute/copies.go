@@ -397,7 +397,7 @@ func (a *Agent) copyImage(ctx context.Context, from croft.Host, id croft.ImageID
 		identity string, next int64) (diskcopy.Head, io.ReadCloser, error) {
 		head, body, err := o.open(ctx, "content", identity, next)
 		continued = head.From > 0
-		if err == nil && head.Identity != source.SHA256 {
+		if err == nil && (head.Identity != source.SHA256 || head.SHA256 != source.SHA256) {
 			err = errors.Join(croft.Errorf(croft.Invalid, "it has another file"), body.Close())
 		}
 		return head, body, err
@@ -411,7 +411,7 @@ func (a *Agent) copyImage(ctx context.Context, from croft.Host, id croft.ImageID
 	if err != nil {
 		return continued, err
 	}
-	_, err = a.CopyFiles.Admit(ctx, id, source.ImageFile, source.SizeBytes)
+	_, err = a.CopyFiles.Keep(id, source.ImageFile, source.SizeBytes)
 	return continued, err
 }
 
@@ -461,24 +461,26 @@ func (api *API) sendCopy(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.Close()
-	if err := sendFile(w, r, f, func(os.FileInfo) string { return img.Digest }, func(int64, int64) error {
-		return nil
-	}); err != nil {
+	described := func(info os.FileInfo) diskcopy.Head {
+		return diskcopy.Head{Identity: img.Digest, Size: info.Size(), SHA256: img.Digest}
+	}
+	if err := sendFile(w, r, f, described, func(int64, int64) error { return nil }); err != nil {
 		panic(http.ErrAbortHandler) // the client must not take the end of the answer for the end of the image
 	}
 }
 
 // sendFile sends a file in the form of diskcopy, from the chunk that the request names if that is of the same file.
+// described returns the head of the whole file.
 // sent is called with the offset up to which it was sent and the size of the file; its error ends the answer. An error
 // is returned after the answer has begun; before that, it is the answer.
-func sendFile(w http.ResponseWriter, r *http.Request, f *os.File, identity func(os.FileInfo) string,
+func sendFile(w http.ResponseWriter, r *http.Request, f *os.File, described func(os.FileInfo) diskcopy.Head,
 	sent func(offset, size int64) error) error {
 	info, err := f.Stat()
 	if err != nil {
 		httpapi.Error(w, err)
 		return nil
 	}
-	head := diskcopy.Head{Identity: identity(info), Size: info.Size()}
+	head := described(info)
 	if from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64); err == nil && from > 0 &&
 		r.URL.Query().Get("identity") == head.Identity {
 		head.From = from
@@ -492,7 +494,7 @@ func sendFile(w http.ResponseWriter, r *http.Request, f *os.File, identity func(
 	w.Header().Set("Content-Type", "application/octet-stream")
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	return diskcopy.Send(ctx, w, f, head.Size, head.From, func(offset int64) {
+	return diskcopy.Send(ctx, w, f, head, func(offset int64) {
 		if err := sent(offset, head.Size); err != nil {
 			cancel(err)
 		}

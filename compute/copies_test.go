@@ -2,8 +2,10 @@ package compute_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,12 +21,15 @@ import (
 	"croft/compute/diskcopy"
 )
 
+// diskSum is the SHA-256 of "disk".
+var diskSum = fmt.Sprintf("%x", sha256.Sum256([]byte("disk")))
+
 // imageOrders says that two hosts have each image.
 type imageOrders struct{ compute.Copies }
 
 func (imageOrders) ImageSource(context.Context, croft.HostID, croft.ImageID, croft.InstanceID) (croft.ImageSource,
 	error) {
-	return croft.ImageSource{ImageFile: croft.ImageFile{SHA256: "sum", SizeBytes: 4}, Hosts: []croft.Host{
+	return croft.ImageSource{ImageFile: croft.ImageFile{SHA256: diskSum, SizeBytes: 4}, Hosts: []croft.Host{
 		{ID: "a", Name: "a", API: "http://a"}, {ID: "b", Name: "b", API: "http://b"}}}, nil
 }
 
@@ -36,11 +41,11 @@ type imageFiles struct {
 }
 
 func (f imageFiles) Get(croft.ImageID) (compute.CachedImage, bool) {
-	return compute.CachedImage{Digest: "sum"}, *f.admitted
+	return compute.CachedImage{Digest: diskSum}, *f.admitted
 }
 func (f imageFiles) Staged(croft.ImageID) string                { return filepath.Join(f.dir, "staged") }
 func (f imageFiles) Room(int64, func(croft.ImageID) bool) error { return nil }
-func (f imageFiles) Admit(context.Context, croft.ImageID, croft.ImageFile, int64) (croft.ImageFile, error) {
+func (f imageFiles) Keep(croft.ImageID, croft.ImageFile, int64) (croft.ImageFile, error) {
 	*f.admitted = true
 	return croft.ImageFile{}, nil
 }
@@ -68,7 +73,8 @@ func imageConfig(t *testing.T) compute.Config {
 }
 
 func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
-	text, err := json.Marshal(diskcopy.Head{Identity: "sum", Size: 4})
+	head := diskcopy.Head{Identity: diskSum, Size: 4, SHA256: diskSum}
+	text, err := json.Marshal(head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +98,7 @@ func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
 				}
 				f, err := os.Open(path)
 				if err == nil {
-					err = errors.Join(diskcopy.Send(r.Context(), answer, f, 4, 0, func(int64) {}), f.Close())
+					err = errors.Join(diskcopy.Send(r.Context(), answer, f, head, func(int64) {}), f.Close())
 				}
 				return answer.Result(), err
 			})}, nil
@@ -103,7 +109,7 @@ func TestAHostThatSendsNothingOfAnImageIsPassedOver(t *testing.T) {
 		}
 		begun := time.Now()
 		img, err := agent.CatalogImage(t.Context(), croft.NewImageID())
-		if err != nil || img.Digest != "sum" {
+		if err != nil || img.Digest != diskSum {
 			t.Errorf("%+v %v", img, err)
 		}
 		if took := time.Since(begun); took != 30*time.Second {

@@ -194,7 +194,7 @@ func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.Instan
 	}
 	defer f.Close()
 	told := time.Now()
-	err = sendFile(w, r, f, diskcopy.Identity, func(offset, size int64) error {
+	err = sendFile(w, r, f, diskcopy.HeadOf, func(offset, size int64) error {
 		d.asked.Store(time.Now().Unix())
 		if api.Agent.instances.remember(id).departure.Load() != d {
 			return errLeft

@@ -131,6 +131,8 @@ type CopyFiles interface {
 	// Admit verifies the staged file, and makes it the file of the image. Empty fields of want are not compared, and
 	// most is the maximum of bytes. Invalid: it is another file, or no image that is accepted; it is removed then.
 	Admit(ctx context.Context, id croft.ImageID, want croft.ImageFile, most int64) (croft.ImageFile, error)
+	// Keep is Admit for a staged file whose SHA-256 is known to be the one of want.
+	Keep(id croft.ImageID, want croft.ImageFile, most int64) (croft.ImageFile, error)
 	// Convert converts the staged upload, a disk of another format or an OVA, in a sandbox, and makes the result the
 	// file of the image, a qcow2 of at most most bytes. Only the SHA256 of want is compared, with the upload. Invalid:
 	// as for Admit, or it cannot be converted. NoCapacity: there is no space. Unavailable: the host has no sandbox.

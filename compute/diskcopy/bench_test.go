@@ -69,9 +69,10 @@ func BenchmarkOverTLS(b *testing.B) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		head, _ := json.Marshal(diskcopy.Head{Identity: diskcopy.Identity(info), Size: info.Size()}) // cannot fail
-		w.Header().Set("Head", string(head))
-		if err := diskcopy.Send(r.Context(), w, f, info.Size(), 0, func(int64) {}); err != nil {
+		head := diskcopy.Head{Identity: diskcopy.Identity(info), Size: info.Size()}
+		text, _ := json.Marshal(head) // cannot fail
+		w.Header().Set("Head", string(text))
+		if err := diskcopy.Send(r.Context(), w, f, head, func(int64) {}); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 	}))

@@ -2,7 +2,9 @@
 // chunk and of the whole file. A copy that broke off continues after the last chunk that is durable at the receiver.
 //
 // The receiver trusts the sender with the contents of the file and with nothing else: a stream that names a place
-// outside of the file, or whose bytes differ from their digests, is refused.
+// outside of the file, or whose bytes differ from their digests, is refused. If the receiver knows the SHA-256 of the
+// file, it does not trust the sender with the contents either. Only the receiver then hashes the file, as it arrives,
+// and the chunks have checksums, which find damage early.
 package diskcopy
 
 import (
@@ -13,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io"
 	"os"
 	"syscall"
@@ -31,7 +34,23 @@ type Head struct {
 	Identity string `json:"identity"`
 	Size     int64  `json:"size"` // bytes
 	From     int64  `json:"from"` // index of the first chunk in the stream
+	// SHA256 is the SHA-256 of the whole file, in hexadecimal; empty: the receiver does not know it.
+	SHA256 string `json:"sha256,omitempty"`
 }
+
+// digest returns what a frame says about its chunk: a SHA-256, or a CRC-32C if the SHA-256 of the whole is known.
+func (h Head) digest(chunk []byte) (d [sha256.Size]byte) {
+	if h.SHA256 == "" {
+		return sha256.Sum256(chunk)
+	}
+	binary.BigEndian.PutUint32(d[:], crc32.Checksum(chunk, castagnoli))
+	return d
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// HeadOf returns the head of a file that no program writes to.
+func HeadOf(f os.FileInfo) Head { return Head{Identity: Identity(f), Size: f.Size()} }
 
 // Identity returns the identity of a file that no program writes to.
 func Identity(f os.FileInfo) string {
@@ -42,8 +61,8 @@ func Identity(f os.FileInfo) string {
 	return fmt.Sprintf("%x-%x-%x", inode, f.Size(), f.ModTime().UnixNano())
 }
 
-// Each chunk in a stream follows a frame: its index, its length and its SHA-256. The frame with the index last has the
-// digest of the whole file and no chunk, and ends the stream.
+// Each chunk in a stream follows a frame: its index, its length and its digest. The frame with the index last has no
+// chunk, and ends the stream; it has the digest of the whole file, unless the SHA-256 is known.
 const (
 	frameSize = 8 + 4 + sha256.Size
 	last      = ^uint64(0)
@@ -65,11 +84,14 @@ func (w whole) add(index uint64, digest []byte) {
 
 var zeros [Chunk]byte
 
-// Send writes the chunks of a file from the one with the index from on, and then the digest of the whole file. It calls
-// sent with the end of each chunk that was written. The file must not change meanwhile.
-func Send(ctx context.Context, w io.Writer, f *os.File, size, from int64, sent func(offset int64)) error {
-	sum, buffer := newWhole(size), make([]byte, frameSize+Chunk)
-	for at := int64(0); at < size; at += Chunk {
+// Send writes the stream that a head describes. It calls sent with the end of each chunk that was written. The file
+// must not change meanwhile.
+func Send(ctx context.Context, w io.Writer, f *os.File, head Head, sent func(offset int64)) error {
+	sum, buffer, size, at := newWhole(head.Size), make([]byte, frameSize+Chunk), head.Size, int64(0)
+	if head.SHA256 != "" {
+		at = head.From * Chunk // the chunks before are part of no digest
+	}
+	for ; at < size; at += Chunk {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -87,10 +109,10 @@ func Send(ctx context.Context, w io.Writer, f *os.File, size, from int64, sent f
 		if bytes.Equal(chunk, zeros[:len(chunk)]) {
 			continue
 		}
-		digest := sha256.Sum256(chunk)
+		digest := head.digest(chunk)
 		index := uint64(at / Chunk)
 		sum.add(index, digest[:])
-		if int64(index) < from {
+		if int64(index) < head.From {
 			continue
 		}
 		putFrame(buffer, index, len(chunk), digest[:])

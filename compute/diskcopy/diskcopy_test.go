@@ -3,12 +3,15 @@ package diskcopy_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,6 +25,8 @@ type source struct {
 	file *os.File
 	size int64
 	sent int64
+	// known: the receiver knows the SHA-256
+	known bool
 	// changes what is sent; nil: nothing
 	wire func(io.Reader) io.Reader
 }
@@ -53,19 +58,48 @@ func newSource(t *testing.T) *source {
 	return s
 }
 
+// sum returns the SHA-256 of the file.
+func (s *source) sum() string {
+	content, err := os.ReadFile(s.file.Name())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content))
+}
+
+// bothWays runs a test with a file of which the receiver knows only what the sender says, and with one whose SHA-256 it
+// knows.
+func bothWays(t *testing.T, test func(t *testing.T, s *source)) {
+	for name, known := range map[string]bool{"digests of the sender": false, "a known SHA-256": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t)
+			s.known = known
+			test(t, s)
+		})
+	}
+}
+
 func (s *source) open(ctx context.Context, identity string, from int64) (diskcopy.Head, io.ReadCloser, error) {
 	info, err := s.file.Stat()
 	if err != nil {
 		return diskcopy.Head{}, nil, err
 	}
-	head := diskcopy.Head{Identity: diskcopy.Identity(info), Size: s.size}
+	head := diskcopy.HeadOf(info)
+	if s.known {
+		head.SHA256 = s.sum()
+	}
 	if identity == head.Identity {
 		head.From = from
 	}
+	return s.stream(ctx, head)
+}
+
+// stream sends what a head describes.
+func (s *source) stream(ctx context.Context, head diskcopy.Head) (diskcopy.Head, io.ReadCloser, error) {
 	r, w := io.Pipe()
 	var sending sync.WaitGroup
 	sending.Go(func() {
-		_ = w.CloseWithError(diskcopy.Send(ctx, counting{w, &s.sent}, s.file, s.size, head.From, func(int64) {}))
+		_ = w.CloseWithError(diskcopy.Send(ctx, counting{w, &s.sent}, s.file, head, func(int64) {}))
 	})
 	received := stream{r, func() error {
 		defer sending.Wait()
@@ -128,8 +162,10 @@ func (s *source) complete(path string) {
 	}
 }
 
-func TestAFileWithHolesIsCopied(t *testing.T) {
-	s, path := newSource(t), filepath.Join(t.TempDir(), "copy")
+func TestAFileWithHolesIsCopied(t *testing.T) { bothWays(t, aFileWithHolesIsCopied) }
+
+func aFileWithHolesIsCopied(t *testing.T, s *source) {
+	path := filepath.Join(t.TempDir(), "copy")
 	if err := s.receive(path, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +189,11 @@ func (failing) Read([]byte) (int, error) { return 0, errCut }
 
 // A connection that breaks in the middle of a chunk costs at most that chunk.
 func TestABrokenCopyContinuesWhereItStopped(t *testing.T) {
-	s, path := newSource(t), filepath.Join(t.TempDir(), "copy")
+	bothWays(t, aBrokenCopyContinuesWhereItStopped)
+}
+
+func aBrokenCopyContinuesWhereItStopped(t *testing.T, s *source) {
+	path := filepath.Join(t.TempDir(), "copy")
 	whole := newSource(t)
 	if err := whole.receive(filepath.Join(t.TempDir(), "copy"), nil); err != nil {
 		t.Fatal(err)
@@ -177,8 +217,10 @@ func TestABrokenCopyContinuesWhereItStopped(t *testing.T) {
 }
 
 // What was not synced when a process is killed is copied again, and what is torn in the log counts as not copied.
-func TestATornLogIsCutOff(t *testing.T) {
-	s, path := newSource(t), filepath.Join(t.TempDir(), "copy")
+func TestATornLogIsCutOff(t *testing.T) { bothWays(t, aTornLogIsCutOff) }
+
+func aTornLogIsCutOff(t *testing.T, s *source) {
+	path := filepath.Join(t.TempDir(), "copy")
 	s.wire = cutAfter(5*diskcopy.Chunk + 1000)
 	if err := s.receive(path, nil); !errors.Is(err, croft.Unavailable) {
 		t.Fatal(err)
@@ -203,8 +245,10 @@ func TestATornLogIsCutOff(t *testing.T) {
 }
 
 // A file that has changed since is copied from its beginning.
-func TestAChangedFileIsCopiedAnew(t *testing.T) {
-	s, path := newSource(t), filepath.Join(t.TempDir(), "copy")
+func TestAChangedFileIsCopiedAnew(t *testing.T) { bothWays(t, aChangedFileIsCopiedAnew) }
+
+func aChangedFileIsCopiedAnew(t *testing.T, s *source) {
+	path := filepath.Join(t.TempDir(), "copy")
 	s.wire = cutAfter(5 * diskcopy.Chunk)
 	if err := s.receive(path, nil); !errors.Is(err, croft.Unavailable) {
 		t.Fatal(err)
@@ -246,18 +290,60 @@ func TestWhatDiffersFromItsDigestIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, path := newSource(t), filepath.Join(t.TempDir(), "copy")
-			s.wire = wire
-			if err := s.receive(path, nil); !errors.Is(err, croft.Invalid) {
-				t.Fatalf("got %v", err)
-			}
-			s.wire = nil
-			if err := s.receive(path, nil); err != nil {
-				t.Fatal(err)
-			}
-			s.complete(path)
+			bothWays(t, func(t *testing.T, s *source) {
+				path := filepath.Join(t.TempDir(), "copy")
+				s.wire = wire
+				if err := s.receive(path, nil); !errors.Is(err, croft.Invalid) {
+					t.Fatalf("got %v", err)
+				}
+				s.wire = nil
+				if err := s.receive(path, nil); err != nil {
+					t.Fatal(err)
+				}
+				s.complete(path)
+			})
 		})
 	}
+}
+
+// A sender that says the right SHA-256 and sends another file is refused when the file is complete. What it sent before
+// it broke off does not remain once the rest has come from an honest one.
+func TestAnotherFileThanTheKnownOneIsRefused(t *testing.T) {
+	honest, path := newSource(t), filepath.Join(t.TempDir(), "copy")
+	honest.known = true
+	open := func(s *source) diskcopy.Open {
+		return func(ctx context.Context, identity string, from int64) (diskcopy.Head, io.ReadCloser, error) {
+			next := int64(0)
+			if identity == honest.sum() {
+				next = from
+			}
+			return s.stream(ctx, diskcopy.Head{Identity: honest.sum(), Size: s.size, SHA256: honest.sum(), From: next})
+		}
+	}
+	receive := func(s *source) error {
+		return diskcopy.Receive(t.Context(), path, s.size, open(s), func(croft.Progress) {})
+	}
+	liar := newSource(t)
+	if _, err := liar.file.WriteAt([]byte("lie"), 5); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(liar); !errors.Is(err, croft.Invalid) || !strings.Contains(err.Error(), "SHA-256") {
+		t.Fatalf("got %v", err)
+	}
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	liar.wire = cutAfter(5 * diskcopy.Chunk)
+	if err := receive(liar); !errors.Is(err, croft.Unavailable) {
+		t.Fatalf("got %v", err)
+	}
+	if err := receive(honest); !errors.Is(err, croft.Invalid) {
+		t.Fatalf("got %v", err)
+	}
+	if err := receive(honest); err != nil {
+		t.Fatal(err)
+	}
+	honest.complete(path)
 }
 
 func TestAFileThatIsTooLargeIsRefused(t *testing.T) {

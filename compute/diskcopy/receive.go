@@ -6,12 +6,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +36,9 @@ const flushEvery = time.Second
 type Open func(ctx context.Context, identity string, from int64) (Head, io.ReadCloser, error)
 
 // Receive copies a file to the staging file path, and continues an earlier copy to it. It returns once the file is
-// complete and durable, with the digest of the whole verified. The caller renames it and calls Forget. most is the
-// maximum size that the file may have. progress is called with the offset up to which the file has arrived.
+// complete and durable, with the digest of the whole verified, or the SHA-256 that open returned. The caller renames it
+// and calls Forget. most is the maximum size that the file may have. progress is called with the offset up to which the
+// file has arrived.
 //
 // Invalid: the stream is not what its digests say, or larger than most; the copy then starts again. NoCapacity: the
 // file system is full. Unavailable: the stream broke off; another call continues.
@@ -44,6 +48,11 @@ func Receive(ctx context.Context, path string, most int64, open Open, progress f
 		return err
 	}
 	defer r.close()
+	if err := r.catchUp(ctx, progress); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	head, stream, err := open(ctx, r.head.Identity, r.next)
 	if err != nil {
 		return err
@@ -52,7 +61,11 @@ func Receive(ctx context.Context, path string, most int64, open Open, progress f
 	if err := r.begin(head, most); err != nil {
 		return err
 	}
-	err = r.receive(ctx, stream, progress)
+	chunks := r.read(ctx, stream)
+	err = r.receive(ctx, chunks, progress)
+	cancel() // the stream ends
+	for range chunks {
+	}
 	if errors.Is(err, croft.Invalid) {
 		return errors.Join(err, r.discard())
 	}
@@ -75,11 +88,14 @@ type receiver struct {
 	next      int64  // the chunk after the last one that is durable
 	logged    []byte // records of the chunks that are durable
 	arrived   []byte // records of the chunks that are not
+
+	sum    hash.Hash // of the file up to summed, if its SHA-256 is known
+	summed int64
 }
 
 // openReceiver opens or creates a staging file. An incomplete record, or a log without a file, is ignored.
 func openReceiver(path string) (r *receiver, err error) {
-	r = &receiver{path: path}
+	r = &receiver{path: path, sum: sha256.New()}
 	defer func() {
 		if err != nil {
 			r.close()
@@ -126,12 +142,14 @@ func (r *receiver) begin(head Head, most int64) error {
 	case head.Size < 0 || head.Size > most:
 		return croft.Errorf(croft.Invalid, "the disk has %d bytes, more than the %d of the request with all its tables",
 			head.Size, most)
-	case head.Identity == r.head.Identity && head.Size == r.head.Size && head.From == r.next && head.Identity != "":
+	case head.Identity == r.head.Identity && head.Size == r.head.Size && head.From == r.next &&
+		head.SHA256 == r.head.SHA256 && head.Identity != "":
 		return full(r.trimLog())
 	case head.From != 0:
 		return croft.Errorf(croft.Invalid, "the stream starts at chunk %d, not at the beginning", head.From)
 	}
-	r.head, r.next, r.logged = head, 0, nil
+	r.head, r.next, r.logged, r.summed = head, 0, nil, 0
+	r.sum.Reset()
 	line, err := json.Marshal(head)
 	if err != nil {
 		return err
@@ -164,11 +182,101 @@ func (r *receiver) trimLog() error {
 }
 
 // discard makes the next copy start again.
-func (r *receiver) discard() error { return errors.Join(r.log.Truncate(0), r.log.Sync()) }
+func (r *receiver) discard() error {
+	return errors.Join(os.Remove(r.path+logSuffix), os.Remove(r.path))
+}
+
+// catchUp hashes the part of the file that an earlier copy received, if its SHA-256 is known.
+func (r *receiver) catchUp(ctx context.Context, progress func(croft.Progress)) error {
+	if r.head.SHA256 == "" {
+		return nil
+	}
+	buffer := make([]byte, Chunk)
+	for end := min(r.next*Chunk, r.head.Size); r.summed < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part := buffer[:min(Chunk, end-r.summed)]
+		if _, err := r.file.ReadAt(part, r.summed); err != nil {
+			return fmt.Errorf("read what has arrived: %w", err)
+		}
+		r.hash(part)
+		progress(croft.Progress{Done: r.summed, Total: r.head.Size})
+	}
+	return nil
+}
+
+func (r *receiver) hash(part []byte) {
+	r.sum.Write(part)
+	r.summed += int64(len(part))
+}
+
+// hashHole hashes the zeros up to an offset.
+func (r *receiver) hashHole(to int64) {
+	for r.summed < to {
+		r.hash(zeros[:min(Chunk, to-r.summed)])
+	}
+}
+
+// chunk is a chunk of a stream, or the error at which the stream ends.
+type chunk struct {
+	index  uint64 // last: the digest is of the whole
+	digest []byte
+	data   []byte
+	err    error
+}
+
+// ahead is how many chunks are read from a stream while an earlier one is processed.
+const ahead = 4
+
+// read reads the chunks of a stream until it ends, or ctx does. The data of a chunk is valid until ahead further ones
+// were taken.
+func (r *receiver) read(ctx context.Context, stream io.Reader) <-chan chunk {
+	chunks := make(chan chunk, ahead-2) // one more is being read, and one processed
+	go func() {
+		defer close(chunks)
+		in, next := bufio.NewReaderSize(stream, 64<<10), r.next
+		var buffers [ahead][frameSize + Chunk]byte
+		for n := 0; ; n++ {
+			c := r.readChunk(ctx, in, next, buffers[n%ahead][:])
+			select {
+			case chunks <- c:
+			case <-ctx.Done():
+				return
+			}
+			if c.err != nil || c.index == last {
+				return
+			}
+			next = int64(c.index) + 1
+		}
+	}()
+	return chunks
+}
+
+// readChunk reads a chunk from next on.
+func (r *receiver) readChunk(ctx context.Context, in io.Reader, next int64, buffer []byte) (c chunk) {
+	frame := buffer[:frameSize]
+	if _, err := io.ReadFull(in, frame); err != nil {
+		return chunk{err: broken(ctx, err)}
+	}
+	c = chunk{index: binary.BigEndian.Uint64(frame), digest: frame[12:]}
+	if c.index == last {
+		return c
+	}
+	at, length := int64(c.index)*Chunk, int64(binary.BigEndian.Uint32(frame[8:12]))
+	if c.index > uint64(r.head.Size/Chunk) || at >= r.head.Size || int64(c.index) < next ||
+		length != min(Chunk, r.head.Size-at) {
+		return chunk{err: croft.Errorf(croft.Invalid, "chunk %d is none of the disk's", c.index)}
+	}
+	c.data = buffer[frameSize : frameSize+length]
+	if _, err := io.ReadFull(in, c.data); err != nil {
+		return chunk{err: broken(ctx, err)}
+	}
+	return c
+}
 
 // receive writes the chunks of a stream until its end. While chunks are made durable, it receives further ones.
-func (r *receiver) receive(ctx context.Context, stream io.Reader, progress func(croft.Progress)) error {
-	in, buffer, frame := bufio.NewReaderSize(stream, 64<<10), make([]byte, Chunk), make([]byte, frameSize)
+func (r *receiver) receive(ctx context.Context, chunks <-chan chunk, progress func(croft.Progress)) error {
 	flushed, flushing, begun := make(chan error, 1), false, time.Now()
 	settle := func() (err error) {
 		if flushing {
@@ -177,33 +285,17 @@ func (r *receiver) receive(ctx context.Context, stream io.Reader, progress func(
 		return full(err)
 	}
 	err := func() error {
-		for next := r.next; ; {
-			if _, err := io.ReadFull(in, frame); err != nil {
-				return broken(ctx, err)
+		for c := range chunks {
+			switch {
+			case c.err != nil:
+				return c.err
+			case c.index == last:
+				return r.check(c.digest)
 			}
-			index, length := binary.BigEndian.Uint64(frame), int64(binary.BigEndian.Uint32(frame[8:12]))
-			digest := frame[12:]
-			if index == last {
-				return r.check(digest)
+			if err := r.write(c); err != nil {
+				return err
 			}
-			at := int64(index) * Chunk
-			if index > uint64(r.head.Size/Chunk) || at >= r.head.Size || int64(index) < next ||
-				length != min(Chunk, r.head.Size-at) {
-				return croft.Errorf(croft.Invalid, "chunk %d is none of the disk's", index)
-			}
-			next = int64(index) + 1
-			chunk := buffer[:length]
-			if _, err := io.ReadFull(in, chunk); err != nil {
-				return broken(ctx, err)
-			}
-			if sha256.Sum256(chunk) != [sha256.Size]byte(digest) {
-				return errDigest(fmt.Sprintf("chunk %d", index))
-			}
-			if _, err := r.file.WriteAt(chunk, at); err != nil {
-				return full(err)
-			}
-			r.arrived = append(binary.BigEndian.AppendUint64(r.arrived, index), digest...)
-			progress(croft.Progress{Done: at + length, Total: r.head.Size})
+			progress(croft.Progress{Done: int64(c.index)*Chunk + int64(len(c.data)), Total: r.head.Size})
 			if time.Since(begun) < flushEvery {
 				continue
 			}
@@ -214,8 +306,32 @@ func (r *receiver) receive(ctx context.Context, stream io.Reader, progress func(
 			flushing, begun = true, time.Now()
 			go func() { flushed <- r.flush(records) }()
 		}
+		return ctx.Err()
 	}()
 	return errors.Join(err, settle(), full(r.flush(r.take())))
+}
+
+// write writes a chunk, and hashes it meanwhile.
+func (r *receiver) write(c chunk) error {
+	at, intact := int64(c.index)*Chunk, false
+	var hashing sync.WaitGroup
+	hashing.Go(func() {
+		intact = r.head.digest(c.data) == [sha256.Size]byte(c.digest)
+		if r.head.SHA256 != "" {
+			r.hashHole(at)
+			r.hash(c.data)
+		}
+	})
+	_, err := r.file.WriteAt(c.data, at)
+	hashing.Wait()
+	switch {
+	case !intact:
+		return errDigest(fmt.Sprintf("chunk %d", c.index))
+	case err != nil:
+		return full(err)
+	}
+	r.arrived = append(binary.BigEndian.AppendUint64(r.arrived, c.index), c.digest...)
+	return nil
 }
 
 // take returns the records of the chunks that are not durable yet, to be given to flush.
@@ -238,6 +354,14 @@ func (r *receiver) flush(records []byte) error {
 
 // check compares the digest of the whole file.
 func (r *receiver) check(digest []byte) error {
+	if r.head.SHA256 != "" {
+		r.hashHole(r.head.Size)
+		if sum := hex.EncodeToString(r.sum.Sum(nil)); sum != r.head.SHA256 {
+			return croft.Errorf(croft.Invalid, "the file has the SHA-256 %s, not %s: it is another one, or was changed on the "+
+				"way", sum, r.head.SHA256)
+		}
+		return nil
+	}
 	sum := newWhole(r.head.Size)
 	for _, records := range [][]byte{r.logged, r.arrived} {
 		for ; len(records) > 0; records = records[recordSize:] {

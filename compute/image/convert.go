@@ -74,7 +74,7 @@ func (c *Copies) Convert(ctx context.Context, id croft.ImageID, want croft.Image
 		return file, errors.Join(fmt.Errorf("convert the %s disk: %w", disk.format, err), os.Remove(converted))
 	}
 	// What the sandbox wrote is as little trusted as an upload.
-	file, err = describe(ctx, converted)
+	file, err = describe(converted, summing(ctx))
 	if err == nil {
 		err = matches(file, croft.ImageFile{Format: "qcow2"}, most)
 	}

@@ -218,15 +218,26 @@ func (c *Copies) Receive(ctx context.Context, id croft.ImageID, at, total int64,
 }
 
 // Admit implements compute.CopyFiles.
-func (c *Copies) Admit(ctx context.Context, id croft.ImageID, want croft.ImageFile, most int64) (file croft.ImageFile,
-	err error) {
+func (c *Copies) Admit(ctx context.Context, id croft.ImageID, want croft.ImageFile, most int64) (croft.ImageFile,
+	error) {
+	return c.admit(id, want, most, summing(ctx))
+}
+
+// Keep implements compute.CopyFiles.
+func (c *Copies) Keep(id croft.ImageID, want croft.ImageFile, most int64) (croft.ImageFile, error) {
+	return c.admit(id, want, most, func(io.Reader) (string, error) { return want.SHA256, nil })
+}
+
+// admit is Admit, with the SHA-256 that sum returns.
+func (c *Copies) admit(id croft.ImageID, want croft.ImageFile, most int64, sum func(io.Reader) (string, error)) (
+	file croft.ImageFile, err error) {
 	staged := c.Staged(id)
 	defer func() {
 		if errors.Is(err, croft.Invalid) {
 			err = errors.Join(err, c.Remove(id))
 		}
 	}()
-	file, err = describe(ctx, staged)
+	file, err = describe(staged, sum)
 	if err == nil {
 		err = matches(file, want, most)
 	}
@@ -258,8 +269,8 @@ func (c *Copies) path(id croft.ImageID, file croft.ImageFile) string {
 	return filepath.Join(c.dir, string(id)+"."+file.SHA256+"."+file.Format)
 }
 
-// describe reads a file whole, and its header.
-func describe(ctx context.Context, path string) (file croft.ImageFile, err error) {
+// describe reads the header of a file, and its SHA-256 from sum.
+func describe(path string, sum func(io.Reader) (string, error)) (file croft.ImageFile, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return file, err
@@ -273,8 +284,16 @@ func describe(ctx context.Context, path string) (file croft.ImageFile, err error
 	if err != nil {
 		return file, err
 	}
-	sum, _, err := sumOf(ctx, f)
-	return croft.ImageFile{SHA256: sum, Format: info.Format, SizeBytes: fi.Size(), DiskBytes: info.VirtualSize}, err
+	digest, err := sum(f)
+	return croft.ImageFile{SHA256: digest, Format: info.Format, SizeBytes: fi.Size(), DiskBytes: info.VirtualSize}, err
+}
+
+// summing returns a function that reads a file for its SHA-256.
+func summing(ctx context.Context) func(io.Reader) (string, error) {
+	return func(f io.Reader) (string, error) {
+		sum, _, err := sumOf(ctx, f)
+		return sum, err
+	}
 }
 
 // sumOf returns the SHA-256 of a file and how many bytes it has.

@@ -27,13 +27,15 @@ import (
 	"croft/compute/image"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
+	"croft/internal/endpoint"
 	"croft/internal/testing/patient"
 	"croft/schedule/images"
+	"croft/trust/pki"
 )
 
 // cloud has hosts that get images of the catalog from an origin and from each other.
 type cloud struct {
-	*testing.T
+	testing.TB
 	store   *etcdstore.Store
 	manager *images.Manager
 	hosts   map[string]*host
@@ -46,14 +48,16 @@ type cloud struct {
 
 	mu    sync.Mutex
 	peers map[string]string // names of hosts, by the address of their API
+
+	ca *pki.CA // of the hosts' certificates; nil: they use plain HTTP
 }
 
 // chunks is the size of the image at the origin.
 const chunks = 6
 
-func newCloud(t *testing.T) *cloud {
+func newCloud(t testing.TB) *cloud {
 	t.Helper()
-	c := &cloud{T: t, store: etcdtest.Start(t), hosts: map[string]*host{}, peers: map[string]string{}}
+	c := &cloud{TB: t, store: etcdtest.Start(t), hosts: map[string]*host{}, peers: map[string]string{}}
 	c.content = bytes.Repeat([]byte("an image"), (chunks*diskcopy.Chunk-512)/8)
 	copy(c.content, "\xeb\xfe")
 	copy(c.content[510:], "\x55\xaa")
@@ -79,17 +83,18 @@ func (c *cloud) join(name string) *host {
 	c.Helper()
 	h := c.hosts[name]
 	if h == nil {
-		h = &host{t: c.T, store: c.store, id: croft.NewHostID(), name: name, state: c.TempDir()}
+		h = &host{t: c.TB, store: c.store, id: croft.NewHostID(), name: name, state: c.TempDir()}
 		c.hosts[name] = h
 	}
 	api := httptest.NewUnstartedServer(nil)
-	address := "http://" + api.Listener.Addr().String()
+	scheme, client := c.secure(h, api)
+	address := scheme + "://" + api.Listener.Addr().String()
 	c.mu.Lock()
 	c.peers[api.Listener.Addr().String()] = name
 	c.mu.Unlock()
 	files, err := image.NewCopies(filepath.Join(h.state, "catalog"), 0)
 	c.must(err)
-	transport := &http.Transport{}
+	transport := client.Transport.(*http.Transport)
 	c.Cleanup(transport.CloseIdleConnections)
 	h.start(func(config *compute.Config) {
 		config.Host.API, config.Copies, config.CopyFiles = address, c.store.Images, files
@@ -107,7 +112,11 @@ func (c *cloud) join(name string) *host {
 		}
 	})
 	api.Config.Handler = (&compute.API{Agent: h.agent, Token: "secret"}).Handler()
-	api.Start()
+	if api.TLS != nil {
+		api.StartTLS()
+	} else {
+		api.Start()
+	}
 	stop := h.stop
 	h.stop = func() { stop(); api.CloseClientConnections(); api.Close() }
 	c.Cleanup(h.stop)
@@ -116,6 +125,21 @@ func (c *cloud) join(name string) *host {
 		return err == nil && all[h.id].Alive && all[h.id].API == address
 	})
 	return h
+}
+
+// secure gives a host its certificate, and returns the client with which it asks other hosts.
+func (c *cloud) secure(h *host, api *httptest.Server) (scheme string, client *http.Client) {
+	c.Helper()
+	if c.ca == nil {
+		return "http", endpoint.AgentClient(nil)
+	}
+	p := c.store.Partition()
+	keeper := pki.Keeper{Files: pki.Files{Dir: filepath.Join(h.state, "pki"), Authority: pki.Hosts},
+		Issuer: c.ca.For(pki.HostIdentity(p, h.id), "127.0.0.1"), Log: slog.New(slog.DiscardHandler)}
+	_, err := keeper.Ensure(c.Context())
+	c.must(err)
+	api.TLS = keeper.Files.Server(p, false, pki.Kinds(pki.Host))
+	return "https", endpoint.AgentClient(keeper.Files.Client(p, pki.Kinds(pki.Host)))
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -228,10 +252,10 @@ func stream(t *testing.T, identity string, bytes []byte) *http.Response {
 		t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
-	head, err := json.Marshal(diskcopy.Head{Identity: identity, Size: int64(len(bytes))})
-	answer.Header().Set("Croft-Disk", string(head))
-	if err = errors.Join(err, diskcopy.Send(t.Context(), answer, f, int64(len(bytes)), 0, func(int64) {}),
-		f.Close()); err != nil {
+	head := diskcopy.Head{Identity: identity, Size: int64(len(bytes)), SHA256: identity}
+	text, err := json.Marshal(head)
+	answer.Header().Set("Croft-Disk", string(text))
+	if err = errors.Join(err, diskcopy.Send(t.Context(), answer, f, head, func(int64) {}), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return answer.Result()

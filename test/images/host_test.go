@@ -35,7 +35,7 @@ func (unclaimed) Release(context.Context, croft.InstanceID, croft.Permit) error 
 
 // host is an agent that runs until the test ends, with its files and servers.
 type host struct {
-	t     *testing.T
+	t     testing.TB
 	store *etcdstore.Store
 	id    croft.HostID
 	name  string
@@ -44,7 +44,7 @@ type host struct {
 	agent *compute.Agent
 }
 
-func newHost(t *testing.T, builds int) *host {
+func newHost(t testing.TB, builds int) *host {
 	t.Helper()
 	h := &host{t: t, store: etcdtest.Open(t, etcdtest.Server(t)), id: croft.NewHostID(), name: "h1", state: t.TempDir()}
 	h.start(func(c *compute.Config) { c.MaxBuilds = builds })
