@@ -3,7 +3,10 @@ package images
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,6 +39,7 @@ Otherwise add writes a name into the catalog: your own, ~/.config/croft/images.y
 hosts fetch the image, or an existing name, of which the new name becomes an alias.
 
 Without a checksum the image is not verified. Give one of --sha256, --sha512 and --sums;
+an upload is compared with --sha256 or --sha512 before it is sent;
 --sums names the publisher's own list, so that newer versions are accepted too. With
 --signed-by that list must have a signature by a key in the keyring, a file on the hosts.
 --signature names the file with the signature, if the list does not contain it. Addresses
@@ -50,6 +54,12 @@ of lists and signatures are relative to the image's.`,
   croft image add lab /srv/images/lab.raw
   croft image add latest debian-13`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range checks {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return croft.Errorf(croft.Invalid, "--%s is empty: the image would not be verified; give its value, or "+
+						"leave it out", name)
+				}
+			}
 			if of, err := isOfCloud(cmd); err != nil {
 				return err
 			} else if of {
@@ -57,6 +67,10 @@ of lists and signatures are relative to the image's.`,
 			}
 			if stored.Convert {
 				return croft.Errorf(croft.Invalid, "a host of a cloud converts a file: add --project or --public to --convert")
+			}
+			if err := only(cmd, "a catalog in a file", checks, []string{"user", "description", "machine",
+				"replace"}); err != nil {
+				return err
 			}
 			e.Name = args[0]
 			if image.IsReference(args[1]) {
@@ -101,22 +115,45 @@ of lists and signatures are relative to the image's.`,
 	return cmd
 }
 
+// checks are the flags that say how an image is verified.
+var checks = []string{"sha256", "sha512", "sums", "signed-by", "signature"}
+
 // addNamed adds an image to the cloud's catalog, with the data that verifies it.
 func addNamed(cmd *cobra.Command, e image.Entry, given api.NewCatalogImage, name, source string) error {
-	given.Name, given.User, given.Description = name, e.User, e.Description
-	if e.Verification() == image.Unverified {
-		return addToCloud(cmd, given, source)
+	object, used := "an image that a host fetches", append([]string{"max-gb"}, checks...)
+	switch {
+	case given.Convert && !isFile(source):
+		return croft.Errorf(croft.Invalid, "%s is no file of this machine: only an upload is converted", source)
+	case given.Convert:
+		object, used = "a file that is uploaded", []string{"sha256", "sha512", "convert", "max-gb"}
+	case isFile(source):
+		object, used = "a file that is uploaded", []string{"sha256", "sha512"}
+	case !image.IsReference(source):
+		object, used = "an image that already has a name, and its own verification", []string{"max-gb"}
 	}
-	if isFile(source) {
-		return croft.Errorf(croft.Invalid, "a file that is uploaded is verified by the SHA-256 that this command computes: "+
-			"leave out --sha256, --sha512, --sums and --signed-by")
-	}
-	e.Name, e.URL = name, source
-	reference, err := e.Reference()
-	if err != nil {
+	if err := only(cmd, object, ofCloud, []string{"public", "user", "description"}, used); err != nil {
 		return err
 	}
-	return addToCloud(cmd, given, reference)
+	given.Name, given.User, given.Description = name, e.User, e.Description
+	e.Name, e.URL = name, source
+	switch {
+	case isFile(source):
+		// The reference is of no use to hosts, but its checks must be well-formed.
+		path, err := filepath.Abs(source)
+		if err != nil {
+			return croft.Errorf(croft.Invalid, "upload %s: %w", source, err)
+		}
+		e.URL = (&url.URL{Scheme: "file", Path: path}).String()
+		if _, err := e.Reference(); err != nil {
+			return err
+		}
+	case slices.ContainsFunc(checks, cmd.Flags().Changed):
+		var err error
+		if source, err = e.Reference(); err != nil {
+			return err
+		}
+	}
+	return addToCloud(cmd, given, source, e)
 }
 
 func removeCommand() *cobra.Command {
@@ -156,6 +193,9 @@ cloud.`,
 			if of, err := isOfCloud(cmd); err != nil {
 				return err
 			} else if of {
+				if err := only(cmd, "the cloud's catalog", ofCloud); err != nil {
+					return err
+				}
 				return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 					if err := c.RemoveCatalogImage(ctx, inCloud(c, given[0])); err != nil {
 						return catalog.Near(ctx, c, given[0], err)
@@ -163,6 +203,9 @@ cloud.`,
 					fmt.Fprintf(cmd.ErrOrStderr(), "image %s is removed from the cloud's catalog\n", given[0])
 					return nil
 				})
+			}
+			if err := only(cmd, "a catalog in a file", []string{"machine"}); err != nil {
+				return err
 			}
 			if err := image.RemoveFromCatalog(file, others, given[0]); err != nil {
 				return err
@@ -180,10 +223,13 @@ cloud.`,
 }
 
 func removeCached(cmd *cobra.Command, what string) error {
-	if on, err := onHosts(cmd); err != nil {
+	if on, err := onHosts(cmd, "cached"); err != nil {
 		return err
 	} else if on {
 		return removeOnHosts(cmd, what)
+	}
+	if err := only(cmd, "the cache of this host", ofCache, []string{"cached"}); err != nil {
+		return err
 	}
 	dir, format, err := cacheOf(cmd)
 	if err != nil {
@@ -219,7 +265,7 @@ and were not used in the last ten minutes, and prints them. The agent may run me
 an image that is requested again is fetched again. With --hosts it does so on hosts of
 the cloud.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if on, err := onHosts(cmd); err != nil {
+			if on, err := onHosts(cmd, "dry-run"); err != nil {
 				return err
 			} else if on {
 				if dry {
@@ -227,6 +273,9 @@ the cloud.`,
 						"--hosts lists the images of hosts")
 				}
 				return removeOnHosts(cmd, "")
+			}
+			if err := only(cmd, "the cache of this host", ofCache, []string{"dry-run"}); err != nil {
+				return err
 			}
 			dir, format, err := cacheOf(cmd)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,14 +20,15 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/compute/image"
 	"croft/control/api"
 	"croft/internal/delay"
 	"croft/internal/out"
 	"croft/internal/userfile"
 )
 
-// cloudFlags are the flags of croft image add that are about the cloud's catalog.
-var cloudFlags = []string{"project", "public", "max-gb", "context", "partition"}
+// cloudFlags are the flags that name a cloud or its catalog.
+var cloudFlags = []string{"project", "public", "max-gb", "context", "partition", "etcd", "placement", "cloud"}
 
 // isOfCloud reports whether a command is about the cloud's catalog: a flag says so, or the settings or a login name a
 // cloud, and the command is not about files of this machine.
@@ -130,12 +132,13 @@ func awaitReady(ctx context.Context, c *args.Client, i api.CatalogImage) (api.Ca
 }
 
 // addToCloud adds an image to the cloud's catalog, and waits until it is ready.
-func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string) error {
+// A file is compared with the checksums of want before it is uploaded.
+func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string, want image.Entry) error {
 	return args.With(cmd, func(ctx context.Context, c *args.Client) (err error) {
 		given.Project = c.Project
 		var i api.CatalogImage
 		if isFile(source) {
-			i, err = upload(ctx, c, given, source)
+			i, err = upload(ctx, c, given, source, want)
 		} else if given.Convert {
 			return croft.Errorf(croft.Invalid, "%s is no file of this machine: only an upload is converted", source)
 		} else {
@@ -165,24 +168,32 @@ const (
 	uploadTries = 5 // that a chunk is sent without any progress
 )
 
-// upload uploads a file. An earlier upload of this file to an image of the name continues.
-func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path string) (i api.CatalogImage,
-	err error) {
+// upload uploads a file that has the checksums of want. An earlier upload of this file to an image of the name
+// continues.
+func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path string,
+	want image.Entry) (i api.CatalogImage, err error) {
 	f, err := userfile.Open(path)
 	if err != nil {
 		return i, fmt.Errorf("upload %s: %w", path, err)
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if given.SizeBytes, err = io.Copy(sum, contextReader{ctx, f}); err != nil {
+	sum, sum512 := sha256.New(), sha512.New()
+	sums := []io.Writer{sum}
+	if want.SHA512 != "" {
+		sums = append(sums, sum512)
+	}
+	if given.SizeBytes, err = io.Copy(io.MultiWriter(sums...), contextReader{ctx, f}); err != nil {
 		return i, croft.Errorf(croft.Invalid, "read %s: %w", path, err)
 	}
 	if given.SizeBytes == 0 {
 		return i, croft.Errorf(croft.Invalid, "upload %s: the file is empty", path)
 	}
 	given.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	if !given.Convert {
-		given.MaxGB = 0
+	if want.SHA256 != "" && !strings.EqualFold(want.SHA256, given.SHA256) {
+		return i, wrongSum(path, "SHA-256", given.SHA256)
+	}
+	if has := hex.EncodeToString(sum512.Sum(nil)); want.SHA512 != "" && !strings.EqualFold(want.SHA512, has) {
+		return i, wrongSum(path, "SHA-512", has)
 	}
 	i, err = verb.Asked(ctx, c.CreateCatalogImage, given)
 	if errors.Is(err, croft.Conflict) {
@@ -200,6 +211,11 @@ func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path
 		return i, fmt.Errorf("upload %s: %w; the same command continues", path, err)
 	}
 	return verb.Asked(ctx, c.CompleteImageUpload, inCloud(c, i.Name))
+}
+
+func wrongSum(path, algorithm, has string) error {
+	return croft.Errorf(croft.Invalid, "upload %s: the file has the %s %s, not the given one: nothing was uploaded", path,
+		algorithm, has)
 }
 
 // sendAll sends the rest of an upload.

@@ -26,8 +26,8 @@ func addHostsFlag(cmd *cobra.Command) {
 }
 
 // onHosts reports whether a command works on hosts of a cloud. It returns an error of the kind Invalid if the command
-// also has a flag about this host.
-func onHosts(cmd *cobra.Command) (bool, error) {
+// then has a flag without effect, apart from the more.
+func onHosts(cmd *cobra.Command, more ...string) (bool, error) {
 	if !cmd.Flags().Changed("hosts") {
 		return false, nil
 	}
@@ -35,7 +35,7 @@ func onHosts(cmd *cobra.Command) (bool, error) {
 		return false, croft.Errorf(croft.Invalid,
 			"--%s selects this host, and --hosts hosts of a cloud: give one of them", args.StateDirFlag.Flag)
 	}
-	return true, nil
+	return true, only(cmd, "the caches of hosts", ofHosts, more)
 }
 
 // heldOn is a cached image on a host, as printed.

@@ -16,7 +16,6 @@ import (
 	"croft/cli/args"
 	"croft/compute/image"
 	"croft/control/api"
-	"croft/control/cloud/direct"
 	"croft/internal/command"
 	"croft/internal/nearest"
 	"croft/internal/out"
@@ -135,18 +134,13 @@ addresses that its tenants may use. --state-dir lists this host's images even th
 			} else if on {
 				return listOnHosts(cmd)
 			}
-			s, err := args.RemoteSettings(cmd.Flags())
-			if err != nil {
+			if of, err := isOfCloud(cmd); err != nil {
 				return err
+			} else if of {
+				return listOfCloud(cmd)
 			}
-			if cmd.Flags().Changed("project") && !s.Settings.Set() {
-				if s, err = args.LoadSettings(cmd.Flags()); err != nil {
-					return err
-				}
-				return listOf(cmd, s)
-			}
-			if s.Settings.Set() && !cmd.Flags().Changed("state-dir") {
-				return listOf(cmd, s)
+			if err := only(cmd, "this host's images", ofCache); err != nil {
+				return err
 			}
 			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {
@@ -166,9 +160,16 @@ addresses that its tenants may use. --state-dir lists this host's images even th
 	return cmd
 }
 
-// listOf prints the catalog of a cloud that is reached over its API.
-func listOf(cmd *cobra.Command, s direct.Settings) error {
+// listOfCloud prints the catalog of a cloud.
+func listOfCloud(cmd *cobra.Command) error {
+	if err := only(cmd, "the cloud's catalog", ofCloud); err != nil {
+		return err
+	}
 	format, err := command.FormatOf(cmd)
+	if err != nil {
+		return err
+	}
+	s, err := args.LoadSettings(cmd.Flags())
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func listOf(cmd *cobra.Command, s direct.Settings) error {
 			t.Head("NAME", "STATE", "SIZE", "PROJECT", "VERIFIED BY", "WHAT IT IS")
 			for _, one := range stored.Images {
 				row := catalogRow(one)
-				t.Row(row[0], row[1], row[2], row[5], out.Cell{Text: "sha256"}, row[6])
+				t.Row(row[0], row[1], row[2], row[5], out.Cell{Text: verifiedBy(one)}, row[6])
 			}
 			for _, one := range list.Images {
 				what := cmp.Or(one.Description, one.URL, "-")
@@ -205,6 +206,17 @@ func listOf(cmd *cobra.Command, s direct.Settings) error {
 			}
 		})
 	})
+}
+
+// verifiedBy says what verifies an image of the cloud's catalog. All hosts but the first compare it with its SHA-256.
+func verifiedBy(i api.CatalogImage) string {
+	if i.SHA256 == "" || i.State != string(croft.ImageReady) {
+		return "-"
+	}
+	if i.Origin != "" && (image.Entry{URL: i.Origin}).Verification() == image.Unverified {
+		return "sha256 of the first fetch" // whatever the origin gave
+	}
+	return "sha256"
 }
 
 func rows(t *out.Table, all []entry) {
@@ -233,9 +245,15 @@ func showCommand() *cobra.Command {
 			if of, err := isOfCloud(cmd); err != nil {
 				return err
 			} else if of {
+				if err := only(cmd, "the cloud's catalog", ofCloud); err != nil {
+					return err
+				}
 				return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
 					return catalog.PrintOne(ctx, c, given[0])
 				})
+			}
+			if err := only(cmd, "this host's images", ofCache); err != nil {
+				return err
 			}
 			catalog, have, format, err := catalogAndCache(cmd)
 			if err != nil {

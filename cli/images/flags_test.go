@@ -1,0 +1,192 @@
+package images
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/adrg/xdg"
+	"github.com/spf13/pflag"
+
+	"croft/control/federation/assertion"
+)
+
+// answers are documents of a cloud with one host and one image, by the beginning of the path.
+var answers = []struct{ path, answer string }{
+	{"/v1/catalog/web/upload", `{"offset": 10, "size_bytes": 10, "name": "web", "state": "ready"}`},
+	{"/v1/catalog/", `{"name": "web", "state": "ready"}`},
+	{"/v1/catalog", `{"name": "web", "state": "ready", "images": [{"name": "web", "state": "ready"}]}`},
+	{"/v1/hosts/h/images", `{"images": [{"sha256": "aa"}]}`},
+	{"/v1/hosts", `{"hosts": [{"id": "01900000-0000-7000-8000-000000000001", "name": "h", "state": "up"}]}`},
+	{"/v1/instances", `{"name": "web", "state": "ready"}`},
+	{"/v1/projects", `{"projects": [{"name": "lab"}]}`},
+}
+
+// recorder is an API that keeps its requests.
+type recorder struct {
+	mu       sync.Mutex
+	requests []string
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, _ := io.ReadAll(q.Body)
+	r.mu.Lock()
+	r.requests = append(r.requests, fmt.Sprint(q.Method, " ", q.URL, " ", q.Header.Get(assertion.Header), " ",
+		string(body)))
+	r.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	for _, a := range answers {
+		if strings.HasPrefix(q.URL.Path, a.path) {
+			io.WriteString(w, a.answer)
+			return
+		}
+	}
+	io.WriteString(w, "{}")
+}
+
+// outcome runs a command in a new directory and returns everything that it did: what it requested, printed and wrote,
+// and its error.
+func outcome(t *testing.T, remote bool, words ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "CROFT_STATE_DIR"} {
+		t.Setenv(name, dir)
+	}
+	xdg.Reload()
+	r := &recorder{}
+	api := httptest.NewServer(r)
+	defer api.Close()
+	t.Setenv("CROFT_URL", "")
+	t.Setenv("CROFT_ETCD_ENDPOINTS", "https://127.0.0.1:1")
+	t.Setenv("CROFT_ETCD_CA", "/no/file") // a cloud that is named, and refused without a connection
+	if remote {
+		t.Setenv("CROFT_URL", api.URL)
+		t.Setenv("CROFT_ETCD_ENDPOINTS", "")
+		t.Setenv("CROFT_ETCD_CA", "")
+	}
+	if err := os.WriteFile("file.img", []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := Command()
+	var stdout, stderr bytes.Buffer
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	cmd.SetIn(strings.NewReader(""))
+	cmd.SetArgs(words)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(t.Context())
+	files, _ := os.ReadFile(filepath.Join(dir, "croft", "images.yaml"))
+	slices.Sort(r.requests)
+	return strings.NewReplacer(api.URL, "API", dir, "DIR").Replace(fmt.Sprintln(r.requests, stdout.String(),
+		stderr.String(), string(files), err))
+}
+
+// givenFlags are a value for each flag, which cannot go unnoticed if it is used.
+var givenFlags = map[string]string{
+	"project": "lab", "partition": "far", "context": "nobody", "settings": "/no/file", "output": "jsom",
+	"etcd": "%%", "placement": "%%", "cloud": "nobody",
+	"sha256": strings.Repeat("a", 64), "sha512": strings.Repeat("b", 128), "sums": "SUMS", "signed-by": "/k.gpg",
+	"signature": "SUMS.gpg", "user": "debian", "description": "an image", "machine": "true", "replace": "true",
+	"public": "true", "max-gb": "3", "convert": "true", "cached": "true", "hosts": "nobody", "state-dir": "file.img",
+	"dry-run": "true",
+}
+
+func TestEveryFlagOfAnImageCommandIsUsedOrRefused(t *testing.T) {
+	reference, file := "https://example.com/x.qcow2", "file.img"
+	for _, v := range []struct {
+		name   string
+		remote bool
+		words  []string
+	}{
+		{"an address into the cloud's catalog", true, []string{"add", "web", reference}},
+		{"an upload", true, []string{"add", "web", file}},
+		{"an upload to be converted", true, []string{"add", "web", file, "--convert"}},
+		{"a named image into the cloud's catalog", true, []string{"add", "web", "debian-13"}},
+		{"a public image", true, []string{"add", "web", reference, "--public"}},
+		{"a file's catalog", false, []string{"add", "web", reference}},
+		{"an image of a file's catalog is replaced", true, []string{"add", "web", reference, "--replace"}},
+		{"the cloud's list", true, []string{"list"}},
+		{"this host's list", true, []string{"list", "--state-dir", "/no/other"}},
+		{"the list of hosts", true, []string{"list", "--hosts", "all"}},
+		{"an image of the cloud", true, []string{"show", "web"}},
+		{"an image of this host", true, []string{"show", "debian-13", "--state-dir", "/no/other"}},
+		{"removing from the cloud's catalog", true, []string{"remove", "web"}},
+		{"removing from a file's catalog", false, []string{"remove", "web"}},
+		{"removing from this host's cache", true, []string{"remove", "debian-13", "--cached"}},
+		{"removing from caches of hosts", true, []string{"remove", "web", "--cached", "--hosts", "all"}},
+		{"pruning this host's cache", false, []string{"prune", "--state-dir", "/no/other"}},
+		{"pruning caches of hosts", true, []string{"prune", "--hosts", "all"}},
+		{"saving", true, []string{"save", "i", "web"}},
+		{"sharing", true, []string{"share", "web", "other"}},
+		{"unsharing", true, []string{"unshare", "web", "other"}},
+		{"pulling", true, []string{"pull", "web"}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			base := outcome(t, v.remote, v.words...)
+			if again := outcome(t, v.remote, v.words...); again != base {
+				t.Fatalf("the same command did something else:\n%s\n%s", base, again)
+			}
+			cmd, _, err := Command().Find(v.words)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Flags().VisitAll(func(f *pflag.Flag) {
+				value, known := givenFlags[f.Name]
+				switch {
+				case f.Name == "help" || slices.Contains(v.words, "--"+f.Name):
+					return
+				case f.Name == "replace" && !v.remote:
+					return // there is nothing to replace here
+				case !known:
+					t.Errorf("--%s has no value in this test: known are %q", f.Name,
+						slices.Sorted(maps.Keys(givenFlags)))
+				case outcome(t, v.remote, append(v.words, "--"+f.Name+"="+value)...) == base:
+					t.Errorf("--%s=%s is ignored silently: with and without it, the command did\n%s", f.Name, value, base)
+				}
+			})
+		})
+	}
+}
+
+func TestAChecksumThatIsGivenIsNeverDropped(t *testing.T) {
+	wrong, short := strings.Repeat("a", 64), "zzz"
+	for _, v := range []struct {
+		name, want, not string
+		words           []string
+	}{
+		{"of an address", `"url":"https://example.com/x#sha256=` + wrong + `"`, "", []string{"https://example.com/x",
+			"--sha256", wrong}},
+		{"of a public address", `#sha256=` + wrong, "", []string{"https://example.com/x", "--public", "--sha256", wrong}},
+		{"a list", `#sums=SUMS`, "", []string{"https://example.com/x", "--sums", "SUMS"}},
+		{"malformed", "64 hexadecimal digits", "POST", []string{"https://example.com/x", "--sha256", short}},
+		{"malformed SHA-512", "128 hexadecimal digits", "POST", []string{"https://example.com/x", "--sha512", short}},
+		{"two", "not several", "POST", []string{"https://example.com/x", "--sha256", wrong, "--sums", "SUMS"}},
+		{"malformed of an upload", "64 hexadecimal digits", "POST", []string{"file.img", "--sha256", short}},
+		{"wrong of an upload", "nothing was uploaded", "POST", []string{"file.img", "--sha256", wrong}},
+		{"empty", "--sha256 is empty", "POST", []string{"https://example.com/x", "--sha256", ""}},
+		{"empty of an upload", "--sha256 is empty", "POST", []string{"file.img", "--sha256", ""}},
+		{"right of an upload", `"name":"web"`, "nothing was uploaded", []string{"file.img", "--sha256",
+			"84D89877F0D4041EFB6BF91A16F0248F2FD573E6AF05C19F96BEDB9F882F7882"}},
+		{"list for an upload", "--sums has no effect on a file that is uploaded", "POST", []string{"file.img", "--sums",
+			"SUMS"}},
+		{"of a named image", "--sha256 has no effect on an image that already has a name", "POST", []string{"debian-13",
+			"--sha256", wrong}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			got := outcome(t, true, append([]string{"add", "web"}, v.words...)...)
+			if !strings.Contains(got, v.want) || v.not != "" && strings.Contains(got, v.not) {
+				t.Errorf("got %s, want %q and not %q", got, v.want, v.not)
+			}
+		})
+	}
+}
