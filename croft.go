@@ -1085,11 +1085,14 @@ type ImageCopy struct {
 	// the instance whose disk is saved, and the snapshot of it
 	Instance InstanceID `json:"instance,omitempty"`
 	Snapshot VolumeID   `json:"snapshot,omitempty"`
-	Complete bool       `json:"complete,omitempty"` // all chunks of the upload have been sent
-	Key      string     `json:"key,omitempty"`
-	Made     bool       `json:"made,omitempty"`     // the host has verified its copy
-	Error    string     `json:"error,omitempty"`    // why the host has no copy yet, in one sentence
-	Removing bool       `json:"removing,omitempty"` // the order to remove the copy
+	// what tells machines apart is removed from the image that is saved
+	Generalize bool `json:"generalize,omitempty"`
+
+	Complete bool   `json:"complete,omitempty"` // all chunks of the upload have been sent
+	Key      string `json:"key,omitempty"`
+	Made     bool   `json:"made,omitempty"`     // the host has verified its copy
+	Error    string `json:"error,omitempty"`    // why the host has no copy yet, in one sentence
+	Removing bool   `json:"removing,omitempty"` // the order to remove the copy
 
 	Revision int64 `json:"-"` // version of the stored record
 }

@@ -651,5 +651,10 @@ func (a *Agent) saveDisk(ctx context.Context, c croft.ImageCopy) error {
 	if err := a.CopyFiles.Flatten(ctx, c.Image, layers, c.SizeBytes); err != nil {
 		return err
 	}
+	if c.Generalize {
+		if err := a.CopyFiles.Generalize(ctx, c.Image, c.SizeBytes); err != nil {
+			return err
+		}
+	}
 	return a.admit(ctx, c)
 }

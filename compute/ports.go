@@ -143,6 +143,9 @@ type CopyFiles interface {
 	// Flatten writes the data of a disk to the staging file, as a qcow2 that needs no other file. No program may write
 	// to the layers. NoCapacity: there is no space, or it would have more than most bytes.
 	Flatten(ctx context.Context, id croft.ImageID, layers []Layer, most int64) error
+	// Generalize removes from the staging file what tells machines apart, in a sandbox, as for Convert. The file has at
+	// most most bytes afterwards. Invalid: it cannot, finally. NoCapacity.
+	Generalize(ctx context.Context, id croft.ImageID, most int64) error
 	// Room returns NoCapacity unless the host has space for more bytes of images. It removes files that keep does not
 	// name and that were not used for a while.
 	Room(bytes int64, keep func(croft.ImageID) bool) error

@@ -197,7 +197,7 @@ func saveInstance(ctx context.Context, c *call, in api.SavedImage) (shown api.Ca
 		return shown, err
 	}
 	i, err := c.Cloud.Catalog.Save(ctx, st, croft.Image{Project: st.Instance.Project, Name: in.Name, User: in.User,
-		Description: in.Description})
+		Description: in.Description}, in.Generalize)
 	return c.changedImage(ctx, in.Name, i, err)
 }
 

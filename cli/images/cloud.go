@@ -262,10 +262,12 @@ func saveCommand() *cobra.Command {
 is taken and removed again. Its volumes are left out. Until the image is ready the project
 is charged IMAGE_GB for the whole disk.
 
-The image has everything that is on the disk, also the machine's identity: remove that in
-the guest before, as with cloud-init clean --logs --machine-id and rm /etc/ssh/ssh_host_*.`,
+The image has everything that is on the disk, also the machine's identity. --generalize
+removes that: the machine ID, SSH host keys, DHCP leases, the MAC addresses in network
+settings, and enrolments in Kerberos, IPA, Samba and subscription services. Passwords,
+authorized keys and data stay. The host needs virt-sysprep (guestfs-tools) for it.`,
 		Example: `  schedule stop web --wait
-  croft image save web web-2 --user debian`,
+  croft image save web web-2 --user debian --generalize`,
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
@@ -284,6 +286,7 @@ the guest before, as with cloud-init clean --logs --machine-id and rm /etc/ssh/s
 	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().StringVar(&in.User, "user", "", "whom to log in as")
 	cmd.Flags().StringVar(&in.Description, "description", "", "what it is, in a few words")
+	cmd.Flags().BoolVar(&in.Generalize, "generalize", false, "remove the machine's identity from the image")
 	return cmd
 }
 

@@ -110,7 +110,7 @@ func (c *Copies) remove(id croft.ImageID) error {
 		if of, _, _ := strings.Cut(e.Name(), "."); croft.ImageID(of) != id {
 			continue
 		}
-		if err := os.Remove(filepath.Join(c.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(filepath.Join(c.dir, e.Name())); err != nil {
 			return err
 		}
 	}

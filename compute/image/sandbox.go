@@ -30,10 +30,29 @@ import (
 // permitted system calls, and of the host's files only /usr, in which it cannot write.
 type sandbox struct {
 	in, out string        // its only other files, seen as /in, for reading, and /out; out exists
-	most    int64         // bytes of out
+	most    int64         // bytes of each file that it writes
 	memory  int64         // bytes of address space
 	time    time.Duration // of the wall clock
+	machine *machine      // nil: the program starts no virtual machine
 }
+
+// machine is what a program needs in a sandbox to start a virtual machine of libguestfs, which it talks to by a socket.
+type machine struct {
+	appliance string // directory with the system of the virtual machine, seen as /appliance, for reading
+	scratch   string // directory for temporary files, seen as /scratch
+}
+
+// arguments returns the options of bwrap.
+func (m *machine) arguments() []string {
+	return []string{"--dev", "/dev", "--proc", "/proc", "--symlink", "usr/sbin", "/sbin", "--perms", "1777", "--tmpfs",
+		"/tmp", "--ro-bind", m.appliance, "/appliance", "--bind", m.scratch, "/scratch",
+		"--setenv", "TMPDIR", "/scratch", "--setenv", "HOME", "/scratch", "--setenv", "LIBGUESTFS_PATH", "/appliance",
+		"--setenv", "LIBGUESTFS_BACKEND", "direct", "--setenv", "LIBGUESTFS_BACKEND_SETTINGS", "force_tcg"}
+}
+
+// machineCalls are the further system calls that a program needs for that. Sockets are only those of the Unix family.
+var machineCalls = strings.Fields(`accept4 bind chmod connect getpeername getsockname kill listen memfd_create mkdir
+	recvmsg rename rmdir sendmsg setsockopt socketpair unlink unlinkat utimensat`)
 
 // Users of sandboxes are above the ranges that Linux distributions and systemd assign.
 const (
@@ -45,31 +64,51 @@ const (
 // started.
 func (s sandbox) run(ctx context.Context, program ...string) error {
 	if os.Geteuid() != 0 {
-		return croft.Errorf(croft.Unavailable, "the sandbox for conversions needs an agent that runs as root")
+		return croft.Errorf(croft.Unavailable, "the sandbox for images needs an agent that runs as root")
 	}
-	filter, err := systemCallFilter()
+	filter, err := systemCallFilter(s.machine != nil)
 	if err != nil {
 		return err
 	}
 	defer filter.Close()
 	user := firstSandboxUser + rand.N(sandboxUsers)
-	if err := errors.Join(os.Chown(s.in, user, -1), os.Chown(s.out, user, -1)); err != nil {
+	files := []string{s.out}
+	if s.in != "" {
+		files = append(files, s.in)
+	}
+	if s.machine != nil {
+		files = append(files, s.machine.scratch)
+	}
+	give := func(to int) (err error) {
+		for _, f := range files {
+			err = errors.Join(err, os.Chown(f, to, -1))
+		}
+		return err
+	}
+	if err := give(user); err != nil {
 		return fmt.Errorf("give files to the sandbox: %w", err)
 	}
-	defer func() { _ = errors.Join(os.Chown(s.in, 0, -1), os.Chown(s.out, 0, -1)) }() // they may be removed
+	defer func() { _ = give(0) }() // they may be removed
 	limited, cancel := context.WithTimeout(ctx, s.time)
 	defer cancel()
 	id := strconv.Itoa(user)
 	args := []string{"--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
 		"--die-with-parent", "--new-session", "--clearenv", "--setenv", "PATH", "/usr/bin", "--setenv", "LC_ALL", "C",
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
-		"--symlink", "usr/lib64", "/lib64", "--ro-bind", s.in, "/in", "--bind", s.out, "/out", "--chdir", "/",
+		"--symlink", "usr/lib64", "/lib64"}
+	if s.in != "" {
+		args = append(args, "--ro-bind", s.in, "/in")
+	}
+	if s.machine != nil {
+		args = append(args, s.machine.arguments()...)
+	}
+	args = append(args, "--bind", s.out, "/out", "--chdir", "/",
 		"--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP",
 		"--seccomp", "3", "--",
-		"prlimit", "--as=" + strconv.FormatInt(s.memory, 10), "--fsize=" + strconv.FormatInt(s.most, 10), "--core=0",
-		"--nofile=64", "--nproc=32", "--cpu=" + strconv.Itoa(int(s.time.Seconds())), "--",
+		"prlimit", "--as="+strconv.FormatInt(s.memory, 10), "--fsize="+strconv.FormatInt(s.most, 10), "--core=0",
+		"--nofile=64", "--nproc=32", "--cpu="+strconv.Itoa(int(s.time.Seconds())), "--",
 		"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
-		"--no-new-privs", "--"}
+		"--no-new-privs", "--")
 	cmd := exec.CommandContext(limited, "bwrap", append(args, program...)...)
 	said := bounded{most: 4 << 10}
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &said, &said, []*os.File{filter}
@@ -93,7 +132,7 @@ func (s sandbox) run(ctx context.Context, program ...string) error {
 	case strings.Contains(text, "No space left"):
 		return croft.Errorf(croft.NoCapacity, "no space is left for it")
 	case strings.HasPrefix(text, "bwrap: "), strings.HasPrefix(text, "setpriv: "), strings.HasPrefix(text, "prlimit: "):
-		return croft.Errorf(croft.Unavailable, "the sandbox for conversions does not start: %s", text)
+		return croft.Errorf(croft.Unavailable, "the sandbox for images does not start: %s", text)
 	}
 	return croft.Errorf(croft.Invalid, "%s (%w)", text, err)
 }
@@ -123,17 +162,11 @@ var permittedCalls = strings.Fields(`
 	signalfd4 stat statfs statx sysinfo tgkill timerfd_create timerfd_settime umask uname vfork wait4 write writev
 	arch_prctl`)
 
-// systemCallFilter returns the filter as a file, as bwrap reads it.
-func systemCallFilter() (*os.File, error) {
-	machine, err := arch.GetInfo("")
+// systemCallFilter returns the filter as a file, as bwrap reads it. machine: the program starts a virtual machine.
+func systemCallFilter(machine bool) (*os.File, error) {
+	known, err := callsHere(permittedCalls)
 	if err != nil {
-		return nil, croft.Errorf(croft.Unavailable, "the sandbox for conversions: %w", err)
-	}
-	var known []string
-	for _, name := range permittedCalls {
-		if _, is := machine.SyscallNames[name]; is {
-			known = append(known, name)
-		}
+		return nil, err
 	}
 	const spaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
 		unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
@@ -143,6 +176,15 @@ func systemCallFilter() (*os.File, error) {
 		// Its flags are in memory, which a filter cannot read. The C library uses clone instead.
 		{Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"clone3"}},
 	}}
+	if machine {
+		more, err := callsHere(machineCalls)
+		if err != nil {
+			return nil, err
+		}
+		policy.Syscalls = append(policy.Syscalls, seccomp.SyscallGroup{Action: seccomp.ActionAllow, Names: more,
+			NamesWithCondtions: []seccomp.NameWithConditions{{Name: "socket", Conditions: seccomp.ArgumentConditions{
+				{Argument: 0, Operation: seccomp.Equal, Value: unix.AF_UNIX}}}}})
+	}
 	program, err := policy.Assemble()
 	if err != nil {
 		return nil, fmt.Errorf("make the filter of system calls: %w", err)
@@ -163,4 +205,18 @@ func systemCallFilter() (*os.File, error) {
 	}
 	_, err = f.Seek(0, 0)
 	return f, err
+}
+
+// callsHere returns the system calls that the architecture of this machine has.
+func callsHere(names []string) (known []string, _ error) {
+	machine, err := arch.GetInfo("")
+	if err != nil {
+		return nil, croft.Errorf(croft.Unavailable, "the sandbox for images: %w", err)
+	}
+	for _, name := range names {
+		if _, is := machine.SyscallNames[name]; is {
+			known = append(known, name)
+		}
+	}
+	return known, nil
 }

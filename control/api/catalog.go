@@ -87,6 +87,8 @@ type SavedImage struct {
 	Name        string `json:"name" maxLength:"63" minLength:"1"`                                          // of the image; unique in the project
 	User        string `json:"user,omitempty" maxLength:"32" pattern:"^[A-Za-z_][A-Za-z0-9_.-]*$"`         // login name
 	Description string `json:"description,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
+	// Remove what tells machines apart: machine ID, SSH host keys, DHCP leases, MAC addresses, enrolments.
+	Generalize bool `json:"generalize,omitempty"`
 }
 
 // UploadChunk is the input of uploadCatalogImage.

@@ -173,7 +173,8 @@ func takes(h croft.Host) bool { return h.Alive && !h.Drained && h.Death == nil &
 
 // Save makes an image from the root disk of an instance, by a snapshot of it that is removed afterwards. Conflict: the
 // name is taken, or the instance cannot be captured now. NoCapacity: its host has no room for the snapshot. OverQuota.
-func (m *Manager) Save(ctx context.Context, st croft.Status, i croft.Image) (croft.Image, error) {
+// generalize: without what tells machines apart.
+func (m *Manager) Save(ctx context.Context, st croft.Status, i croft.Image, generalize bool) (croft.Image, error) {
 	what := fmt.Sprintf("save instance %s as image %s", st.Instance.Name, i.Name)
 	if st.Host == nil || !takes(*st.Host) && !st.Host.Drained {
 		return i, croft.Errorf(croft.Unavailable, "%s: its host is silent", what)
@@ -181,7 +182,8 @@ func (m *Manager) Save(ctx context.Context, st croft.Status, i croft.Image) (cro
 	// Tables and partly used clusters make the file a little larger than the disk.
 	i.SizeBytes = (st.Instance.Spec.Resources[croft.DiskGB] + 1) << 30
 	i.Saved = st.Instance.ID
-	made, err := m.create(ctx, i, croft.ImageCopy{Host: st.Instance.Host, Task: croft.ImageSave, Instance: i.Saved})
+	made, err := m.create(ctx, i, croft.ImageCopy{Host: st.Instance.Host, Task: croft.ImageSave, Instance: i.Saved,
+		Generalize: generalize})
 	if err != nil {
 		return i, fmt.Errorf("%s: %w", what, err)
 	}
