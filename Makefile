@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-boot bench-cluster bench-crush bench-disks bench-images bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-backup bench-boot bench-cluster bench-crush bench-disks bench-images bench-mdserver bench-placement bench-pool recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,9 @@ bench: ## all benchmarks
 
 bench-mdserver: ## our metadata server beside nginx with the same bytes
 	@scripts/bench-mdserver
+
+bench-backup: ## the backup of a disk of 10 GB beside restic alone with the same disk
+	@scripts/bench-backup
 
 bench-boot: ## a guest's way to kernel, address and ssh beside virt-install's and QEMU's own
 	@scripts/bench-boot

@@ -8,11 +8,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"croft"
 	"croft/compute/backup"
@@ -360,17 +366,19 @@ func (a *Agent) copyDisk(ctx context.Context, j backup.Job, access backup.Access
 	sum := sha256.New()
 	counted := &counter{}
 	err := a.stalling(ctx, counted, func(ctx context.Context) error {
-		r, w := io.Pipe()
+		r, w, err := os.Pipe() // the engine gets it as it is
+		if err != nil {
+			return err
+		}
+		widen(w)
 		read := make(chan error, 1)
 		go func() {
-			err := a.Images.ReadDisk(ctx, layers, io.MultiWriter(w, sum, counted, progress))
-			read <- err
-			_ = w.CloseWithError(err)
+			err := a.Images.ReadDisk(ctx, layers, io.MultiWriter(&hashed{w, sum}, counted, progress))
+			read <- errors.Join(err, w.Close())
 		}()
-		var err error
 		d.Restic, d.Added, err = a.Repository.Copy(ctx, access, j.Backup, diskName(d), r)
-		_ = r.CloseWithError(cmp.Or(err, io.ErrClosedPipe))
-		if readErr := <-read; readErr != nil && !errors.Is(readErr, err) && !errors.Is(readErr, io.ErrClosedPipe) {
+		_ = r.Close() // a disk that is still being read is not read any more
+		if readErr := <-read; readErr != nil && (err == nil || !errors.Is(readErr, syscall.EPIPE)) {
 			err = errors.Join(readErr, err) // the copy ends where the disk could not be read
 		}
 		return err
@@ -381,6 +389,29 @@ func (a *Agent) copyDisk(ctx context.Context, j backup.Job, access backup.Access
 	}
 	d.Bytes, d.SHA256 = counted.n.Load(), hex.EncodeToString(sum.Sum(nil))
 	return d, nil
+}
+
+// pipeSize is how much of a disk a pipe holds.
+const pipeSize = 1 << 20
+
+// widen lets a pipe hold more, if the system permits it: a smaller one is only slower.
+func widen(w *os.File) {
+	if raw, err := w.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
+	}
+}
+
+// hashed hashes what is written, while it is written.
+type hashed struct {
+	io.Writer
+	sum hash.Hash
+}
+
+func (h *hashed) Write(p []byte) (int, error) {
+	var hashing sync.WaitGroup
+	hashing.Go(func() { h.sum.Write(p) })
+	defer hashing.Wait()
+	return h.Writer.Write(p)
 }
 
 // readBack writes a disk of a backup, and compares its digest. What it wrote is good only if it returns nil.
