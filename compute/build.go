@@ -36,7 +36,11 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		return p.buildRestored(ctx, source, nics)
 	}
 	var img CachedImage
-	if !p.hasDisk() {
+	brought, err := p.broughtDisk(ctx)
+	if err != nil {
+		return err
+	}
+	if !brought {
 		if img, err = p.fetch(ctx); err != nil {
 			return err
 		}

@@ -370,16 +370,35 @@ func (p *pass) prepareDisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.hasDisk() {
-		has, err := storage.Use(ctx, dir, p.id, func() (bool, error) { return diskIn(dir.Disks(p.id)) })
-		if err == nil && !has {
-			err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed "+
-				"past croft; "+
-				"put it back, or rebuild the instance from its image", dir.Name)
-		}
+	if has, err := p.broughtDisk(ctx); has || err != nil {
 		return err
 	}
 	return dir.Prepare(ctx, p.id)
+}
+
+// broughtDisk locks the disk that the instance has from another host. False: no host has made it yet, because that one
+// died before. Conflict: it is gone.
+func (p *pass) broughtDisk(ctx context.Context) (bool, error) {
+	if !p.hasDisk() {
+		return false, nil
+	}
+	if err := p.lockDisk(ctx); err != nil {
+		return false, err
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return false, err
+	}
+	has, err := storage.Use(ctx, dir, p.id, func() (bool, error) { return diskIn(dir.Disks(p.id)) })
+	if has || err != nil {
+		return has, err
+	}
+	never, err := dir.IsFirst(ctx, p.id)
+	if err == nil && !never {
+		err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed past "+
+			"croft; put it back, or rebuild the instance from its image", dir.Name)
+	}
+	return false, err
 }
 
 // hasDisk reports whether the instance must have its disk already, because it comes from another host.
@@ -423,6 +442,10 @@ func (p *pass) removeDisk(ctx context.Context) error {
 		}
 	case err != nil:
 		return err
+	case inst.Storage != p.want.Storage || inst.Project != p.want.Project: // it only has the same UUID
+		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
+			return err
+		}
 	case inst.State == croft.StateLost || inst.Host != p.agent.Host.ID && !inst.Spec.Ephemeral:
 		return dir.Release(ctx, p.id)
 	}

@@ -220,6 +220,13 @@ func (d *Dir) Holder(ctx context.Context, id croft.InstanceID) (croft.HostID, er
 	return now.Host, err
 }
 
+// IsFirst reports whether this host has the lock of an instance, and no host had it before: a lock is older than the
+// disk, and is removed after it.
+func (d *Dir) IsFirst(ctx context.Context, id croft.InstanceID) (bool, error) {
+	now, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
+	return now.Host == d.Host && now.Number == 1, err
+}
+
 func (d *Dir) hold(id croft.InstanceID, number int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

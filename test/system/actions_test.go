@@ -41,7 +41,11 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(40); {
+	switch n := a.rng.IntN(46); {
+	case n >= 43:
+		a.useBackups(ctx)
+	case n >= 40:
+		a.useImages(ctx)
 	case n >= 18:
 		a.useDisks(ctx)
 	case n < 4:
@@ -68,10 +72,7 @@ func (a *actor) act() {
 // create requests an instance, sometimes twice concurrently, as a client does that does not know whether its request
 // arrived. regretted: it is destroyed right after the request.
 func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool) {
-	image := simulated
-	if a.rng.IntN(8) == 0 {
-		image = missing
-	}
+	image := a.image(ctx)
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
 		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0}}

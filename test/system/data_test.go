@@ -26,7 +26,10 @@ type dataLog struct {
 	rolling   map[croft.InstanceID][]*captured
 	left      map[leftDisk]content // what lost instances left on their hosts
 	volumes   map[croft.VolumeID]*volumeFact
-	removals  map[string]time.Time // when the latest removal of a volume with this name was requested
+	backups   map[string]*captured             // by name, which no other backup has
+	restoring map[croft.InstanceID][]*captured // backups that may replace the disks of an instance
+	saved     map[croft.ImageID]*captured      // images that were saved from instances
+	removals  map[string]time.Time             // when the latest removal of a volume with this name was requested
 }
 
 // diskID is the UUID of a volume, or of an instance for its own disk.
@@ -62,7 +65,9 @@ type volumeFact struct {
 func newDataLog() *dataLog {
 	return &dataLog{disks: map[diskID][]diskState{}, writes: map[string][]diskID{}, snapshots: map[string]*captured{},
 		rolling: map[croft.InstanceID][]*captured{}, left: map[leftDisk]content{},
-		volumes: map[croft.VolumeID]*volumeFact{}, removals: map[string]time.Time{}}
+		backups: map[string]*captured{}, restoring: map[croft.InstanceID][]*captured{},
+		saved: map[croft.ImageID]*captured{}, volumes: map[croft.VolumeID]*volumeFact{},
+		removals: map[string]time.Time{}}
 }
 
 // may returns what a disk may have now. The caller holds l.mu, as for the next methods.
@@ -146,7 +151,7 @@ func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
 		}
 		l.writes[data] = append(l.writes[data], d)
 		may := content{data: true}
-		for _, s := range l.rolling[id] { // the rollback may come after this write
+		for _, s := range slices.Concat(l.rolling[id], l.restoring[id]) { // which may come after this write
 			maps.Copy(may, l.captureOf(s, d))
 		}
 		l.disks[d] = append(l.disks[d], diskState{l.clock, may})
@@ -176,6 +181,13 @@ func (l *dataLog) capture(name string, id croft.InstanceID) {
 	l.snapshots[name] = &captured{instance: id, from: l.clock}
 }
 
+// knows reports whether a user requested a snapshot.
+func (l *dataLog) knows(v croft.Volume) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.snapshots[v.Name] != nil
+}
+
 // rollBack records a request to roll back to a snapshot; ended is called when the request has ended.
 func (l *dataLog) rollBack(v croft.Volume) (ended func()) {
 	l.mu.Lock()
@@ -203,6 +215,7 @@ func diskIDs(volumes []croft.VolumeID) (all []diskID) {
 // noDataIsLost: every disk has the data that its guest wrote last, where the records say that the disk is; every
 // snapshot has the data of one moment; and the disks of lost instances are where they were lost.
 func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
+	w.noteBackups(ctx)
 	l := w.data
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +228,7 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 	for _, st := range all {
 		inst := st.Instance
 		m := w.machineOrNil(inst.Host)
-		if m == nil || inst.State != croft.StateScheduled || inst.Spec.Image == missing {
+		if m == nil || inst.State != croft.StateScheduled || w.unbuilt(inst) {
 			continue
 		}
 		disks, err := m.hv.Disks(ctx, inst.ID)
@@ -228,7 +241,13 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 		if inst.Spec.Ephemeral { // each move makes its disk from the image
 			may[""] = true
 		}
-		if root := disks[compute.RootDisk]; !may[root] && !w.twice(inst.ID) && !w.byForce(inst.ID) {
+		if from := l.restored(inst); from != nil && len(l.disks[diskID(inst.ID)]) == 0 && !inst.Spec.Ephemeral &&
+			inst.Backup.Error == "" {
+			may = from
+		} else {
+			maps.Copy(may, from)
+		}
+		if root := disks[compute.RootDisk]; !may.has(root) && !w.twice(inst.ID) && !w.byForce(inst.ID) {
 			complain("the disk of %s on host%d has %q, and may have %v", inst.ID, m.n, root, may)
 		}
 	}
@@ -250,7 +269,7 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 				continue
 			}
 		}
-		if may := l.may(diskID(v.ID)); !may[data] {
+		if may := l.may(diskID(v.ID)); !may.has(data) {
 			complain("volume %s on host%d has %q, and may have %v", v.ID, m.n, data, may)
 		}
 	}
@@ -293,7 +312,7 @@ func (w *world) snapshotsOf(ctx context.Context, inst croft.Instance) (bad []str
 			switch {
 			case err != nil:
 				complain("snapshot %s of disk %s: %v", v.ID, d, err)
-			case !may[data]:
+			case !may.has(data):
 				complain("snapshot %s of disk %s has %q, and may have %v", v.ID, d, data, may)
 			case i == 0:
 				root = data
@@ -322,7 +341,7 @@ func (w *world) leftData(m *machine, id croft.InstanceID) (bad string) {
 	if croft.KindOf(err) == croft.NotFound || may == nil || w.twice(id) {
 		return "" // it was never built, or was removed before
 	}
-	if root := disks[compute.RootDisk]; err != nil || !may[root] && root != "" {
+	if root := disks[compute.RootDisk]; err != nil || !may.has(root) && root != "" && l.restoring[id] == nil {
 		return fmt.Sprintf("%s left a disk with %q on host%d, which may have %v: %v", id, root, m.n, may, err)
 	}
 	return ""

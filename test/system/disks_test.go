@@ -209,7 +209,7 @@ func (a *actor) captured(ctx context.Context) (v croft.Volume, st croft.Status, 
 
 func (a *actor) rollBack(ctx context.Context) {
 	v, st, some := a.captured(ctx)
-	if !some {
+	if !some || !a.data.knows(v) { // no temporary one of an image or a backup
 		return
 	}
 	defer a.data.rollBack(v)()
@@ -336,8 +336,16 @@ func (w *world) populate() {
 	asking.Wait()
 }
 
-// fill lets many users ask for the last places at once.
+// fill lets many users ask for the last places at once, of all hosts that have power.
 func (w *world) fill() {
+	w.placementDown.Store(false)
+	for _, m := range w.hosts {
+		m.wire.Mend()
+		m.slow.Store(false)
+		m.dead.Store(false)
+		m.boot(0)
+		_ = w.store.Registry.Enable(w.t.Context(), m.id)
+	}
 	var asking sync.WaitGroup
 	for n := range hostCPUs * len(w.hosts) {
 		a := w.actor(200 + uint64(n))

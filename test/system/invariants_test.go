@@ -28,6 +28,9 @@ func (w *world) settle() {
 	if w.caretaker != nil {
 		w.caretaker.calm()
 	}
+	if g := w.keeping.Load(); g != nil {
+		g.calm()
+	}
 	for _, m := range w.hosts {
 		m.wire.Mend()
 		m.slow.Store(false)
@@ -139,7 +142,7 @@ func (w *world) violations(ctx context.Context) []string {
 			complain("%s and %s have one name", other, st.Instance.ID)
 		}
 		names[st.Instance.Name] = st.Instance.ID
-		bad = append(bad, unsettled(st)...)
+		bad = append(bad, w.unsettled(st)...)
 	}
 	bad = append(bad, crowdedRacks(all)...)
 	for _, i := range invariants {
@@ -191,7 +194,7 @@ func crowdedRacks(all []croft.Status) []string {
 }
 
 // unsettled describes the difference between an instance's observation and its wanted state.
-func unsettled(st croft.Status) []string {
+func (w *world) unsettled(st croft.Status) []string {
 	if st.Instance.State == croft.StateHeld && st.Order == nil && st.Observation == nil && st.Instance.Generation == 0 {
 		return nil
 	}
@@ -202,6 +205,8 @@ func unsettled(st croft.Status) []string {
 		croft.WantStopped: croft.StateStopped}[st.Order.Want]
 	if st.Instance.Spec.Image == missing {
 		want = croft.StateFailed
+	} else if w.unbuilt(st.Instance) { // its image was removed before it had a disk, or is lost
+		return nil
 	}
 	if st.Observation == nil || st.Observation.State != want || st.Observation.Generation != st.Order.Generation {
 		return []string{fmt.Sprintf("%s is wanted %s and observed %+v", st.Instance.ID, st.Order.Want, st.Observation)}
@@ -227,7 +232,7 @@ func (m *machine) leftFiles(ctx context.Context, known map[croft.InstanceID]crof
 	}
 	for _, name := range names(m.dir) {
 		st, is := known[croft.InstanceID(name)]
-		if name != "volumes" && (!is || st.Instance.Host != m.id || !isBuilt(st)) {
+		if name != "volumes" && (!is || st.Instance.Host != m.id || !m.w.mayHaveFiles(st)) {
 			bad = append(bad, fmt.Sprintf("host%d: files of %s, which is not here", m.n, name))
 		}
 	}

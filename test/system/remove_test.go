@@ -72,7 +72,7 @@ func (w *world) removeOnce(ctx context.Context) error {
 			return unless(err, croft.NotFound)
 		}))
 	}
-	return errors.Join(err, listed)
+	return errors.Join(err, listed, w.removeImages(ctx), w.removeBackups(ctx))
 }
 
 // unless returns nil for an error of a kind.
@@ -85,7 +85,7 @@ func unless(err error, kind croft.Kind) error {
 
 // ofObjects are the beginnings of the keys that only exist while an object of a user does.
 var ofObjects = []string{"instances/", "userdata/", "names/", "macs/", "orders/", "observed/", "volumes/", "groups/",
-	"seats/", "placement/consumer/", "backups/records/", "backups/jobs/", "images/"}
+	"seats/", "placement/consumer/", "backups/records/", "images/"} // a job of a backup that is gone stays for a minute
 
 // nothingIsLeft: once users have removed everything, no host, etcd or Placement has anything of it.
 func (w *world) nothingIsLeft(ctx context.Context) (left []string) {
@@ -116,5 +116,6 @@ func (w *world) nothingIsLeft(ctx context.Context) (left []string) {
 		}
 		left = append(left, m.leftFiles(ctx, nil)...)
 	}
+	left = append(left, w.repository.left()...)
 	return append(left, w.quotasAreSums(ctx)...)
 }

@@ -24,6 +24,7 @@ var invariants = []invariant{
 	{"nothing is claimed twice", (*world).nothingIsClaimedTwice},
 	{"no data is lost", (*world).noDataIsLost},
 	{"shared disks outlive hosts", (*world).sharedDisksOutliveHosts},
+	{"images are where recorded", (*world).imagesAreWhereRecorded},
 	{"quotas are the sums of records", (*world).quotasAreSums},
 }
 
@@ -93,8 +94,8 @@ func (w *world) claimedIs(ctx context.Context, on croft.HostID, name string,
 }
 
 // isBuilt reports whether an instance has a guest and a disk.
-func isBuilt(st croft.Status) bool {
-	return st.Instance.Spec.Image != missing && st.Instance.State != croft.StateHeld &&
+func (w *world) isBuilt(st croft.Status) bool {
+	return !w.unbuilt(st.Instance) && st.Instance.State != croft.StateHeld &&
 		st.Instance.State != croft.StateLost
 }
 
@@ -109,7 +110,7 @@ func (w *world) guestsAreAsRecorded(ctx context.Context) (bad []string) {
 	for _, m := range w.hosts {
 		want := map[croft.InstanceID]croft.Status{}
 		for _, st := range all {
-			if st.Instance.Host == m.id && isBuilt(st) {
+			if st.Instance.Host == m.id && w.isBuilt(st) {
 				want[st.Instance.ID] = st
 			}
 		}

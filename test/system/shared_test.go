@@ -200,16 +200,20 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 	want := map[string]bool{}
 	for _, st := range all {
 		inst := st.Instance
-		if inst.Storage == "" || st.Instance.Spec.Image == missing {
+		if inst.Storage == "" || inst.Spec.Image == missing {
 			continue
 		}
 		want[string(inst.ID)] = true
+		if w.unbuilt(inst) {
+			continue
+		}
 		data, err := sim.FileContent(filepath.Join(dir, "instances", string(inst.ID), "disk.qcow2"))
 		if m := w.machineOrNil(inst.Host); m != nil && err == nil && inst.State == croft.StateScheduled {
 			disks, failed := m.hv.Disks(ctx, inst.ID) // the data below a snapshot is in another file
 			data, err = disks[compute.RootDisk], failed
 		}
-		if may := w.data.may(diskID(inst.ID)); err != nil || !may[data] && !inst.Spec.Ephemeral && !w.twice(inst.ID) {
+		may := w.data.may(diskID(inst.ID))
+		if err != nil || !may.has(data) && !inst.Spec.Ephemeral && inst.Backup == nil && !w.twice(inst.ID) {
 			complain("the disk of %s (%s) on the shared storage has %q, and may have %v: %v", inst.ID, inst.State, data,
 				may, err)
 		}
@@ -331,4 +335,31 @@ func (w *world) destroyed(id croft.InstanceID) {
 		w.t.Fatal(err)
 	}
 	w.doom(id).destroyed = true
+}
+
+// The only host that has the image dies before it has made the disk.
+func TestAnInstanceOnSharedStorageWhoseHostDiedBeforeItMadeTheDiskStartsElsewhere(t *testing.T) {
+	w := newWorldWith(t, 1, 2, 0, true)
+	var inst croft.Instance
+	for _, m := range w.hosts {
+		m.dead.Store(true)
+	}
+	err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		d, err := s.Request(t.Context(), schedule.Request{Query: sharedQuery, Image: simulated, Name: "vm",
+			InstanceSettings: croft.InstanceSettings{Storage: croft.StorageShared},
+			GuestSettings:    croft.GuestSettings{Restart: croft.RestartElsewhere}})
+		inst = d.Instance
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.facts[inst.ID] = &fact{name: inst.Name, created: true}
+	if err := w.operate(0, func(o *operator) error {
+		_, err := o.Fence(t.Context(), string(inst.Host), false)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
 }

@@ -23,6 +23,8 @@ type agentSide struct {
 	hangUp   func() // closes its connection to etcd
 	volumes  compute.Volumes
 	storages compute.Storages // nil behind a gate
+	copies   compute.Copies
+	backups  compute.Backups
 }
 
 // Serve holds the host's agent lock until ctx ends. An agent that died by then does not release the lock.

@@ -50,7 +50,7 @@ func run(t *testing.T, seed uint64) {
 	for n := range uint64(4) {
 		users.Go(func() {
 			a := w.actor(n + 1)
-			for range 60 {
+			for range 40 {
 				a.act()
 				acted <- struct{}{}
 			}

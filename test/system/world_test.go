@@ -17,6 +17,7 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/compute/backup"
 	"croft/compute/hypervisor/sim"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
@@ -47,6 +48,9 @@ type world struct {
 	full   bool            // hosts have shared storage, too
 	// all hosts; hosts has no others, and those that are away are missing while the world settles
 	machines []*machine
+
+	repository *repository          // of backups
+	keeping    atomic.Pointer[gate] // of the process that carries out requests for backups
 
 	schedulers    atomic.Int64 // so far
 	placementDown atomic.Bool
@@ -105,6 +109,7 @@ type machine struct {
 	away bool   // without power until the test restores it
 
 	frozen freezer
+	key    backup.HostKey
 
 	agent     *compute.Agent    // the latest
 	inventory compute.Inventory // its agents' view of Placement, if it differs from the world's
@@ -123,6 +128,7 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 		tally:   &tally{count: map[string]int{}, lines: map[croft.InstanceID][]string{}},
 		without: takenOut(), mood: newMood(seed), data: newDataLog(),
 		forgot: map[croft.HostID]bool{}}
+	w.repository = newRepository()
 	w.startEtcd()
 	t.Cleanup(func() { w.etcd.Close() })
 	t.Cleanup(func() { etcdtest.CheckDump(t, "http://"+w.listen) })
@@ -145,6 +151,9 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 		m.hv = hv
 		m.api = httptest.NewTLSServer(http.HandlerFunc(m.answer))
 		t.Cleanup(m.api.Close)
+		if m.key, err = backup.OpenHostKey(m.dir + ".backup-key"); err != nil {
+			t.Fatal(err)
+		}
 		w.hosts = append(w.hosts, m)
 		t.Cleanup(m.kill)
 	}
@@ -153,6 +162,9 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 		m.boot(0)
 	}
 	w.awaitHosts()
+	if full {
+		w.startBackups()
+	}
 	return w
 }
 
@@ -167,7 +179,8 @@ func (w *world) startFront() {
 		Inventory: w.worseInventory(w.claims)}
 	caretaker := &audit.Caretaker{Records: side, Shared: side, Inventory: side, Every: 100 * time.Millisecond,
 		Volumes: w.volumes(w.caretaker, store), Resizes: w.resizes(w.caretaker, store),
-		Log: slog.New(slog.DiscardHandler)}
+		Images: w.catalog(w.caretaker, store),
+		Log:    slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = caretaker.Run(ctx) }()
@@ -269,20 +282,26 @@ func (m *machine) boot(last int) {
 	var shared audit.Shared
 	var requests audit.Volumes
 	var sizes audit.Resizes
+	var catalog audit.Images
 	if side.Shared != nil {
 		shared, requests, sizes = side, w.volumes(m.gate, store), w.resizes(m.gate, store)
+		catalog = w.catalog(m.gate, store)
 	}
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim",
-		Location: fmt.Sprintf("s/r/k%d", m.n%2), API: m.api.URL, Token: string(m.id)}
+		Location: fmt.Sprintf("s/r/k%d", m.n%2), API: m.api.URL, Token: string(m.id), Images: true,
+		BackupKey: m.key.Public()}
 	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk}
 	agent, err := compute.New(compute.Config{
 		Peers:   func(croft.Host) (*http.Client, error) { return m.api.Client(), nil },
 		Volumes: &agentVolumes{m.gate, side.volumes}, VolumeRequests: requests, Resizes: sizes,
 		Storages: side, SharedDirs: m.sharedDirs(m.gate),
+		Copies: agentImages{m, m.gate, side.copies}, CopyFiles: m.copyFiles(), Catalog: catalog,
+		Backups: agentBackups{m.gate, side.backups}, Key: m.key, Repository: gatedRepository{m.gate, w.repository},
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,
-		Hypervisor: &gatedHypervisor{m.gate, &worseHypervisor{m.hv, m}}, Images: sim.Images{Fault: noMissing},
+		Hypervisor:  &gatedHypervisor{m.gate, &worseHypervisor{m.hv, m}},
+		Images:      originImages{sim.Images{Fault: noMissing}, m.dir + "-cache"},
 		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -324,7 +343,7 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, store *etcdst
 		c := w.front.Client(w.t, m.id, m.wire.Address())
 		end = func() { _ = c.Close() }
 		return &agentSide{gate: m.gate, Orders: w.worseOrders(c), Registry: c, Records: c,
-			Inventory: w.worseInventory(c), hangUp: end, volumes: c}, c.Partition(), nil, end
+			Inventory: w.worseInventory(c), hangUp: end, volumes: c, copies: c, backups: c}, c.Partition(), nil, end
 	}
 	store = w.openAt(m.wire.Address())
 	end = sync.OnceFunc(func() { _ = store.Close() })
@@ -332,7 +351,7 @@ func (m *machine) connect() (side *agentSide, p croft.PartitionID, store *etcdst
 	return &agentSide{gate: m.gate, Orders: w.worseOrders(store.Orders), Registry: store.Registry,
 			Records: store.Records,
 			Shared:  w.worseShared(store.Turn), Inventory: inventory, hangUp: end, volumes: store.Volumes,
-			storages: store.Storages},
+			storages: store.Storages, copies: store.Images, backups: store.Backups},
 		store.Partition(), store, end
 }
 

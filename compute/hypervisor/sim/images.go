@@ -212,16 +212,21 @@ func (Images) Merge(_ context.Context, layers []compute.Layer) error {
 	return merge(layers[0].Path, layers[1].Path)
 }
 
-// CopyFiles has the files of images of the cloud's catalog. An image that is saved from a simulated guest has only
-// a boot sector.
+// CopyFiles has the files of images of the cloud's catalog. An image that is saved from a simulated guest has a boot
+// sector, and then the data of the disk.
 type CopyFiles struct{ compute.CopyFiles }
 
 // Flatten stages the image of a simulated disk.
 func (s CopyFiles) Flatten(_ context.Context, id croft.ImageID, layers []compute.Layer, _ int64) error {
+	data, err := content(layers)
+	if err != nil {
+		return fmt.Errorf("save a simulated disk: %w", err)
+	}
 	disk := make([]byte, 1<<20)
 	copy(disk, []byte{0xeb, 0xfe}) // jumps to itself
 	copy(disk[2:], layers[0].Path)
 	copy(disk[510:], []byte{0x55, 0xaa})
+	copy(disk[512:], data)
 	return os.WriteFile(s.Staged(id), disk, 0o600)
 }
 
