@@ -11,16 +11,14 @@ import (
 
 // Storage is a shared storage, as operators see it.
 type Storage struct {
-	ID      croft.StorageID `json:"id" format:"uuid"`   // its UUID
-	Name    string          `json:"name"`               // the name under which requests ask for it
-	Hosts   []string        `json:"hosts"`              // names of the hosts that mount it now
-	TotalGB int64           `json:"total_gb,omitempty"` // GiB that can be claimed
-	// GiB that disks claim.
-	ClaimedGB int64 `json:"claimed_gb,omitempty"`
+	ID    croft.StorageID `json:"id" format:"uuid"` // its UUID
+	Name  string          `json:"name"`             // the name under which requests ask for it
+	Hosts []string        `json:"hosts"`            // names of the hosts that mount it now
+	// GiB that can be claimed: without files of others, and without blocks that only root may use.
+	TotalGB   int64 `json:"total_gb"`
+	ClaimedGB int64 `json:"claimed_gb"` // GiB that disks claim
+	FreeGB    int64 `json:"free_gb"`    // GiB that can still be claimed
 }
-
-// FreeGB returns how many GiB can still be claimed.
-func (s Storage) FreeGB() int64 { return max(0, s.TotalGB-s.ClaimedGB) }
 
 // Storages returns the shared storage that hosts mount now, by name.
 func (f *Fleet) Storages(ctx context.Context) ([]Storage, error) {
@@ -48,6 +46,7 @@ func (f *Fleet) Storages(ctx context.Context) ([]Storage, error) {
 		for _, p := range providers {
 			if p.ID == s.ID.Provider() {
 				s.TotalGB, s.ClaimedGB = p.Inventories[croft.DiskGB].Capacity(), p.Used[croft.DiskGB]
+				s.FreeGB = max(0, s.TotalGB-s.ClaimedGB)
 			}
 		}
 		slices.Sort(s.Hosts)

@@ -34,7 +34,8 @@ The command asks for the name of the host again, on standard input; --yes NAME a
 Be sure: a guest that still runs on the host would run twice.
 
 The instances of the host are lost. Those with --restart elsewhere are recreated on other
-hosts from their images, with the same name and UUID, as soon as a host has room. The
+hosts, with the same name and UUID, as soon as a host has room: with their disk if that is
+on shared storage, else from the last backup or from their image, as the request says. The
 others stay on record until "schedule recreate" or "schedule remove".
 
 A host that returns starts nothing, and keeps the disks of the instances that it lost

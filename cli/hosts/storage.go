@@ -28,10 +28,10 @@ var storages = verb.Noun[hosts.Storage]{
 		list, err := c.ListStorages(ctx)
 		return list.Storages, err
 	},
-	Word: func(s hosts.Storage) (string, string) { return s.Name, fmt.Sprintf("%d GiB free", s.FreeGB()) },
+	Word: func(s hosts.Storage) (string, string) { return s.Name, fmt.Sprintf("%d GiB free", s.FreeGB) },
 	Head: []string{"NAME", "HOSTS", "DISK_GB", "CLAIMED", "FREE", "ID"},
 	Row: func(s hosts.Storage) []out.Cell {
 		return verb.Texts(s.Name, strings.Join(s.Hosts, ", "), fmt.Sprint(s.TotalGB), fmt.Sprint(s.ClaimedGB),
-			fmt.Sprint(s.FreeGB()), string(s.ID))
+			fmt.Sprint(s.FreeGB), string(s.ID))
 	},
 }

@@ -175,8 +175,10 @@ func recreateCommand() *cobra.Command {
 		(*client.Client).RecreateInstance, "will run on another host")
 	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
 	cmd.Long = `recreate schedules instances again that were lost: their host was declared dead
-(croft host fence, croft host remove --force). Each gets a host with room and a new disk from its image, and
-keeps its UUID, name, size, keys, tags and user-data. What was on the old disk is lost.
+(croft host fence, croft host remove --force). Each gets a host with room, and
+keeps its UUID, name, size, keys, tags and user-data. It keeps its disk if that is on
+shared storage. Otherwise it gets a new disk from its image, and what was on the old disk
+is lost, unless "croft backup restore" brings it back.
 
 If no host has room for an instance, it stays lost. schedule list --state lost shows
 all, and schedule remove gives one up.`

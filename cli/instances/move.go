@@ -20,7 +20,7 @@ func moveCommand() *cobra.Command {
 		Use:   "move UUID|NAME [HOST]",
 		Short: "Move an instance to another host, with its disk",
 		Long: `move stops an instance, copies its disk to another host, and starts the instance
-there. It keeps its UUID, name and MAC address. Without HOST, the cloud chooses one as
+there. A disk on shared storage is not copied, but handed over. The instance keeps its UUID, name and MAC address. Without HOST, the cloud chooses one as
 for a request. The guest runs until the new host is ready to copy; the old host removes
 its copy of the disk when the guest runs on the new one.
 

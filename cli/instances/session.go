@@ -231,7 +231,7 @@ func stage(i api.Instance) string {
 			return "running at " + i.Address + reported(i.CloudInit)
 		}
 	case croft.StateMoving:
-		return "copying the disk to its new host"
+		return "moving its disk to the new host"
 	case croft.StateDestroying:
 		return "being removed"
 	}

@@ -113,9 +113,11 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 		return c.PrintData(struct {
 			tenant.Tenant
 
-			Used     tenant.Amounts       `json:"used"`
-			Mappings []federation.Mapping `json:"mappings,omitempty"`
-		}{p, account.Used, mappings})
+			Used      tenant.Amounts       `json:"used"`
+			Effective tenant.Limits        `json:"effective"` // its limits, with those that hold for all projects
+			Stored    tenant.Amounts       `json:"stored,omitempty"`
+			Mappings  []federation.Mapping `json:"mappings,omitempty"`
+		}{p, account.Used, effective(account, defaults.Limits), account.Stored, mappings})
 	}
 	t := out.Table{}
 	t.Texts("name", string(p.Name))

@@ -62,6 +62,17 @@ func rows(a tenant.Account, defaults tenant.Limits) []row {
 	return all
 }
 
+// effective returns the limits of all rows that have one.
+func effective(a tenant.Account, defaults tenant.Limits) tenant.Limits {
+	all := tenant.Limits{}
+	for _, r := range rows(a, defaults) {
+		if n, is := a.Limit(defaults, r.measure); is {
+			all[r.measure] = n
+		}
+	}
+	return all
+}
+
 // Words for limits that are no numbers.
 const (
 	unlimited = "unlimited"
@@ -133,10 +144,19 @@ func namesOf(ctx context.Context, c *args.Client, given []string) (names []croft
 
 func printAccounts(cmd *cobra.Command, c *args.Client, accounts []tenant.Account, defaults tenant.Limits) error {
 	if c.WantsData() {
+		type shown struct {
+			tenant.Account
+
+			Effective tenant.Limits `json:"effective"` // the limits that the table shows
+		}
+		all := []shown{}
+		for _, a := range accounts {
+			all = append(all, shown{a, effective(a, defaults)})
+		}
 		return c.PrintData(struct {
-			Defaults tenant.Limits    `json:"defaults"`
-			Projects []tenant.Account `json:"projects"`
-		}{defaults, append([]tenant.Account{}, accounts...)})
+			Defaults tenant.Limits `json:"defaults"`
+			Projects []shown       `json:"projects"`
+		}{defaults, all})
 	}
 	if len(accounts) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no project has been created: croft project create makes one, and croft quota show "+

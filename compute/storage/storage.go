@@ -323,7 +323,6 @@ func (d *Dir) Usage(ctx context.Context) (Usage, error) {
 		if err := unix.Statfs(d.Path, &of); err != nil {
 			return u, d.failed("read its size", err)
 		}
-		used := (int64(of.Blocks) - int64(of.Bfree)) * of.Bsize
 		var ours int64
 		_ = filepath.WalkDir(filepath.Join(d.Path, disksDir), func(_ string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
@@ -336,10 +335,16 @@ func (d *Dir) Usage(ctx context.Context) (Usage, error) {
 			}
 			return nil
 		})
-		u.TotalGB, u.Free = int64(of.Blocks)*of.Bsize>>30, int64(of.Bavail)*of.Bsize
-		u.ForeignGB = max(0, (used-ours+1<<30-1)>>30)
-		return u, nil
+		return usageOf(of, ours), nil
 	})
+}
+
+// usageOf returns the space of a file system with so many bytes of disks. Blocks that only root may use count as used:
+// on NFS, the server refuses them.
+func usageOf(of unix.Statfs_t, ours int64) Usage {
+	used := (int64(of.Blocks) - int64(of.Bavail)) * of.Bsize
+	return Usage{TotalGB: int64(of.Blocks) * of.Bsize >> 30, Free: int64(of.Bavail) * of.Bsize,
+		ForeignGB: max(0, (used-ours+1<<30-1)>>30)}
 }
 
 // Prepare makes the directory of an instance, which has its lock.
