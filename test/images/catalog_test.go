@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"croft"
 	"croft/compute"
@@ -394,6 +397,70 @@ func TestACopyContinuesWithAnotherHostIfTheFirstDies(t *testing.T) {
 	if from := continued.Load(); from != "3" {
 		t.Errorf("the other host was asked from chunk %v", from)
 	}
+}
+
+// A file system that fills up in the middle of a copy costs nothing of what has arrived.
+func TestACopyContinuesOnceItsFullFileSystemHasSpace(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.join("a")
+	i := c.withoutOrigin(c.add("web"))
+	b := &host{t: t, store: c.store, id: croft.NewHostID(), name: "b", state: t.TempDir()}
+	c.hosts["b"] = b
+	dir := filepath.Join(b.state, "catalog")
+	filler := filepath.Join(dir, "filler")
+	c.must(os.Mkdir(dir, 0o700))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=300m", "none", dir).CombinedOutput(); err != nil {
+		t.Skipf("this needs root to mount a file system: %s", out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	var asked []string // the chunks from which the other host was asked
+	var mu sync.Mutex
+	c.between = func(_, _ string, r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if !isContent(r) {
+			return next.RoundTrip(r)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.URL.Query().Get("from"))
+		if len(asked) == 1 { // after the host has looked for space, and before the first chunk
+			if err := fill(filler, 5*diskcopy.Chunk/2); err != nil {
+				t.Error(err)
+			}
+		}
+		return next.RoundTrip(r)
+	}
+	b = c.join("b")
+	i = c.copyTo(i, "b")
+	c.until("the copy has failed", func() bool { return c.copyOn(i, "b").Error != "" })
+	if why := c.copyOn(i, "b").Error; !strings.Contains(why, "full") && !strings.Contains(why, "free some space") {
+		t.Errorf("it failed because: %s", why)
+	}
+	c.must(os.Remove(filler))
+	c.awaitCopy(i, "b")
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != 2 || asked[0] != "0" || asked[1] != "2" {
+		t.Errorf("the other host was asked from the chunks %q", asked)
+	}
+}
+
+// fill makes a file that leaves some bytes free.
+func fill(file string, left int64) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	return unix.Fallocate(int(f.Fd()), 0, 0, int64(st.Bavail)*st.Bsize-left)
 }
 
 // A host that sends some other bytes and breaks off cannot make an honest one look like a liar.
