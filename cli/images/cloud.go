@@ -121,14 +121,40 @@ func awaitReady(ctx context.Context, c *args.Client, i api.CatalogImage) (api.Ca
 			i, err = verb.Asked(ctx, c.GetCatalogImage, inCloud(c, i.Name))
 		}
 		if err != nil {
-			return i, err
+			return i, fmt.Errorf("wait for image %s: %w; %s", i.Name, err, pendingRemedy(i))
 		}
 	}
 	if i.State != string(croft.ImageReady) {
-		return i, croft.Errorf(croft.Invalid, "image %s is %s: %s; `croft image remove %s` removes its name", i.Name, i.State,
-			i.Error, i.Name)
+		return i, croft.Errorf(croft.Invalid, "image %s is %s: %s; `%s` removes its name", i.Name, i.State,
+			i.Error, commandFor("remove", i))
 	}
 	return i, nil
+}
+
+// commandFor returns a command for an image, which finds it wherever it is typed.
+func commandFor(verb string, i api.CatalogImage) string {
+	return fmt.Sprintf("croft image %s %s --project %s", verb, i.Name, i.Project)
+}
+
+// pendingRemedy says what becomes of an image that is not ready, and what to do about it.
+func pendingRemedy(i api.CatalogImage) string {
+	return fmt.Sprintf("it is pending, goes on without this command, and is charged IMAGE_GB:%d; `%s` shows its state, "+
+		"and `%s` ends it", i.ChargedGB, commandFor("show", i), commandFor("remove", i))
+}
+
+// resumed returns a pending image that an earlier command of the same words requested. Otherwise it returns the error
+// that the name is taken. The origin is compared, because another one may have another checksum; callers who do not see
+// it cannot resume.
+func resumed(ctx context.Context, c *args.Client, given api.NewCatalogImage, taken error) (api.CatalogImage, error) {
+	was, err := verb.Asked(ctx, c.GetCatalogImage, inCloud(c, given.Name))
+	if err != nil || was.State != string(croft.ImagePending) {
+		return was, taken
+	}
+	if was.Origin != given.URL || was.Public != given.Public || was.User != given.User ||
+		was.Description != given.Description {
+		return was, fmt.Errorf("%w; %s", taken, pendingRemedy(was))
+	}
+	return was, nil
 }
 
 // addToCloud adds an image to the cloud's catalog, and waits until it is ready.
@@ -143,7 +169,11 @@ func addToCloud(cmd *cobra.Command, given api.NewCatalogImage, source string, wa
 			return croft.Errorf(croft.Invalid, "%s is no file of this machine: only an upload is converted", source)
 		} else {
 			given.URL = source
-			if i, err = verb.Asked(ctx, c.CreateCatalogImage, given); err == nil {
+			i, err = verb.Asked(ctx, c.CreateCatalogImage, given)
+			if errors.Is(err, croft.Conflict) {
+				i, err = resumed(ctx, c, given, err)
+			}
+			if err == nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "image %s is being fetched by a host\n", given.Name)
 			}
 		}
@@ -198,8 +228,11 @@ func upload(ctx context.Context, c *args.Client, given api.NewCatalogImage, path
 	i, err = verb.Asked(ctx, c.CreateCatalogImage, given)
 	if errors.Is(err, croft.Conflict) {
 		was, found := verb.Asked(ctx, c.GetCatalogImage, inCloud(c, given.Name))
-		if found != nil || was.State != string(croft.ImagePending) || was.SHA256 != given.SHA256 {
+		switch {
+		case found != nil || was.State != string(croft.ImagePending):
 			return i, err
+		case was.SHA256 != given.SHA256:
+			return i, fmt.Errorf("%w; %s", err, pendingRemedy(was))
 		}
 		fmt.Fprintf(c.Cmd.ErrOrStderr(), "the upload of image %s continues\n", given.Name)
 		i, err = was, nil
@@ -295,7 +328,7 @@ func shareCommand() *cobra.Command {
 		Use:   "share NAME PROJECT...",
 		Short: "Let other projects use an image of the project",
 		Long: `share lets projects request instances of an image. There it has the name NAME@PROJECT, with
-the project that shares it. Whether the projects exist is not checked; later ones of their
+the project that shares it. It warns of projects that do not exist; later ones of their
 names may not use it.`,
 		ValidArgsFunction: catalog.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
@@ -330,6 +363,12 @@ func changeShares(ctx context.Context, c *args.Client, set func(*api.CatalogImag
 	i, err := c.ChangeCatalogImage(ctx, in)
 	if err != nil {
 		return catalog.Near(ctx, c, c.Args[0], err)
+	}
+	for _, p := range in.Share {
+		if err := args.UnknownProject(ctx, c, p); errors.Is(err, croft.NotFound) {
+			fmt.Fprintf(c.Cmd.ErrOrStderr(), "%v, at least none that you see; if one of the name is created later, it may "+
+				"not use the image until you unshare it and share it again\n", err)
+		}
 	}
 	return c.Report(i, "image %s is shared with %s", i.Name, wordsOf(i.Shares))
 }

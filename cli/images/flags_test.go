@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -35,6 +36,8 @@ var answers = []struct{ path, answer string }{
 type recorder struct {
 	mu       sync.Mutex
 	requests []string
+	taken    string // the image that has the name already
+	cancel   func() // called when it was asked for
 }
 
 func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
@@ -43,7 +46,25 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.requests = append(r.requests, fmt.Sprint(q.Method, " ", q.URL, " ", q.Header.Get(assertion.Header), " ",
 		string(body)))
 	r.mu.Unlock()
+	if r.taken != "" && q.Method == http.MethodPost && q.URL.Path == "/v1/catalog" {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		io.WriteString(w, `{"status": 409, "code": "name_taken", "detail": "the name is taken"}`)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
+	if r.taken != "" && strings.HasPrefix(q.URL.Path, "/v1/catalog/") {
+		io.WriteString(w, r.taken)
+		if r.cancel != nil {
+			r.cancel()
+		}
+		return
+	}
+	if strings.HasPrefix(q.URL.Path, "/v1/projects/othr") {
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, `{"status": 404, "code": "not_found", "detail": "there is none"}`)
+		return
+	}
 	for _, a := range answers {
 		if strings.HasPrefix(q.URL.Path, a.path) {
 			io.WriteString(w, a.answer)
@@ -57,13 +78,17 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // and its error.
 func outcome(t *testing.T, remote bool, words ...string) string {
 	t.Helper()
+	return outcomeOf(t, t.Context(), &recorder{}, remote, words...)
+}
+
+func outcomeOf(t *testing.T, ctx context.Context, r *recorder, remote bool, words ...string) string {
+	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "CROFT_STATE_DIR"} {
 		t.Setenv(name, dir)
 	}
 	xdg.Reload()
-	r := &recorder{}
 	api := httptest.NewServer(r)
 	defer api.Close()
 	t.Setenv("CROFT_URL", "")
@@ -84,7 +109,7 @@ func outcome(t *testing.T, remote bool, words ...string) string {
 	cmd.SetIn(strings.NewReader(""))
 	cmd.SetArgs(words)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(t.Context())
+	err := cmd.ExecuteContext(ctx)
 	files, _ := os.ReadFile(filepath.Join(dir, "croft", "images.yaml"))
 	slices.Sort(r.requests)
 	return strings.NewReplacer(api.URL, "API", dir, "DIR").Replace(fmt.Sprintln(r.requests, stdout.String(),
@@ -98,7 +123,8 @@ var givenFlags = map[string]string{
 	"sha256": strings.Repeat("a", 64), "sha512": strings.Repeat("b", 128), "sums": "SUMS", "signed-by": "/k.gpg",
 	"signature": "SUMS.gpg", "user": "debian", "description": "an image", "machine": "true", "replace": "true",
 	"public": "true", "max-gb": "3", "convert": "true", "cached": "true", "hosts": "nobody", "state-dir": "file.img",
-	"dry-run": "true",
+	"dry-run":    "true",
+	"generalize": "true",
 }
 
 func TestEveryFlagOfAnImageCommandIsUsedOrRefused(t *testing.T) {
@@ -188,5 +214,30 @@ func TestAChecksumThatIsGivenIsNeverDropped(t *testing.T) {
 				t.Errorf("got %s, want %q and not %q", got, v.want, v.not)
 			}
 		})
+	}
+}
+
+func TestAnInterruptedAddIsContinuedOnlyWithTheSameOrigin(t *testing.T) {
+	pending := `{"name": "web", "project": "lab", "state": "pending", "charged_gb": 10, "origin": "https://example.com/x"}`
+	remedy := "`croft image show web --project lab` shows its state, and `croft image remove web --project lab` ends it"
+	ctx, cancel := context.WithCancel(t.Context())
+	got := outcomeOf(t, ctx, &recorder{taken: pending, cancel: cancel}, true, "add", "web", "https://example.com/x")
+	if !strings.Contains(got, "image web is being fetched") ||
+		!strings.Contains(got, "is charged IMAGE_GB:10; "+remedy) {
+		t.Errorf("the same command, interrupted, did %s", got)
+	}
+	for _, words := range [][]string{{"https://example.com/y"}, {"file.img"}, {"https://example.com/x", "--user", "me"},
+		{"https://example.com/x", "--sha256", strings.Repeat("a", 64)}} {
+		got := outcomeOf(t, t.Context(), &recorder{taken: pending}, true, append([]string{"add", "web"}, words...)...)
+		if !strings.Contains(got, "the name is taken; it is pending") || !strings.Contains(got, remedy) {
+			t.Errorf("%q did %s", words, got)
+		}
+	}
+}
+
+func TestSharingWithAProjectThatIsNotSeenWarns(t *testing.T) {
+	got := outcome(t, true, "share", "web", "othr")
+	if !strings.Contains(got, "until you unshare it and share it again") {
+		t.Errorf("a project that does not exist: %s", got)
 	}
 }
