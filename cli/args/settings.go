@@ -128,6 +128,24 @@ func choose(s *direct.Settings, flags *pflag.FlagSet, given map[string]string) e
 	return addLocal(s)
 }
 
+// FindSettings reads the settings of schedule.yaml and the note of this machine, for a command that works on this
+// machine and also uses a cloud if there is one. It reports whether they name a cloud.
+func FindSettings(flags *pflag.FlagSet) (s direct.Settings, found bool, err error) {
+	if s, err = RemoteSettings(flags); err != nil || s.Settings.Set() {
+		return s, err == nil, err
+	}
+	err = direct.AddNote(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+	if errors.Is(err, croft.Denied) {
+		if !servedByMachine() {
+			return s, false, nil
+		}
+		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil
+	}
+	found = !s.Unset()
+	s.Etcd.SetDefault()
+	return s, found && err == nil, err
+}
+
 // throughSocket sets the API of this machine's cloud, because other clouds can be reached only through an API. Invalid:
 // this machine serves no API.
 func throughSocket(s *direct.Settings) error {

@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -208,7 +209,7 @@ cloud.`,
 				return err
 			}
 			if err := image.RemoveFromCatalog(file, others, given[0]); err != nil {
-				return err
+				return storedInstead(cmd, given[0], err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "image %s is no longer in %s\n", given[0], file)
 			return nil
@@ -220,6 +221,26 @@ cloud.`,
 	addHostsFlag(cmd)
 	addCloudFlags(cmd)
 	return cmd
+}
+
+// storedInstead adds to the error about a name that a catalog in a file lacks how the image of that name in the cloud's
+// catalog is removed. It is not removed without a word about the cloud: what is in a file can be added again.
+func storedInstead(cmd *cobra.Command, name string, lacks error) error {
+	if !errors.Is(lacks, croft.NotFound) || cmd.Flags().Changed("machine") {
+		return lacks
+	}
+	var remedy string
+	_ = withFoundCloud(cmd, func(ctx context.Context, c *args.Client) error {
+		i, err := c.GetCatalogImage(ctx, inCloud(c, name))
+		if err == nil {
+			remedy = commandFor("remove", i)
+		}
+		return err
+	}) // the error about the file is the one that matters
+	if remedy == "" {
+		return lacks
+	}
+	return fmt.Errorf("%w; the cloud's catalog has one: `%s` removes that", lacks, remedy)
 }
 
 func removeCached(cmd *cobra.Command, what string) error {

@@ -45,6 +45,23 @@ func isOfCloud(cmd *cobra.Command) (bool, error) {
 	return err == nil && s.Settings.Set() && !s.Settings.Found, err
 }
 
+// withFoundCloud calls do with the cloud that settings or this machine name; without one, it does nothing.
+func withFoundCloud(cmd *cobra.Command, do func(context.Context, *args.Client) error) error {
+	s, found, err := args.FindSettings(cmd.Flags())
+	if err != nil || !found {
+		return err
+	}
+	if f := cmd.Flags().Lookup("output"); f.Changed {
+		s.Output = f.Value.String()
+	}
+	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
+		c.Cmd = cmd
+		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+		defer cancel()
+		return do(ctx, c)
+	})
+}
+
 var catalog = verb.Noun[api.CatalogImage]{
 	Name: "image",
 	All: func(ctx context.Context, c *args.Client) ([]api.CatalogImage, error) {
@@ -116,13 +133,14 @@ func awaitReady(ctx context.Context, c *args.Client, i api.CatalogImage) (api.Ca
 			said = i.Error
 			fmt.Fprintf(c.Cmd.ErrOrStderr(), "image %s: %s; that is tried again\n", i.Name, said)
 		}
-		err := delay.For(ctx, statePoll)
+		now, err := i, delay.For(ctx, statePoll)
 		if err == nil {
-			i, err = verb.Asked(ctx, c.GetCatalogImage, inCloud(c, i.Name))
+			now, err = verb.Asked(ctx, c.GetCatalogImage, inCloud(c, i.Name))
 		}
 		if err != nil {
 			return i, fmt.Errorf("wait for image %s: %w; %s", i.Name, err, pendingRemedy(i))
 		}
+		i = now
 	}
 	if i.State != string(croft.ImageReady) {
 		return i, croft.Errorf(croft.Invalid, "image %s is %s: %s; `%s` removes its name", i.Name, i.State,

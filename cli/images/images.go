@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,8 @@ type entry struct {
 	image.Entry
 	Reference string      `json:"reference"`
 	Cached    *image.Held `json:"cached,omitempty"` // the copy on this host
+
+	Stored *api.CatalogImage `json:"stored,omitempty"` // the image of the cloud's catalog that it is
 }
 
 // inCatalog returns the images of the catalog, with their copies in the cache.
@@ -126,7 +129,8 @@ func listCommand() *cobra.Command {
 address. The column DISKS counts the guests' disks that are based on an image in the
 cache; croft image prune removes images without any. With CROFT_URL, or after croft
 login, it prints the catalog of that cloud instead, and the prefixes of the other
-addresses that its tenants may use. --state-dir lists this host's images even then, and
+addresses that its tenants may use. The images of the catalog of this machine's own cloud
+come first. --state-dir lists this host's images even then, and
 --hosts the caches of hosts of the cloud.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if on, err := onHosts(cmd); err != nil {
@@ -151,6 +155,9 @@ addresses that its tenants may use. --state-dir lists this host's images even th
 				return err
 			}
 			all = append(all, unnamed(all, have)...)
+			if !cmd.Flags().Changed(args.StateDirFlag.Flag) {
+				all = append(storedEntries(cmd), all...)
+			}
 			return out.Print(cmd.OutOrStdout(), format, all, func(t *out.Table) { rows(t, all) })
 		},
 	}
@@ -219,6 +226,22 @@ func verifiedBy(i api.CatalogImage) string {
 	return "sha256"
 }
 
+// storedEntries returns the images of the catalog of the cloud that this machine knows, if any.
+func storedEntries(cmd *cobra.Command) (all []entry) {
+	err := withFoundCloud(cmd, func(ctx context.Context, c *args.Client) error {
+		list, err := c.ListCatalogImages(ctx, api.InProject{Project: c.Project})
+		for _, i := range list.Images {
+			one := image.Entry{Name: i.Name, User: i.User, Description: i.Description}
+			all = append(all, entry{Entry: one, Stored: &i})
+		}
+		return err
+	})
+	if err != nil { // this host's images may still be printed
+		fmt.Fprintf(cmd.ErrOrStderr(), "the cloud's catalog is not shown: %v\n", err)
+	}
+	return all
+}
+
 func rows(t *out.Table, all []entry) {
 	t.Head("NAME", "CACHED", "DISKS", "VERIFIED BY", "WHAT IT IS")
 	for _, one := range all {
@@ -228,6 +251,10 @@ func rows(t *out.Table, all []entry) {
 		}
 		what := cmp.Or(one.Description, one.URL, one.Reference)
 		verified := one.Verification()
+		if i := one.Stored; i != nil {
+			verified = verifiedBy(*i)
+			what = strings.TrimPrefix(fmt.Sprintf("%s; of project %s, %s", what, i.Project, i.State), "; ")
+		}
 		if one.Alias != "" {
 			what, verified = "another name of "+one.Alias, "-"
 		}
@@ -255,11 +282,27 @@ func showCommand() *cobra.Command {
 			if err := only(cmd, "this host's images", ofCache); err != nil {
 				return err
 			}
-			catalog, have, format, err := catalogAndCache(cmd)
+			files, have, format, err := catalogAndCache(cmd)
 			if err != nil {
 				return err
 			}
-			one, err := lookedUp(catalog, have, given[0])
+			if !image.IsReference(given[0]) && !cmd.Flags().Changed(args.StateDirFlag.Flag) {
+				shown := false // requests prefer the cloud's catalog too
+				err := withFoundCloud(cmd, func(ctx context.Context, c *args.Client) error {
+					_, err := c.GetCatalogImage(ctx, inCloud(c, given[0]))
+					if err == nil {
+						shown, err = true, catalog.PrintOne(ctx, c, given[0])
+					}
+					return err
+				})
+				if shown {
+					return err
+				}
+				if err != nil && !errors.Is(err, croft.NotFound) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "the cloud's catalog is not shown: %v\n", err)
+				}
+			}
+			one, err := lookedUp(files, have, given[0])
 			if err != nil {
 				return err
 			}
