@@ -24,8 +24,7 @@ func Command() *cobra.Command {
 	return verb.CloudGroup("backup", "Keep copies of instances outside the hosts",
 		`backup copies all disks of an instance, as they are at one moment, to a store outside the
 hosts: a repository of restic, which stores equal data once, and encrypts it. A backup
-is restored on any host,
-	also when the instance and its host are gone.`, `  croft backup store add main /mnt/backups --password-file secret
+is restored on any host, also when the instance and its host are gone.`, `  croft backup store add main /mnt/backups --password-file secret
   croft backup create web
   croft backup restore web-20270102-030405 --as web2
   croft backup schedule create nightly --at 03:00 --keep-daily 7 --keep-weekly 4`,
