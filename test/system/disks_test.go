@@ -331,6 +331,9 @@ func (w *world) populate() {
 			}
 			a.attach(ctx)
 			a.writeSome(ctx)
+			if n < 2 {
+				a.resize(ctx)
+			}
 		})
 	}
 	asking.Wait()
