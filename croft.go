@@ -133,6 +133,12 @@ func (h Host) Mounts(nameOrID string) (HostStorage, bool) {
 	return HostStorage{}, false
 }
 
+// CanKeep reports whether the host can make, attach and remove a volume on shared storage now.
+func (h Host) CanKeep(v Volume) bool {
+	_, mounted := h.Mounts(string(v.Storage))
+	return mounted && h.Alive && h.Volumes
+}
+
 // Storage is the record of a directory that several hosts mount: a sharing resource provider of the same UUID.
 type Storage struct {
 	ID      StorageID `json:"id"`
@@ -727,9 +733,14 @@ type Volume struct {
 	ID      VolumeID `json:"id"`
 	Project Project  `json:"project"`
 	Name    string   `json:"name"` // unique in its project
-	Host    HostID   `json:"host"`
-	SizeGB  int64    `json:"size_gb"` // charged to the project
-	// claimed on the host; the agent gives the volume this size; less than SizeGB while a request for it is made
+	// the host that has its file or, on shared storage, its keeper: the host whose agent makes, attaches and removes it
+	Host HostID `json:"host"`
+	// the shared storage with its file, of which it claims DISK_GB; empty: its host has the file
+	Storage StorageID `json:"storage,omitempty"`
+	// keepers that were declared dead while they had it: the lock of its file may be taken from them
+	TakesFrom []HostID `json:"takes_from,omitempty"`
+	SizeGB    int64    `json:"size_gb"` // charged to the project
+	// claimed of its provider; the agent gives the volume this size; less than SizeGB while a request for it is made
 	ClaimedGB int64 `json:"claimed_gb,omitempty"`
 	MadeGB    int64 `json:"made_gb,omitempty"` // size of its file; 0: not made yet
 	// the instance that it is attached to; empty: none
@@ -817,6 +828,39 @@ func (v Volume) State() VolumeState {
 		return VolumeCreating
 	}
 	return VolumeAvailable
+}
+
+// Provider returns the provider of the DISK_GB that the volume claims: its host or its shared storage.
+func (v Volume) Provider() HostID {
+	if v.Storage != "" {
+		return v.Storage.Provider()
+	}
+	return v.Host
+}
+
+// KeptBy returns the record with another keeper, which must be a host that mounts its storage. An earlier death of that
+// host then says nothing about the lock any more.
+func (v Volume) KeptBy(host HostID) Volume {
+	v.Host, v.Error = host, ""
+	v.TakesFrom = slices.DeleteFunc(slices.Clone(v.TakesFrom), func(h HostID) bool { return h == host })
+	return v
+}
+
+// mostTakesFrom is the maximum number of dead keepers in a record; an earlier one has lost the lock to a later one.
+const mostTakesFrom = 16
+
+// TakenFrom returns the record with one more keeper that was declared dead.
+func (v Volume) TakenFrom(dead HostID) Volume {
+	if !slices.Contains(v.TakesFrom, dead) {
+		v.TakesFrom = append(slices.Clone(v.TakesFrom), dead)
+		v.TakesFrom = v.TakesFrom[max(0, len(v.TakesFrom)-mostTakesFrom):]
+	}
+	return v
+}
+
+// LocalVolumes returns the volumes, and snapshots, whose files are on their hosts.
+func LocalVolumes(all []Volume) []Volume {
+	return slices.DeleteFunc(slices.Clone(all), func(v Volume) bool { return v.Storage != "" })
 }
 
 // Noun is the word for the record in messages.

@@ -189,7 +189,7 @@ func (c *Client) GrowVolume(ctx context.Context, in api.VolumeSize) (api.Volume,
 	return call[api.Volume](ctx, c, "POST /v1/volumes/{name}/grow", in)
 }
 
-// AttachVolume: Attach a volume to an instance on its host, which may run.
+// AttachVolume: Attach a volume to an instance that can have it, which may run.
 func (c *Client) AttachVolume(ctx context.Context, in api.VolumeAttachment) (api.Volume, error) {
 	return call[api.Volume](ctx, c, "POST /v1/volumes/{name}/attach", in)
 }

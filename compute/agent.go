@@ -85,6 +85,8 @@ type Agent struct {
 	// keys are the volumes whose orders were not carried out
 	awaitedVolumes sync.Map
 	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
+	// by volume on shared storage, the instance for which this process has taken its lock
+	lockedFor sync.Map
 
 	jobWorkers   keyed.Workers[string]
 	jobs         jobLimits // of jobs for backups

@@ -110,6 +110,7 @@ type cloud struct {
 
 	attaching []croft.Volume              // by the next request
 	volumes   compute.Volumes             // nil: the store's
+	mounted   string                      // the directory of the shared storage nfs1; empty: the host mounts none
 	between   compute.Orders              // the orders that the agent uses, if a test replaces the store
 	recorder  *tracetest.InMemoryExporter // if set, orders belong to a trace
 	trace     string
@@ -153,7 +154,12 @@ func (c *cloud) start() *compute.Agent {
 // launch is like start, for an agent that may never take orders.
 func (c *cloud) launch(ready func()) *compute.Agent {
 	c.t.Helper()
+	var dirs []compute.SharedDir
+	if c.mounted != "" {
+		dirs = append(dirs, compute.SharedDir{Name: "nfs1", Path: c.mounted})
+	}
 	agent, err := compute.New(compute.Config{
+		SharedDirs: dirs, Storages: c.store.Storages,
 		Host: c.host, Partition: c.store.Partition(), Provider: compute.Offer{}.Provider(c.host, c.store.Partition(),
 			facts),
 		Dir: c.dir, NICs: []compute.NIC{{Network: "default"}},

@@ -121,9 +121,10 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 	return leaving, layers, err
 }
 
-// carryVolumes copies the volumes of the move from the other host.
+// carryVolumes copies the volumes of the move from the other host. The ones on shared storage are locked when the
+// domain is defined.
 func (p *pass) carryVolumes(ctx context.Context, from origin) error {
-	for _, v := range p.want.Move.Volumes {
+	for _, v := range croft.LocalVolumes(p.want.Move.Volumes) {
 		if err := p.carryVolume(ctx, from, v); err != nil {
 			return fmt.Errorf("copy volume %s: %w", v.Name, err)
 		}
@@ -252,7 +253,7 @@ func (p *pass) carryVolume(ctx context.Context, from origin, v croft.Volume) err
 		return cmp.Or(err, croft.Errorf(croft.Invalid, "it has an unexpected backing file, %s", below))
 	}
 	v.MadeGB = 0 // no file is missing: this one is new here
-	return errors.Join(durable.FlushDir(dir), a.makeMark(v))
+	return errors.Join(durable.FlushDir(dir), a.makeMark(ctx, v))
 }
 
 // leaveVolumes removes the copies of volumes that are on another host now, or that a move that ended has brought here,
@@ -262,7 +263,7 @@ func (p *pass) leaveVolumes(ctx context.Context) error {
 	ids, arrived := slices.Clone(p.want.Left), false
 	if p.want.Move != nil {
 		arrived = true
-		for _, v := range p.want.Move.Volumes {
+		for _, v := range croft.LocalVolumes(p.want.Move.Volumes) {
 			ids = append(ids, v.ID)
 		}
 	}

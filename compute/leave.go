@@ -53,7 +53,7 @@ func (p *pass) leave(ctx context.Context) error {
 	if p.want.Move == nil {
 		return croft.Errorf(croft.Invalid, "the order to leave names no host")
 	}
-	d := &departure{generation: p.want.Generation, volumes: p.want.Move.Volumes}
+	d := &departure{generation: p.want.Generation, volumes: croft.LocalVolumes(p.want.Move.Volumes)}
 	var err error
 	if d.departing, err = p.departing(ctx); isFinal(err) || errors.Is(err, croft.Conflict) {
 		d.why = err
@@ -91,7 +91,7 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 			return d, croft.Errorf(croft.Conflict, "a move does not carry its other disks, such as %s", e.Name())
 		}
 	}
-	for _, v := range p.want.Move.Volumes {
+	for _, v := range croft.LocalVolumes(p.want.Move.Volumes) {
 		layers, err := p.agent.topmost(p.agent.volumeDir(v.ID))
 		switch {
 		case err != nil:
@@ -102,6 +102,9 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 		if err := removeFiles(filepath.Join(p.agent.volumeDir(v.ID), arrivalFile)); err != nil { // of an earlier move
 			return d, err
 		}
+	}
+	if err := p.leaveShared(ctx); err != nil {
+		return d, err
 	}
 	if p.want.Storage != "" {
 		return departing{Report: p.agent.Reports().read(p.id)}, p.leaveDisk(ctx)

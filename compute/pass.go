@@ -29,6 +29,7 @@ type pass struct {
 	have   Have
 
 	snapshots []croft.Volume // of the instance
+	had       []croft.Volume // on shared storage, of the domain that is being removed
 	fresh     bool           // its disk is being replaced by a fresh one
 }
 
@@ -96,6 +97,9 @@ func (p *pass) run(ctx context.Context) (err error) {
 			if err = cmp.Or(blocked, p.unchanged(ctx)); err == nil {
 				err = p.lockDisk(ctx)
 			}
+			if err == nil {
+				err = p.lockVolumes(ctx)
+			}
 			if err != nil {
 				break
 			}
@@ -105,7 +109,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && ours && p.want.Want == croft.WantLeft {
-		err = p.leaveDisk(ctx)
+		err = p.leaveAll(ctx)
 	}
 	if err == nil && p.want != nil && p.want.Want == croft.WantGone {
 		m.arrive(nil) // the order ended, which interrupts this pass
@@ -128,6 +132,15 @@ const resumeSpace = 256 << 20
 func (p *pass) full(ctx context.Context) bool {
 	for _, dir := range []string{p.agent.Dir, p.diskDir()} {
 		if usage, err := disk.UsageWithContext(ctx, dir); err == nil && usage.Free < resumeSpace {
+			return true
+		}
+	}
+	attached, _ := p.volumes(ctx)
+	for _, v := range attached {
+		usage, err := inDirOf(ctx, p.agent, v, func(dir string) (*disk.UsageStat, error) {
+			return disk.UsageWithContext(ctx, dir)
+		})
+		if err == nil && usage.Free < resumeSpace {
 			return true
 		}
 	}
@@ -194,6 +207,10 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		return p.agent.Orders.Arrived(ctx, *p.want, "")
 	case OpRemove:
 		p.observePassing(ctx, croft.Observation{State: croft.StateRemoving})
+		var err error
+		if p.had, err = p.elsewhere(ctx); err != nil {
+			return err
+		}
 		if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
 			return err
 		}
@@ -207,7 +224,8 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		}
 		return p.agent.clean(p.id)
 	case OpRelease:
-		if err := p.leaveVolumes(ctx); err != nil {
+		had, err := p.hadVolumes(ctx)
+		if err = errors.Join(err, p.leaveVolumes(ctx), p.unlockVolumes(ctx, had)); err != nil {
 			return err
 		}
 		return p.release(ctx)

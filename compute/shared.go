@@ -108,15 +108,29 @@ func (a *Agent) renew(ctx context.Context, s *shared) {
 	}
 	lost, err := s.dir.Renew(ctx)
 	for _, id := range lost {
-		a.Log.Error("another host has the disk of this guest; its power is cut", "instance", id, "host", a.Host.ID,
-			"storage", s.dir.Name)
-		if err := a.Hypervisor.Remove(ctx, id); err != nil {
-			a.logUnless(ctx, fmt.Errorf("instance %s: %w", id, err), "cut the power")
-		}
-		a.workers.Wake(ctx, id)
+		a.cutPower(ctx, s, id)
 	}
 	if err != nil {
 		a.troubled(s, err.Error())
+	}
+}
+
+// cutPower cuts the power of the guests that have the disk of an instance, or the volume, whose lock another host has.
+func (a *Agent) cutPower(ctx context.Context, s *shared, id croft.InstanceID) {
+	users, err := a.usersOf(ctx, croft.VolumeID(id))
+	if err != nil {
+		a.logUnless(ctx, err, "look for the guests of a volume")
+	}
+	if _, err := a.Hypervisor.Get(ctx, id); !errors.Is(err, croft.NotFound) {
+		users = append(users, id)
+	}
+	for _, user := range users {
+		a.Log.Error("another host has a disk of this guest; its power is cut", "instance", user, "disk", id, "host",
+			a.Host.ID, "storage", s.dir.Name)
+		if err := a.Hypervisor.Remove(ctx, user); err != nil {
+			a.logUnless(ctx, fmt.Errorf("instance %s: %w", user, err), "cut the power")
+		}
+		a.workers.Wake(ctx, user)
 	}
 }
 
@@ -141,7 +155,7 @@ func (a *Agent) troubled(s *shared, why string) {
 func (a *Agent) matchStorage(ctx context.Context, s *shared) {
 	err := a.joinStorage(ctx, s)
 	if err == nil {
-		err = a.offerStorage(ctx, s)
+		err = errors.Join(a.offerStorage(ctx, s), a.sweepLocks(ctx, s))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -332,12 +346,21 @@ func (p *pass) lockDisk(ctx context.Context) error {
 	return err
 }
 
-// checkLock cuts the power of a guest whose disk on shared storage another host has.
+// checkLock cuts the power of a guest with a disk or a volume on shared storage that another host has.
 func (p *pass) checkLock(ctx context.Context) error {
-	if p.want.Storage == "" || p.have.Domain == nil || p.have.Domain.Power == PowerOff {
+	if p.have.Domain == nil || p.have.Domain.Power == PowerOff {
 		return nil
 	}
-	holder := croft.HostID("")
+	volume, holder, err := p.takenVolume(ctx)
+	if err != nil {
+		return err
+	}
+	if volume != "" {
+		return p.cutPower(ctx, string(volume), holder)
+	}
+	if p.want.Storage == "" {
+		return nil
+	}
 	if p.want.Want != croft.WantLeft { // it was lost with this host, so another one may have the disk any moment
 		dir, err := p.storage()
 		if err != nil {
@@ -348,8 +371,13 @@ func (p *pass) checkLock(ctx context.Context) error {
 			return nil
 		}
 	}
-	p.agent.Log.Error("another host may use the disk of this guest; its power is cut", "instance", p.id, "host",
-		p.agent.Host.ID, "holder", holder)
+	return p.cutPower(ctx, string(p.id), holder)
+}
+
+// cutPower cuts the power of the guest, since another host has one of its disks, or may have it any moment.
+func (p *pass) cutPower(ctx context.Context, disk string, holder croft.HostID) error {
+	p.agent.Log.Error("another host may use a disk of this guest; its power is cut", "instance", p.id, "disk", disk,
+		"host", p.agent.Host.ID, "holder", holder)
 	if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
 		return err
 	}
@@ -407,8 +435,14 @@ func (p *pass) hasDisk() bool {
 	return p.want.Storage != "" && !p.fresh && (len(p.want.TakesFrom) > 0 || moved)
 }
 
-// leaveDisk releases the disk of an instance that was lost with this host, and whose guest is off, so that the host on
-// which it starts again can have the disk.
+// leaveAll releases the disk and the volumes of an instance that was lost with this host, and whose guest is off, so
+// that the host on which it starts again can have them.
+func (p *pass) leaveAll(ctx context.Context) error {
+	all, err := p.elsewhere(ctx)
+	return errors.Join(err, p.unlockVolumes(ctx, all), p.leaveDisk(ctx))
+}
+
+// leaveDisk releases the disk of an instance on shared storage.
 func (p *pass) leaveDisk(ctx context.Context) error {
 	if p.want.Storage == "" {
 		return nil

@@ -190,7 +190,7 @@ func (p *pass) take(ctx context.Context, s croft.Volume) error {
 // makeOverlays makes the files that receive what the guest writes after the snapshot.
 func (p *pass) makeOverlays(ctx context.Context, s croft.Volume, captures []capture,
 	tops map[croft.VolumeID]string) error {
-	if err := p.agent.makeMark(s); err != nil {
+	if err := p.agent.makeMark(ctx, s); err != nil {
 		return err
 	}
 	for _, c := range captures {

@@ -20,7 +20,7 @@ func TestDisksThatNothingClaimsKeepTheirSpace(t *testing.T) {
 		croft.VCPU: {Total: 4, AllocationRatio: 1}, croft.DiskGB: {Total: 10, Reserved: 2, AllocationRatio: 1}}
 	instance := croft.InstanceID("00000000-0000-4000-8000-000000000001")
 	volume := croft.Volume{ID: croft.NewVolumeID()}
-	if err := a.makeMark(volume); err != nil {
+	if err := a.makeMark(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
 	for dir, mib := range map[string]int64{a.dir(guest): 600, a.dir(instance): 100, a.volumeDir(volume.ID): 1300,

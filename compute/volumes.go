@@ -37,9 +37,9 @@ func (a *Agent) volumeDir(id croft.VolumeID) string {
 // volumeFile returns the file that was made for a volume. Snapshots put overlays on it.
 func (a *Agent) volumeFile(id croft.VolumeID) string { return filepath.Join(a.volumeDir(id), diskFile) }
 
-// disk returns a volume as part of a machine.
-func (a *Agent) disk(v croft.Volume) (Volume, error) {
-	layers, err := a.topmost(a.volumeDir(v.ID))
+// disk returns a volume, with its file in a directory, as part of a machine.
+func (a *Agent) disk(v croft.Volume, dir string) (Volume, error) {
+	layers, err := a.topmost(dir)
 	if err != nil {
 		return Volume{}, err
 	}
@@ -59,8 +59,15 @@ func (a *Agent) passVolume(ctx context.Context, id croft.VolumeID) {
 	defer end()
 	v, err := a.Volumes.Volume(ctx, a.Host.ID, id)
 	switch {
-	case errors.Is(err, croft.NotFound):
+	case errors.Is(err, croft.NotFound): // another host keeps it, or it is gone
 		a.knownVolumes.Delete(id)
+		if !a.isLocked(id) {
+			return
+		}
+		if err := a.unlockVolume(ctx, croft.Volume{ID: id}, ""); err != nil {
+			a.awaitedVolumes.Store(id, true)
+			a.logUnless(ctx, err, "release the lock of a volume")
+		}
 		return
 	case err == nil && v.Instance != "":
 		var here bool
@@ -76,6 +83,9 @@ func (a *Agent) passVolume(ctx context.Context, id croft.VolumeID) {
 		err = a.removeVolume(ctx, v)
 	case err == nil && v.Snapshot == nil && v.ClaimedGB > v.MadeGB:
 		err = a.makeVolume(ctx, v)
+	}
+	if v.ID != "" && v.Instance == "" && a.isLocked(id) {
+		err = errors.Join(err, a.unlockVolume(ctx, v, ""))
 	}
 	a.volumeFailed(ctx, v, err)
 }
@@ -93,6 +103,11 @@ func (a *Agent) ordered(ctx context.Context, id croft.InstanceID) (bool, error) 
 func (a *Agent) release(ctx context.Context, v croft.Volume) error {
 	if err := a.unused(ctx, v.ID, ""); err != nil {
 		return err
+	}
+	if v.Storage != "" {
+		if err := a.unlockVolume(ctx, v, v.Instance); err != nil {
+			return err
+		}
 	}
 	return a.Volumes.DetachedVolume(ctx, a.Host.ID, v.ID, v.Instance)
 }
@@ -115,48 +130,77 @@ func (a *Agent) volumeFailed(ctx context.Context, v croft.Volume, err error) {
 
 // makeVolume makes the file of a volume that is not attached, or makes it larger.
 func (a *Agent) makeVolume(ctx context.Context, v croft.Volume) error {
-	if err := a.makeMark(v); err != nil {
+	if err := a.lockVolume(ctx, v, v.Instance); err != nil {
+		return err
+	}
+	if err := a.makeMark(ctx, v); err != nil {
 		return err
 	}
 	if err := a.unused(ctx, v.ID, v.Instance); err != nil {
 		return err
 	}
-	if v.MadeGB > 0 {
-		if layers, err := a.topmost(a.volumeDir(v.ID)); err != nil || len(layers) > 1 {
-			return cmp.Or(err, croft.Errorf(croft.Conflict, "a snapshot of it is not removed yet"))
+	_, err := inDirOf(ctx, a, v, func(dir string) (none struct{}, _ error) {
+		if v.MadeGB > 0 {
+			if layers, err := a.topmost(dir); err != nil || len(layers) > 1 {
+				return none, cmp.Or(err, croft.Errorf(croft.Conflict, "a snapshot of it is not removed yet"))
+			}
 		}
-	}
-	a.Log.Info("making a volume", "volume", v.ID, "host", a.Host.ID, "size_gb", v.ClaimedGB)
-	if err := a.Images.Volume(ctx, a.volumeFile(v.ID), v.ClaimedGB); err != nil {
+		a.Log.Info("making a volume", "volume", v.ID, "host", a.Host.ID, "size_gb", v.ClaimedGB)
+		return none, a.Images.Volume(ctx, filepath.Join(dir, diskFile), v.ClaimedGB)
+	})
+	if err != nil {
 		return err
 	}
 	return a.Volumes.MadeVolume(ctx, a.Host.ID, v.ID, v.ClaimedGB)
 }
 
 // makeMark makes the directory of a volume or a snapshot, with its mark.
-func (a *Agent) makeMark(v croft.Volume) error {
-	dir := a.volumeDir(v.ID)
-	mark, err := a.markOf(v.ID)
-	switch {
-	case err != nil || mark != nil:
-		return err
-	case v.MadeGB > 0:
-		return croft.Errorf(croft.Unavailable, "its file is missing on the host: it was removed past croft")
+func (a *Agent) makeMark(ctx context.Context, v croft.Volume) error {
+	if v.Storage != "" && v.MadeGB == 0 {
+		shared, err := a.storageOf(v.Storage)
+		if err == nil {
+			err = shared.PrepareVolume(ctx, v.ID)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	text, _ := json.Marshal(owner{a.Partition, v.ID, v.Project, v.Name}) // plain strings: cannot fail
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return fmt.Errorf("make the directory of the volume: %w", err)
-	}
-	if err := durable.Write(filepath.Join(dir, volumeOwner), text, 0o600); err != nil {
-		return fmt.Errorf("mark the volume: %w", err)
-	}
-	return nil
+	_, err := inDirOf(ctx, a, v, func(dir string) (none struct{}, _ error) {
+		mark, err := a.markIn(dir, v.ID)
+		switch {
+		case err != nil || mark != nil:
+			return none, err
+		case v.MadeGB > 0:
+			return none, croft.Errorf(croft.Unavailable, "its file is missing on %s: it was removed past croft",
+				place(v))
+		}
+		text, _ := json.Marshal(owner{a.Partition, v.ID, v.Project, v.Name}) // plain strings: cannot fail
+		if err := os.MkdirAll(dir, dirMode); err != nil {
+			return none, fmt.Errorf("make the directory of the volume: %w", err)
+		}
+		if err := durable.Write(filepath.Join(dir, volumeOwner), text, 0o600); err != nil {
+			return none, fmt.Errorf("mark the volume: %w", err)
+		}
+		return none, nil
+	})
+	return err
 }
 
-// markOf returns the mark of a volume's directory; nil: it has no mark. Conflict: the directory belongs to another
+// place says in messages where a volume is.
+func place(v croft.Volume) string {
+	if v.Storage != "" {
+		return "its shared storage"
+	}
+	return "the host"
+}
+
+// markOf returns the mark of a volume's directory on this host, like markIn.
+func (a *Agent) markOf(id croft.VolumeID) (*owner, error) { return a.markIn(a.volumeDir(id), id) }
+
+// markIn returns the mark of a volume's directory; nil: it has no mark. Conflict: the directory belongs to another
 // installation.
-func (a *Agent) markOf(id croft.VolumeID) (*owner, error) {
-	text, err := os.ReadFile(filepath.Join(a.volumeDir(id), volumeOwner))
+func (a *Agent) markIn(dir string, id croft.VolumeID) (*owner, error) {
+	text, err := os.ReadFile(filepath.Join(dir, volumeOwner))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -218,7 +262,10 @@ func (a *Agent) freeLeftover(ctx context.Context, d Domain, id croft.VolumeID) (
 
 // removeVolume removes the file, the claim and the record of a volume, in this order: a retry finds each by the next.
 func (a *Agent) removeVolume(ctx context.Context, v croft.Volume) error {
-	if _, err := a.markOf(v.ID); err != nil {
+	if err := a.lockVolume(ctx, v, ""); err != nil {
+		return err
+	}
+	if _, err := inDirOf(ctx, a, v, func(dir string) (*owner, error) { return a.markIn(dir, v.ID) }); err != nil {
 		return err
 	}
 	if err := a.unused(ctx, v.ID, ""); err != nil {
@@ -230,23 +277,37 @@ func (a *Agent) removeVolume(ctx context.Context, v croft.Volume) error {
 		}
 	}
 	a.Log.Info("removing a "+v.Noun(), v.Noun(), v.ID, "host", a.Host.ID)
-	dir := a.volumeDir(v.ID)
-	// The mark goes last, so that what is left after a crash is known to be the volume's.
-	for _, path := range []string{a.volumeFile(v.ID), dir} {
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove the file of the volume: %w", err)
-		}
+	if err := a.removeFiles(ctx, v); err != nil {
+		return err
 	}
 	if err := a.Inventory.Release(ctx, v.ID.Consumer(), func(ctx context.Context) ([]croft.HostID, error) {
 		now, err := a.Volumes.Volume(ctx, a.Host.ID, v.ID)
 		if err == nil && !now.Removing {
 			err = croft.Errorf(croft.Conflict, "the volume is not to be removed")
 		}
-		return []croft.HostID{a.Host.ID}, err
+		return []croft.HostID{v.Provider()}, err
 	}); err != nil && !errors.Is(err, croft.NotFound) {
 		return err
 	}
 	return a.Volumes.ForgetVolume(ctx, a.Host.ID, v.ID)
+}
+
+// removeFiles removes the directory of a volume or a snapshot.
+func (a *Agent) removeFiles(ctx context.Context, v croft.Volume) error {
+	if v.Storage != "" {
+		dir, err := a.storageOf(v.Storage)
+		if err == nil {
+			err = dir.RemoveVolume(ctx, v.ID)
+		}
+		return err
+	}
+	// The mark goes last, so that what is left after a crash is known to be the volume's.
+	for _, path := range []string{a.volumeFile(v.ID), a.volumeDir(v.ID)} {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove the file of the volume: %w", err)
+		}
+	}
+	return nil
 }
 
 // ownVolumes returns the volumes whose directories are on the host.
@@ -331,22 +392,31 @@ func (p *pass) disks(ctx context.Context) (all []Volume, err error) {
 	for _, v := range attached {
 		if err == nil && !v.Detaching {
 			var disk Volume
-			disk, err = p.agent.attachable(ctx, v)
+			err = p.agent.inTurn(ctx, v.ID, func() (err error) {
+				disk, err = p.agent.attachable(ctx, v, p.id)
+				return err
+			})
 			all = append(all, disk)
 		}
 	}
 	return all, err
 }
 
-// attachable returns a volume as part of a machine, or why it cannot be attached to its instance now.
-func (a *Agent) attachable(ctx context.Context, v croft.Volume) (Volume, error) {
-	if _, err := os.Stat(a.volumeFile(v.ID)); err != nil {
-		return Volume{}, croft.Errorf(croft.Unavailable, "the file of volume %s is missing on the host", v.Name)
+// attachable returns a volume as part of the machine of an instance, or why it cannot be attached to it now. From then
+// on no other host can have it.
+func (a *Agent) attachable(ctx context.Context, v croft.Volume, to croft.InstanceID) (Volume, error) {
+	if err := a.lockVolume(ctx, v, to); err != nil {
+		return Volume{}, croft.Errorf(croft.KindOf(err), "volume %s: %w", v.Name, err)
 	}
-	if err := a.unused(ctx, v.ID, v.Instance); err != nil {
+	if err := a.unused(ctx, v.ID, to); err != nil {
 		return Volume{}, err
 	}
-	return a.disk(v)
+	return inDirOf(ctx, a, v, func(dir string) (disk Volume, _ error) {
+		if _, err := os.Stat(filepath.Join(dir, diskFile)); err != nil {
+			return disk, croft.Errorf(croft.Unavailable, "the file of volume %s is missing on %s", v.Name, place(v))
+		}
+		return a.disk(v, dir)
+	})
 }
 
 // volumeOp is what a pass does about a volume of its instance.
@@ -438,7 +508,7 @@ func (p *pass) doVolume(ctx context.Context, step volumeStep) error {
 	a.Log.Info("acting", "instance", p.id, "host", a.Host.ID, "volume", v.ID, "op", string(step.Op))
 	switch step.Op {
 	case attachVolume:
-		disk, err := a.attachable(ctx, v)
+		disk, err := a.attachable(ctx, v, p.id)
 		if err != nil {
 			return err
 		}
@@ -456,6 +526,12 @@ func (p *pass) doVolume(ctx context.Context, step volumeStep) error {
 			}
 		}
 		return a.makeVolume(ctx, v)
+	case volumeIsOff:
+		if v.Storage != "" {
+			if err := a.unlockVolume(ctx, v, p.id); err != nil {
+				return err
+			}
+		}
 	}
 	return a.Volumes.DetachedVolume(ctx, a.Host.ID, v.ID, p.id)
 }

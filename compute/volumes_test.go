@@ -20,7 +20,8 @@ import (
 // volume writes the record and the claim of a volume, as a request does.
 func (c *cloud) volume(name string) croft.Volume {
 	c.t.Helper()
-	v := croft.Volume{ID: croft.NewVolumeID(), Project: croft.DefaultProject, Name: name, Host: c.host.ID, SizeGB: 2}
+	v := croft.Volume{ID: croft.NewVolumeID(), Project: croft.DefaultProject, Name: name, Host: c.host.ID, SizeGB: 2,
+		Storage: c.storage()}
 	for {
 		made, err := c.store.Volumes.Create(c.t.Context(), v)
 		if errors.Is(err, croft.Unavailable) {
@@ -166,7 +167,7 @@ func (d *dying) RolledBack(ctx context.Context, h croft.HostID, id croft.VolumeI
 
 // startDying returns a cloud whose agent is killed at its nth step, and then started again. The steps are the
 // operations of the hypervisor in ops, and those of dying.
-func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
+func startDying(t *testing.T, n int, died *bool, prepare []func(*cloud), ops ...string) *cloud {
 	d := &dying{left: n}
 	c := newFaultyCloud(t, func(_ context.Context, op string, _ croft.InstanceID) error {
 		if slices.Contains(ops, op) {
@@ -175,6 +176,9 @@ func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
 		return nil
 	})
 	d.Volumes, c.volumes = c.store.Volumes, d
+	for _, first := range prepare {
+		first(c)
+	}
 	killed := make(chan struct{})
 	d.kill = sync.OnceFunc(func() { close(killed) })
 	c.start()
@@ -198,7 +202,7 @@ func startDying(t *testing.T, n int, died *bool, ops ...string) *cloud {
 
 // atEachStep runs a test with an agent that is killed at its nth step, for one in some of the steps, and with one that
 // does all its steps, which are at most so many.
-func atEachStep(t *testing.T, most, oneIn int, ops []string, test func(*testing.T, *cloud)) {
+func atEachStep(t *testing.T, most, oneIn int, ops []string, test func(*testing.T, *cloud), prepare ...func(*cloud)) {
 	t.Parallel()
 	steps := make([]int, most)
 	for n := range steps {
@@ -213,7 +217,7 @@ func atEachStep(t *testing.T, most, oneIn int, ops []string, test func(*testing.
 					t.Errorf("the agent does more than %d steps", most)
 				}
 			})
-			test(t, startDying(t, n, &died, ops...))
+			test(t, startDying(t, n, &died, prepare, ops...))
 		})
 	}
 }

@@ -267,7 +267,9 @@ func (b belongings) bodies(schema string) []any {
 		return []any{fields{"public": true}, fields{"add_hosts": []string{b.host}}}
 	case "NewVolume":
 		return []any{fields{"name": b.name, "size_gb": 20000}, fields{"name": "x", "size_gb": 1, "host": b.host},
-			fields{"name": "x", "size_gb": 1, "near": b.name}, fields{"name": "x", "size_gb": 1, "near": b.id}}
+			fields{"name": "x", "size_gb": 1, "near": b.name}, fields{"name": "x", "size_gb": 1, "near": b.id},
+			fields{"name": "x", "size_gb": 1, "storage": b.name},
+			fields{"name": "x", "size_gb": 1, "storage": "../" + b.project}}
 	case "NewCatalogImage":
 		return []any{fields{"name": b.name, "size_bytes": 1, "sha256": strings.Repeat("0", 64)},
 			fields{"name": "x", "size_bytes": 1, "sha256": strings.Repeat("0", 64), "public": true},

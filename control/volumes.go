@@ -29,8 +29,8 @@ var volumeOperations = noun{Tag: "volumes", Home: true,
 			}),
 		do(Operation{ID: "createVolume", At: "POST /v1/volumes", May: access.Changes, Status: http.StatusCreated,
 			Summary: "Create a volume", Conflict: api.NameTaken,
-			Description: "Claims room on a host, and orders an empty disk there. An instance with a volume runs on " +
-				"the volume's host."},
+			Description: "Claims room on a host or of a shared storage, and orders an empty disk there. An instance " +
+				"with a volume runs on the volume's host, or on a host that mounts its storage."},
 			createVolume),
 		do(Operation{ID: "getVolume", At: "GET /v1/volumes/{name}", May: access.Reads, Summary: "Get a volume"},
 			func(ctx context.Context, c *call, in api.VolumeNamed) (api.Volume, error) {
@@ -45,7 +45,9 @@ var volumeOperations = noun{Tag: "volumes", Home: true,
 				return c.changedVolume(ctx, in.Name, v, err)
 			}),
 		do(Operation{ID: "attachVolume", At: "POST /v1/volumes/{name}/attach", May: access.Changes,
-			Summary: "Attach a volume to an instance on its host, which may run", Conflict: api.InUse}, attachVolume),
+			Summary:     "Attach a volume to an instance that can have it, which may run",
+			Description: "It is on the volume's host or, if the volume is on shared storage, on a host that mounts that.",
+			Conflict:    api.InUse}, attachVolume),
 		do(Operation{ID: "detachVolume", At: "POST /v1/volumes/{name}/detach", May: access.Changes,
 			Summary:     "Detach a volume from its instance",
 			Description: "A guest that runs is asked to release it, which the volume shows as `detaching` until then."},
@@ -71,6 +73,12 @@ func createVolume(ctx context.Context, c *call, in api.NewVolume) (api.Volume, e
 		return api.Volume{}, croft.Errorf(croft.Invalid, "create volume %s: name its host, or an instance that it "+
 			"is to be "+
 			"near, not both", in.Name)
+	case in.Storage != "" && in.Storage != croft.StorageLocal && in.Host+in.Near != "":
+		return api.Volume{}, croft.Errorf(croft.Invalid, "create volume %s: every host that mounts a shared storage has "+
+			"its volumes: leave out the host or instance, or the storage", in.Name)
+	case in.Storage != "" && in.Storage != croft.StorageLocal:
+		v, err := c.Cloud.Volumes.CreateShared(ctx, c.home(), in.Name, in.SizeGB, in.Storage)
+		return c.changedVolume(ctx, in.Name, v, err)
 	case in.Near == "":
 		v, err := c.Cloud.Volumes.Create(ctx, c.home(), in.Name, in.SizeGB, in.Host)
 		return c.changedVolume(ctx, in.Name, v, err)
@@ -136,6 +144,34 @@ func unreachable(v croft.Volume, host croft.Host) (state, why string) {
 	}
 }
 
+// unusable returns why no host can use a volume on shared storage now; empty: one can.
+func unusable(v croft.Volume, hosts map[croft.HostID]croft.Host) string {
+	switch host := hosts[v.Host]; {
+	case host.CanKeep(v):
+		return ""
+	case v.Instance != "" && host.IsDead():
+		return "its host is dead: its instance can be recreated with it elsewhere"
+	case v.Instance != "" && host.ID != "" && !host.Alive:
+		return "its host is silent, and may use it"
+	}
+	for _, h := range hosts {
+		if h.CanKeep(v) {
+			return "" // the next request makes it the keeper
+		}
+	}
+	return "no host that mounts its shared storage is alive"
+}
+
+// storageName returns the name of a shared storage, or its UUID if no host mounts it now.
+func storageName(hosts map[croft.HostID]croft.Host, id croft.StorageID) string {
+	for _, h := range hosts {
+		if m, mounted := h.Mounts(string(id)); mounted {
+			return m.Name
+		}
+	}
+	return string(id)
+}
+
 // hostPath matches a path on a host.
 var hostPath = lazyregexp.New(`/[^\s:;,"]+/[^\s:;,"]+`)
 
@@ -171,6 +207,14 @@ func (c *call) volumes(ctx context.Context, all []croft.Volume) ([]api.Volume, e
 		}
 		host, known := hosts[v.Host]
 		switch {
+		case v.Storage != "":
+			one.Storage = storageName(hosts, v.Storage)
+			if why := unusable(v, hosts); why != "" {
+				one.Error = why
+				if state := v.State(); state == croft.VolumeAvailable || state == croft.VolumeInUse {
+					one.State = api.VolumeUnreachable
+				}
+			}
 		case !known:
 			one.State, one.Error = api.VolumeLost, "lost: its host was removed from the cloud"
 		case v.State() == croft.SnapshotLost:

@@ -178,7 +178,7 @@ func (s *conn) endDepartures(ctx context.Context, inst croft.Instance, goal crof
 		}
 		was := o.Revision
 		if o.Move != nil {
-			for _, v := range o.Move.Volumes {
+			for _, v := range croft.LocalVolumes(o.Move.Volumes) {
 				o.Left = append(o.Left, v.ID)
 			}
 		}

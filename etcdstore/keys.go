@@ -54,7 +54,7 @@ import (
 //	/croft/<partition>/observed/<host>/<instance>  written only by that agent
 //	/croft/<partition>/storages/<name>             a shared storage: its UUID and path, and the host that founded it
 //	/croft/<partition>/volumes/records/<host>/<volume>
-//	                                               a volume: its record, and the order about it for its host's agent
+//	                                               a volume: its record, and the order about it for its host's agent, or its keeper's
 //	/croft/<partition>/volumes/names/<project>/<name>
 //	                                               the volume that has the name, as host and UUID
 //	/croft/<partition>/volumes/attached/<instance>/<volume>

@@ -36,7 +36,11 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 		return inst, err
 	}
 	ops = slices.Concat(ops, arrival, departures, s.keptUserData(inst))
-	compares, snapshots, err := volumes.Lose(ctx, s.conn.shared(), inst.ID)
+	dead := croft.HostID("")
+	if why.Death != 0 {
+		dead = tombstone.Host
+	}
+	compares, snapshots, err := volumes.Lose(ctx, s.conn.shared(), inst.ID, dead)
 	if err != nil {
 		return inst, err
 	}

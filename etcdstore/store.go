@@ -133,7 +133,7 @@ func imagesOf(s *conn, p *tenants.Projects, r *Registry, v *volumes.Volumes) *im
 func volumesOf(s *conn, p *tenants.Projects) *volumes.Volumes {
 	return volumes.New(s.shared(), p, volumes.Sessions{Begin: s.sessionKey, Retire: s.retireSession,
 		Key: s.keys.session}, func() error { return canVolume(s) }, volumes.Others{Instance: s.keys.instance,
-		Alive: s.keys.alive, Drained: s.keys.drained})
+		Alive: s.keys.alive, Drained: s.keys.drained, Dead: s.keys.dead})
 }
 
 // homeOf returns the functions and keys with which the home partition is read at a revision.

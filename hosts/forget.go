@@ -45,6 +45,12 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 			return nil, croft.Errorf(croft.Conflict, "the disk of %s is on shared storage, and this host may still write to it: "+
 				"`croft host fence %s` first", st.Instance.Name, h.Name)
 		}
+		if shared, err := f.onShared(ctx, st.Instance); err != nil {
+			return nil, err
+		} else if len(shared) > 0 && !h.IsDead() {
+			return nil, croft.Errorf(croft.Conflict, "volume %s of %s is on shared storage, and this host may still write "+
+				"to it: `croft host fence %s` first", shared[0].Name, st.Instance.Name, h.Name)
+		}
 	}
 	if err := f.Members.MayRemoveEtcdMember(ctx, h.ID); err != nil {
 		return nil, err
@@ -78,12 +84,13 @@ func (f *Fleet) forget(ctx context.Context, h Host, force bool) (lost []LostInst
 }
 
 // keepsVolumes returns a Conflict if the host has volumes, unless it is forgotten by force: then their records stay,
-// and the volumes are lost until the host returns.
+// and the volumes are lost until the host returns. Volumes on shared storage get another keeper when one is needed.
 func (f *Fleet) keepsVolumes(ctx context.Context, host croft.HostID, force bool) error {
 	if f.Volumes == nil || force {
 		return nil
 	}
 	all, err := f.Volumes.HostVolumes(ctx, host)
+	all = croft.LocalVolumes(all)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -153,6 +160,9 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []L
 		if inst.Copying && inst.Moving == h.ID {
 			if h.IsDead() && inst.Storage != "" { // the lock of its disk may be there already
 				inst.TakesFrom = append(slices.Clone(inst.TakesFrom), h.ID)
+			}
+			if err := f.takeVolumesFrom(ctx, inst, h.Host); err != nil {
+				return lost, err
 			}
 			if err := f.EndCopy(ctx, inst, "the host that it was moving to was forgotten"); err != nil {
 				return lost, err
@@ -239,13 +249,25 @@ func (f *Fleet) keepDisk(ctx context.Context, inst croft.Instance) error {
 		schedule.WithDisk(croft.Candidate{}, inst))
 }
 
+// takeVolumesFrom notes that the dead target of a move may have the locks of the instance's volumes on shared storage.
+func (f *Fleet) takeVolumesFrom(ctx context.Context, inst croft.Instance, dead croft.Host) error {
+	shared, err := f.onShared(ctx, inst)
+	for _, v := range shared {
+		if err == nil && dead.IsDead() {
+			err = f.Volumes.TakeFrom(ctx, v, dead)
+		}
+	}
+	return err
+}
+
 // lostDisks returns the volumes that are attached to an instance, and its snapshots on a host, which are lost with it
-// or were lost by an earlier call.
+// or were lost by an earlier call. What is on shared storage is not lost.
 func (f *Fleet) lostDisks(ctx context.Context, inst croft.Instance, host croft.HostID) ([]croft.Volume, error) {
 	if f.Volumes == nil {
 		return nil, nil
 	}
 	disks, err := f.Volumes.AttachedTo(ctx, inst.ID)
+	disks = croft.LocalVolumes(disks)
 	if err != nil || inst.State != croft.StateLost {
 		return disks, err
 	}

@@ -185,6 +185,8 @@ func (f *Fleet) fixed(ctx context.Context, st croft.Status, withDisks bool) (str
 		case v.Snapshot != nil:
 			return "it has the snapshot " + v.Name + ", which is on its host alone: a move carries no snapshots; " +
 				"remove them first (`croft snapshot remove " + inst.Name + " " + v.Name + "`)", nil
+		case !withDisks && v.Storage != "":
+			return "volume " + v.Name + " is attached to it: detach it first", nil
 		case !withDisks:
 			return "volume " + v.Name + " is attached to it, and is here", nil
 		case !settled(v):
@@ -201,8 +203,15 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 	if err != nil {
 		return croft.Host{}, err
 	}
+	shared, err := f.onShared(ctx, st.Instance)
+	if err != nil {
+		return croft.Host{}, err
+	}
+	if lacks := unmounted(shared, hosts[only]); only != "" && lacks != "" {
+		return croft.Host{}, croft.Errorf(croft.Conflict, "host %s cannot have it: %s", hosts[only].Name, lacks)
+	}
 	maps.DeleteFunc(hosts, func(id croft.HostID, h croft.Host) bool {
-		return only != "" && id != only || withDisk && !h.Carries
+		return only != "" && id != only || withDisk && !h.Carries || unmounted(shared, h) != ""
 	})
 	all := maps.Clone(hosts)
 	inst, by, err := f.bound(ctx, st.Instance, all, hosts)
@@ -256,6 +265,10 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 		none = croft.Errorf(croft.NoCapacity, "that host has no room for it, is drained or silent, or is none "+
 			"that the "+
 			"request for it admits")
+	}
+	if none == nil && len(shared) > 0 {
+		none = croft.Errorf(croft.NoCapacity, "no other host that mounts the shared storage of its volume %s has room "+
+			"for it", shared[0].Name)
 	}
 	if none == nil {
 		none = croft.Errorf(croft.NoCapacity, "no other host has room for it")

@@ -69,7 +69,7 @@ type Instances interface {
 	Uncarry(ctx context.Context, inst croft.Instance, why string) error
 }
 
-// Volumes is read access to volumes.
+// Volumes is the access to volumes.
 type Volumes interface {
 	// HostVolumes returns the volumes of a host.
 	HostVolumes(ctx context.Context, host croft.HostID) ([]croft.Volume, error)
@@ -78,6 +78,9 @@ type Volumes interface {
 	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
 	// afterwards. NotFound: it is gone.
 	Fence(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// TakeFrom notes that a host that was declared dead may have the lock of a volume on shared storage. Conflict: the
+	// record has changed, or the host was taken back.
+	TakeFrom(ctx context.Context, v croft.Volume, dead croft.Host) error
 }
 
 // Orders is the access to the orders of hosts.

@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"croft"
 )
@@ -58,6 +59,10 @@ func (f *Fleet) volumeClaims(ctx context.Context, inst croft.Instance, to croft.
 func (f *Fleet) takeVolumes(ctx context.Context, inst croft.Instance, all []volumeClaim, claim croft.Candidate) (
 	volumes []croft.Volume, err error) {
 	for _, c := range all {
+		if c.volume.Storage != "" { // it claims of its storage, wherever the instance is
+			volumes = append(volumes, c.volume)
+			continue
+		}
 		next := croft.Candidate{Allocations: map[croft.HostID]croft.Resources{}}
 		for host := range claim.Allocations {
 			_, has := c.had.Allocations[host]
@@ -72,4 +77,23 @@ func (f *Fleet) takeVolumes(ctx context.Context, inst croft.Instance, all []volu
 		volumes = append(volumes, c.volume)
 	}
 	return volumes, nil
+}
+
+// onShared returns the volumes of an instance that are on shared storage.
+func (f *Fleet) onShared(ctx context.Context, inst croft.Instance) ([]croft.Volume, error) {
+	if f.Volumes == nil {
+		return nil, nil
+	}
+	attached, err := f.Volumes.AttachedTo(ctx, inst.ID)
+	return slices.DeleteFunc(attached, func(v croft.Volume) bool { return v.Storage == "" }), err
+}
+
+// unmounted returns why a host cannot have volumes on shared storage; empty: it can.
+func unmounted(all []croft.Volume, host croft.Host) string {
+	for _, v := range all {
+		if _, mounted := host.Mounts(string(v.Storage)); !mounted {
+			return "it does not mount the shared storage that has volume " + v.Name
+		}
+	}
+	return ""
 }

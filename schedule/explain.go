@@ -69,7 +69,7 @@ func (q Question) judge(t tree) verdict {
 		v.add(miss{requirement: notes(q.Spec), kind: err.Error(), gap: 3, text: err.Error()})
 	}
 	for _, volume := range q.Volumes {
-		if err := has([]croft.Volume{volume}, t.id()); err != nil {
+		if err := has([]croft.Volume{volume}, host); err != nil {
 			v.add(miss{requirement: "volume " + volume.Name, kind: err.Error(), gap: 3, text: err.Error()})
 		}
 	}

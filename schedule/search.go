@@ -278,11 +278,16 @@ func bounded(inst croft.Instance) bool {
 	return len(inst.Spec.In) > 0 || inst.Spec.HasPropertyFilters() || len(inst.Volumes) > 0
 }
 
-// has returns NoCapacity if a volume of the request is not on a host.
-func has(volumes []croft.Volume, host croft.HostID) error {
+// has returns NoCapacity if a volume of the request is on another host, or on shared storage that the host does not
+// mount.
+func has(volumes []croft.Volume, host croft.Host) error {
 	for _, v := range volumes {
-		if v.Host != host {
+		_, mounted := host.Mounts(string(v.Storage))
+		switch {
+		case v.Storage == "" && v.Host != host.ID:
 			return croft.Errorf(croft.NoCapacity, "does not have volume %s, which is on another host", v.Name)
+		case v.Storage != "" && !mounted:
+			return croft.Errorf(croft.NoCapacity, "does not mount the shared storage that has volume %s", v.Name)
 		}
 	}
 	return nil
@@ -290,7 +295,7 @@ func has(volumes []croft.Volume, host croft.HostID) error {
 
 // within checks whether bounds and filters of the request admit a host. NoCapacity: they do not admit it.
 func (s *search) within(o *snapshot, host croft.Host) error {
-	err := cmp.Or(has(s.inst.Volumes, host.ID), makes(s.disks, host), o.filtered.Admit(s.inst.Spec, host.ID))
+	err := cmp.Or(has(s.inst.Volumes, host), makes(s.disks, host), o.filtered.Admit(s.inst.Spec, host.ID))
 	if err != nil {
 		return err
 	}
@@ -367,8 +372,20 @@ func (s *search) narrow(ctx context.Context, o *snapshot) (hosts []croft.HostID,
 	if at < 0 || s.query.Groups[at].InTree != "" {
 		return nil, false, nil
 	}
+	if local := croft.LocalVolumes(s.inst.Volumes); len(local) > 0 {
+		return []croft.HostID{local[0].Host}, true, nil
+	}
 	if len(s.inst.Volumes) > 0 {
-		return []croft.HostID{s.inst.Volumes[0].Host}, true, nil
+		all, err := s.allHosts(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		for id, h := range all {
+			if s.within(o, h) == nil {
+				hosts = append(hosts, id)
+			}
+		}
+		return hosts, len(hosts) <= mostNarrow, nil
 	}
 	hosts, few = topology.Members(bounds, o.aggregates)
 	if !few && len(s.inst.Spec.Where) > 0 {
@@ -416,7 +433,7 @@ func (s *search) oneByOne(ctx context.Context, hosts []croft.HostID) ([]croft.Ca
 
 // admitted returns the candidates on hosts that bounds and filters admit.
 func (s *search) admitted(ctx context.Context, o *snapshot, all []croft.Candidate) ([]croft.Candidate, error) {
-	if slices.ContainsFunc(s.inst.Spec.In, o.namesLocation) {
+	if len(s.inst.Volumes) > 0 || slices.ContainsFunc(s.inst.Spec.In, o.namesLocation) {
 		if err := s.readHosts(ctx, o, hostsOf(all)); err != nil {
 			return nil, err
 		}

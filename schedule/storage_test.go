@@ -101,3 +101,31 @@ func TestTheDiskIsAskedForApartFromTheHost(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusalNamesTheVolumeWhoseStorageAHostDoesNotMount(t *testing.T) {
+	t.Parallel()
+	const nfs1, nfs2 = croft.StorageID("50000000-0000-4000-8000-000000000000"), croft.StorageID(
+		"60000000-0000-4000-8000-000000000000")
+	q, err := schedule.ParseQuery("VCPU:1,MEMORY_MB:256,DISK_GB:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := croft.Host{ID: "h", Name: "host1", Alive: true, Storages: []croft.HostStorage{{ID: nfs1, Name: "nfs1"}}}
+	explain := func(v croft.Volume) string {
+		return schedule.Explain(schedule.Question{Query: q, Volumes: []croft.Volume{v},
+			Hosts: map[croft.HostID]croft.Host{host.ID: host},
+			Providers: []croft.Provider{{ID: host.ID, Name: host.Name,
+				Inventories: map[croft.ResourceClass]croft.Inventory{
+					croft.VCPU: {Total: 4, MaxUnit: 4, MinUnit: 1, StepSize: 1, AllocationRatio: 1}}}}}).Error()
+	}
+	const refused = "does not mount the shared storage that has volume data"
+	for storage, want := range map[croft.StorageID]bool{nfs1: false, nfs2: true} {
+		got := explain(croft.Volume{Name: "data", Host: "far", Storage: storage}) // its keeper is another host
+		if strings.Contains(got, refused) != want {
+			t.Errorf("on %s: %s", storage, got)
+		}
+	}
+	if got := explain(croft.Volume{Name: "data", Host: "far"}); !strings.Contains(got, "which is on another host") {
+		t.Errorf("on another host: %s", got)
+	}
+}

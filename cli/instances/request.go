@@ -58,9 +58,9 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
 	flags.StringArrayVar(&a.open, "open", nil,
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
-	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on its host; "+
-		"data:/srv/data or data:/srv/data:xfs lets cloud-init mount it there, and format it if it is blank; repeat for more "+
-		"(none)")
+	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on a host "+
+		"that has it; data:/srv/data or data:/srv/data:xfs lets cloud-init mount it there, and format it if it is "+
+		"blank; repeat for more (none)")
 	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
 		"20G, or 20G:data to name it, or 20G:data:/srv/data to mount it too; it outlives the instance; repeat for more (none)")
 	flags.StringVar(&a.storage, "storage", "", "where the disk lies: local, shared or the `name` of a shared storage (local)")

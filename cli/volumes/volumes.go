@@ -20,8 +20,11 @@ import (
 func Command() *cobra.Command {
 	return verb.CloudGroup("volume", "Manage volumes: disks that outlive instances",
 		`volume manages disks of a project that outlive instances. A volume is on one host, and
-an instance to which it is attached runs there. Guests find it by its serial number,
-which is its name if that has at most 20 characters, as /dev/disk/by-id/virtio-NAME.`, `  croft volume create data 20G
+an instance to which it is attached runs there; or it is on a storage that several hosts
+mount (--shared), and the instance runs on any of them. Guests find it by its serial
+number, which is its name if that has at most 20 characters, as
+/dev/disk/by-id/virtio-NAME.`, `  croft volume create data 20G
+  croft volume create pictures 500G --shared
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 debian-12 --name web --volume data
   croft volume grow data 40G
   croft volume detach data
@@ -43,15 +46,15 @@ var volumes = verb.Noun[api.Volume]{
 		return c.GetVolume(ctx, named(c, name))
 	},
 	Word: func(v api.Volume) (string, string) { return v.Name, fmt.Sprintf("%d GiB, %s", v.SizeGB, v.State) },
-	Head: []string{"NAME", "SIZE", "STATE", "INSTANCE", "HOST", "CREATED"},
+	Head: []string{"NAME", "SIZE", "STATE", "INSTANCE", "HOST", "STORAGE", "CREATED"},
 	Row: func(v api.Volume) []out.Cell {
-		return verb.Texts(v.Name, size(v), v.State, instance(v), v.Host, v.Created.Format(time.DateTime))
+		return verb.Texts(v.Name, size(v), v.State, instance(v), v.Host, v.Storage, v.Created.Format(time.DateTime))
 	},
 	Rows: func(t *out.Table, v api.Volume) {
 		for _, row := range [][2]string{{"name", v.Name}, {"id", string(v.ID)}, {"project", string(v.Project)},
 			{"size", size(v)}, {"state", v.State}, {"error", v.Error}, {"instance", instance(v)},
-			{"device", "/dev/disk/by-id/virtio-" + v.Serial}, {"host", v.Host},
-			{"created", v.Created.Format(time.DateTime)}} {
+			{"device", "/dev/disk/by-id/virtio-" + v.Serial}, {"storage", v.Storage},
+			{"host", v.Host}, {"created", v.Created.Format(time.DateTime)}} {
 			if row[1] != "" {
 				t.Texts(row[0], row[1])
 			}
@@ -98,24 +101,35 @@ func await(ctx context.Context, c *args.Client, v api.Volume, done func(api.Volu
 }
 
 func createCommand() *cobra.Command {
-	var host, near string
+	var host, near, storage string
+	var shared bool
 	cmd := &cobra.Command{
 		Use:   "create NAME SIZE",
 		Short: "Create a volume",
 		Long: `create makes an empty disk of SIZE, such as 20G, on the host with the most room, or on
-the host of the instance that --near names, to which it can be attached. The project is
-charged for its DISK_GB until the volume is removed.`,
+the host of the instance that --near names, to which it can be attached. With --shared
+or --storage it is on a storage that several hosts mount, and can be attached on each of
+them. The project is charged for its DISK_GB until the volume is removed.`,
 	}
 	cmd.Flags().StringVar(&host, "host", "", "the `host` that it is on, for operators (the one with the most room)")
 	cmd.Flags().StringVar(&near, "near", "", "the `instance` on whose host it is")
+	cmd.Flags().BoolVar(&shared, "shared", false, "put it on a shared storage, the first by name that has room")
+	cmd.Flags().StringVar(&storage, "storage", "", "where it is: local, shared or the `name` of a shared storage (local)")
 	_ = cmd.RegisterFlagCompletionFunc("near", args.CompleteInstances(-1)) // fails only without the flag
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
 		sizeGB, err := args.ParseVolumeSize(c.Args[1])
 		if err != nil {
 			return err
 		}
+		switch {
+		case shared && storage != "":
+			return croft.Errorf(croft.Invalid, "--shared puts the volume on any shared storage, and --storage on %s: leave "+
+				"one of the two out", storage)
+		case shared:
+			storage = croft.StorageShared
+		}
 		v, err := c.CreateVolume(ctx, api.NewVolume{InProject: api.InProject{Project: c.Project}, Name: c.Args[0],
-			SizeGB: sizeGB, Host: host, Near: near})
+			SizeGB: sizeGB, Host: host, Near: near, Storage: storage})
 		if err == nil {
 			v, err = await(ctx, c, v, func(v api.Volume) bool {
 				return v.State == string(croft.VolumeAvailable) || v.Instance != ""
@@ -154,7 +168,8 @@ func attachCommand() *cobra.Command {
 		Use:   "attach NAME INSTANCE",
 		Short: "Attach a volume to an instance on its host",
 		Long: `attach attaches a volume to an instance of the project, which may run. Both have to be on
-one host: schedule --volume places an instance where its volume is.`,
+one host, or the instance on a host that mounts the shared storage of the volume:
+schedule --volume places an instance where it can have its volume.`,
 		ValidArgsFunction: volumes.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			v, err := c.AttachVolume(ctx, api.VolumeAttachment{VolumeNamed: named(c, c.Args[0]), Instance: c.Args[1]})

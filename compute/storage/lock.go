@@ -140,7 +140,7 @@ func (d *Dir) Acquire(ctx context.Context, id croft.InstanceID, dead ...croft.Ho
 		d.hold(id, was.Number)
 		return nil
 	case was.Host != "" && !slices.Contains(dead, was.Host):
-		return d.locked(id, was.Host, ": if that is dead, `croft host fence` says so, and the instance can start elsewhere")
+		return d.locked(id, was.Host, ": if that is dead, `croft host fence` says so, and other hosts can have the disk")
 	case was.Host != "":
 		if err := d.observe(ctx, id, was.Host); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (d *Dir) observe(ctx context.Context, id croft.InstanceID, host croft.HostI
 	if err != nil {
 		return err
 	}
-	if err := delay.For(ctx, d.RenewEvery*5/2); err != nil {
+	if err := delay.For(ctx, d.RenewEvery*5/2-d.unchanged(host, before)); err != nil {
 		return err
 	}
 	after, err := read()
@@ -172,6 +172,25 @@ func (d *Dir) observe(ctx context.Context, id croft.InstanceID, host croft.HostI
 		err = d.locked(id, host, ", which was declared dead and still uses the storage: switch it off")
 	}
 	return err
+}
+
+// unchanged returns for how long the lease of a host has had this text, as far as this host knows. So several disks are
+// taken from a dead host in the time of one.
+func (d *Dir) unchanged(host croft.HostID, text string) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen, has := d.leases[host]
+	if !has || seen.text != text {
+		seen = seenLease{text, time.Now()}
+		d.leases[host] = seen
+	}
+	return time.Since(seen.since)
+}
+
+// seenLease is the lease of another host, and since when it is known to be the same.
+type seenLease struct {
+	text  string
+	since time.Time
 }
 
 // Release gives up the lock of an instance, if this host has it.
@@ -189,12 +208,21 @@ func (d *Dir) Release(ctx context.Context, id croft.InstanceID) error {
 // Remove removes the disks of an instance, and its lock, if this host has the lock; otherwise they are another host's,
 // and stay. It can be repeated.
 func (d *Dir) Remove(ctx context.Context, id croft.InstanceID) error {
+	return d.remove(ctx, id, d.Disks(id))
+}
+
+// RemoveVolume is Remove for a volume.
+func (d *Dir) RemoveVolume(ctx context.Context, id croft.VolumeID) error {
+	return d.remove(ctx, id.Consumer(), d.Volume(id))
+}
+
+func (d *Dir) remove(ctx context.Context, id croft.InstanceID, dir string) error {
 	err := d.use(ctx, id, func() error {
 		now, err := d.top(id)
 		if err != nil || now.Host != d.Host {
 			return err
 		}
-		if err := os.RemoveAll(d.Disks(id)); err != nil {
+		if err := os.RemoveAll(dir); err != nil {
 			return d.failed("remove the disk", err)
 		}
 		// The newest is removed last: until then a repetition finds the disk.
@@ -225,6 +253,35 @@ func (d *Dir) Holder(ctx context.Context, id croft.InstanceID) (croft.HostID, er
 func (d *Dir) IsFirst(ctx context.Context, id croft.InstanceID) (bool, error) {
 	now, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
 	return now.Host == d.Host && now.Number == 1, err
+}
+
+// LockedVolumes returns the volumes that have files here, and whose locks this host has.
+func (d *Dir) LockedVolumes(ctx context.Context) ([]croft.VolumeID, error) {
+	return within(ctx, d, "volumes", func() (locked []croft.VolumeID, err error) {
+		if err := d.verify(); err != nil {
+			return nil, err
+		}
+		all, err := d.numbers()
+		if err != nil {
+			return nil, err
+		}
+		entries, err := os.ReadDir(filepath.Join(d.Path, volumesDir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, d.failed("list the volumes", err)
+		}
+		for _, e := range entries {
+			id, err := croft.ParseVolumeID(e.Name())
+			numbers := all[id.Consumer()]
+			if err != nil || len(numbers) == 0 {
+				continue
+			}
+			l, err := d.readLock(id.Consumer(), numbers[len(numbers)-1])
+			if err == nil && l.Host == d.Host {
+				locked = append(locked, id)
+			}
+		}
+		return locked, nil
+	})
 }
 
 func (d *Dir) hold(id croft.InstanceID, number int64) {

@@ -27,6 +27,7 @@ import (
 const (
 	identityFile = "croft-storage.json"
 	disksDir     = "instances" // one directory per instance
+	volumesDir   = "volumes"   // one directory per volume; made with the first one
 	locksDir     = "locks"
 )
 
@@ -57,6 +58,8 @@ type Dir struct {
 	held  map[croft.InstanceID]int64
 	wants croft.StorageID // the storage that has to be there; empty: not known yet
 	count int64           // renewals
+
+	leases map[croft.HostID]seenLease // of hosts from which a lock was to be taken
 }
 
 // Identity says which storage a directory is.
@@ -74,11 +77,15 @@ func New(c Config) *Dir {
 	if c.RenewEvery == 0 {
 		c.RenewEvery = 2 * time.Second
 	}
-	return &Dir{Config: c, busy: map[string]bool{}, hung: make(chan struct{}), held: map[croft.InstanceID]int64{}}
+	return &Dir{Config: c, busy: map[string]bool{}, hung: make(chan struct{}), held: map[croft.InstanceID]int64{},
+		leases: map[croft.HostID]seenLease{}}
 }
 
 // Disks returns the directory with the disks of an instance.
 func (d *Dir) Disks(id croft.InstanceID) string { return filepath.Join(d.Path, disksDir, string(id)) }
+
+// Volume returns the directory with the file of a volume, whose lock has the name of its consumer.
+func (d *Dir) Volume(id croft.VolumeID) string { return filepath.Join(d.Path, volumesDir, string(id)) }
 
 // Expect sets the storage that has to be in the directory from now on.
 func (d *Dir) Expect(id croft.StorageID) {
@@ -309,7 +316,7 @@ func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 // Usage is the space of a storage.
 type Usage struct {
 	TotalGB   int64 // GiB
-	ForeignGB int64 // GiB used by files other than the disks of instances, rounded up
+	ForeignGB int64 // GiB used by files other than the disks of instances and volumes, rounded up
 	Free      int64 // bytes
 }
 
@@ -324,17 +331,19 @@ func (d *Dir) Usage(ctx context.Context) (Usage, error) {
 			return u, d.failed("read its size", err)
 		}
 		var ours int64
-		_ = filepath.WalkDir(filepath.Join(d.Path, disksDir), func(_ string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return nil // unreadable files count as foreign
-			}
-			if info, err := e.Info(); err == nil {
-				if stat, is := info.Sys().(*syscall.Stat_t); is {
-					ours += stat.Blocks * 512
+		for _, dir := range []string{disksDir, volumesDir} {
+			_ = filepath.WalkDir(filepath.Join(d.Path, dir), func(_ string, e fs.DirEntry, err error) error {
+				if err != nil || e.IsDir() {
+					return nil // unreadable files count as foreign
 				}
-			}
-			return nil
-		})
+				if info, err := e.Info(); err == nil {
+					if stat, is := info.Sys().(*syscall.Stat_t); is {
+						ours += stat.Blocks * 512
+					}
+				}
+				return nil
+			})
+		}
 		return usageOf(of, ours), nil
 	})
 }
@@ -352,6 +361,18 @@ func (d *Dir) Prepare(ctx context.Context, id croft.InstanceID) error {
 	return d.use(ctx, id, func() error {
 		if err := os.Mkdir(d.Disks(id), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 			return d.failed("make the directory of the instance", err)
+		}
+		return nil
+	})
+}
+
+// PrepareVolume makes the directory of a volume.
+func (d *Dir) PrepareVolume(ctx context.Context, id croft.VolumeID) error {
+	return d.use(ctx, id.Consumer(), func() error {
+		for _, dir := range []string{filepath.Join(d.Path, volumesDir), d.Volume(id)} {
+			if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+				return d.failed("make the directory of the volume", err)
+			}
 		}
 		return nil
 	})
@@ -378,7 +399,6 @@ func (d *Dir) Instances(ctx context.Context) ([]croft.InstanceID, error) {
 
 // locked returns the error about a lock that another host has.
 func (d *Dir) locked(id croft.InstanceID, host croft.HostID, why string) error {
-	return croft.Errorf(croft.Conflict, "the disk of instance %s on the shared storage %s belongs to host "+
-		"%s%s", id, d.Name,
-		host, why)
+	return croft.Errorf(croft.Conflict, "the disk %s on the shared storage %s belongs to host %s%s", id, d.Name, host,
+		why)
 }

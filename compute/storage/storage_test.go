@@ -287,3 +287,55 @@ func wantKind(t *testing.T, err error, kind croft.Kind, words string) {
 		t.Errorf("got %v, want %v with %q", err, kind, words)
 	}
 }
+
+func TestTheFileOfAVolumeIsOfTheHostWithItsLock(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	a, b := founded(t, path, hostA), founded(t, path, hostB)
+	ctx, data := t.Context(), croft.VolumeID(web)
+	must(t, a.Acquire(ctx, data.Consumer()))
+	must(t, a.PrepareVolume(ctx, data))
+	must(t, a.PrepareVolume(ctx, data))
+	must(t, os.WriteFile(filepath.Join(a.Volume(data), "disk.qcow2"), []byte("data"), 0o600))
+	for d, want := range map[*storage.Dir][]croft.VolumeID{a: {data}, b: nil} {
+		if locked, err := d.LockedVolumes(ctx); err != nil || !slices.Equal(locked, want) {
+			t.Errorf("host %s has the locks of %v (%v), want %v", d.Host, locked, err, want)
+		}
+	}
+	must(t, b.RemoveVolume(ctx, data))
+	must(t, a.Release(ctx, data.Consumer()))
+	must(t, a.RemoveVolume(ctx, data))
+	if _, err := os.Stat(filepath.Join(b.Volume(data), "disk.qcow2")); err != nil {
+		t.Errorf("the file was removed by a host without its lock: %v", err)
+	}
+	must(t, b.Acquire(ctx, data.Consumer()))
+	must(t, b.RemoveVolume(ctx, data))
+	must(t, b.RemoveVolume(ctx, data))
+	if _, err := os.Stat(b.Volume(data)); err == nil {
+		t.Error("the file is there after its host removed it")
+	}
+}
+
+// TestManyDisksAreTakenFromADeadHostInTheTimeOfOne has a host observe the lease of a dead one once.
+func TestManyDisksAreTakenFromADeadHostInTheTimeOfOne(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	a, b := founded(t, path, hostA), founded(t, path, hostB)
+	b.RenewEvery = 2 * time.Second
+	const disks = 16
+	id := func(i int) croft.InstanceID {
+		return croft.InstanceID(fmt.Sprintf("%08d-1111-4111-8111-111111111111", i))
+	}
+	for i := range disks {
+		must(t, a.Acquire(t.Context(), id(i)))
+	}
+	_, err := a.Renew(t.Context())
+	must(t, err)
+	begun := time.Now()
+	for i := range disks {
+		must(t, b.Acquire(t.Context(), id(i), hostA))
+	}
+	if took := time.Since(begun); took < 5*time.Second || took > 30*time.Second {
+		t.Errorf("%d disks were taken in %s, want 5 s and a little more", disks, took)
+	}
+}

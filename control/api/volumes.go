@@ -13,7 +13,7 @@ type Volume struct {
 	Project croft.Project  `json:"project"`          // the project that it belongs to
 	SizeGB  int64          `json:"size_gb"`          // in GiB
 	// State in one word: creating, available, in_use, failed, removing, unreachable while its host is silent, or lost
-	// with its host.
+	// with its host. One on shared storage is lost with no host.
 	State string `json:"state"`
 	// Why its host cannot do what was ordered, in one sentence; empty: it can.
 	Error string `json:"error"`
@@ -26,8 +26,11 @@ type Volume struct {
 	// Serial number of the disk: guests find it as /dev/disk/by-id/virtio-SERIAL.
 	Serial  string    `json:"serial"`
 	Created time.Time `json:"created"` // when it was requested
-	// Name of its host; empty for callers who are not operators.
+	// Name of its host; empty for callers who are not operators. Of a volume on shared storage, the host that uses it
+	// or did last.
 	Host string `json:"host"`
+	// Name of the shared storage that has it; left out: its host has it.
+	Storage string `json:"storage,omitempty"`
 }
 
 // States of volumes and snapshots that their hosts have not recorded.
@@ -53,6 +56,9 @@ type NewVolume struct {
 	Host string `json:"host,omitempty" maxLength:"255" minLength:"1"`
 	// Name or UUID of an instance of the project on whose host the volume is to be.
 	Near string `json:"near,omitempty" maxLength:"63" minLength:"1"`
+	// Where it is to be: local, shared, or the name of a shared storage; local if empty. An instance on any host that
+	// mounts the storage can have it.
+	Storage string `json:"storage,omitempty" maxLength:"63"`
 }
 
 // VolumeSize is the input of growVolume.

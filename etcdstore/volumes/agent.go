@@ -40,7 +40,7 @@ func (s *Volumes) update(ctx context.Context, host croft.HostID, id croft.Volume
 			return err
 		}
 		next := v
-		if change(&next); next == v {
+		if change(&next); kv.Encode(next) == kv.Encode(v) {
 			return nil
 		}
 		if _, err := s.write(ctx, v, next, kv.Txn{}); !errors.Is(err, croft.Conflict) {
@@ -105,15 +105,21 @@ func (s *Volumes) ForgetVolume(ctx context.Context, host croft.HostID, id croft.
 
 // Assigned returns the comparisons and operations that attach the volumes of a request, in the transaction that gives
 // the instance its host, and the reads for Unassigned. It settles the claims of new volumes. Volumes that are attached
-// to the instance already only must not have changed.
+// to the instance already only must not have changed; its host becomes the keeper of the ones on shared storage.
 func (k Keys) Assigned(inst croft.Instance) (compares []clientv3.Cmp, ops, reads []clientv3.Op) {
 	for _, v := range inst.Volumes {
 		key := k.record(v)
 		compares = append(compares, kv.Unchanged(key, v.Revision))
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
+		next := v
+		if v.Storage != "" && v.Host != inst.Host { // any host that mounts the storage can have it
+			next = v.KeptBy(inst.Host)
+		}
 		if v.Instance != inst.ID {
-			v.Instance, v.ClaimedGB, v.Session = inst.ID, v.SizeGB, ""
-			ops = append(ops, clientv3.OpPut(key, kv.Encode(v)), clientv3.OpPut(k.attachment(v), string(v.Host)))
+			next.Instance, next.ClaimedGB, next.Session = inst.ID, v.SizeGB, ""
+		}
+		if v.Instance != inst.ID || v.Host != next.Host {
+			ops = append(append(ops, k.replace(v, next)...), clientv3.OpPut(k.attachment(next), string(next.Host)))
 		}
 	}
 	return compares, ops, reads
@@ -145,10 +151,7 @@ func (k Keys) ReadRecord(v croft.Volume) clientv3.Op { return clientv3.OpGet(k.r
 
 // Moved returns the comparison and the operations that make a volume one of another host.
 func (k Keys) Moved(v croft.Volume, to croft.HostID) (clientv3.Cmp, []clientv3.Op) {
-	next := v
-	next.Host, next.Error = to, ""
-	return kv.Unchanged(k.record(v), v.Revision), []clientv3.Op{
-		clientv3.OpDelete(k.record(v)), clientv3.OpPut(k.record(next), kv.Encode(next)),
-		clientv3.OpPut(k.Names(v.Project)+v.Name, string(to)+"/"+string(v.ID)),
-		clientv3.OpPut(k.attachment(next), string(to))}
+	next := v.KeptBy(to)
+	return kv.Unchanged(k.record(v), v.Revision), append(k.replace(v, next),
+		clientv3.OpPut(k.attachment(next), string(to)))
 }

@@ -4,6 +4,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/etcdstore/internal/kv"
 )
 
 // Keys builds the keys of volumes; it is the prefix of the partition. The list of all keys is in etcdstore.
@@ -27,6 +28,17 @@ func (k Keys) attachment(v croft.Volume) string {
 		return k.lost(v.Snapshot.Instance) + string(v.ID)
 	}
 	return k.to(v.Instance) + string(v.ID)
+}
+
+// replace returns the operations that store a record in the place of another one of the same volume, which may have
+// another host, below which the record then is.
+func (k Keys) replace(was, next croft.Volume) []clientv3.Op {
+	put := clientv3.OpPut(k.record(next), kv.Encode(next))
+	if next.Host == was.Host {
+		return []clientv3.Op{put}
+	}
+	return []clientv3.Op{clientv3.OpDelete(k.record(was)), put,
+		clientv3.OpPut(k.Names(next.Project)+next.Name, string(next.Host)+"/"+string(next.ID))}
 }
 
 // Names returns the prefix of the names of a project's volumes.

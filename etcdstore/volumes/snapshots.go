@@ -100,12 +100,17 @@ func (s *Volumes) FindSnapshot(ctx context.Context, inst croft.Instance, name st
 
 // Lose returns the comparisons and operations that mark the snapshots of an instance as lost, for the transaction that
 // marks the instance. It has no snapshots afterwards, but they keep their records and names until GiveUpLost, or until
-// the record of the instance is removed.
-func Lose(ctx context.Context, c *kv.Conn, id croft.InstanceID) (compares []clientv3.Cmp, ops []clientv3.Op,
-	err error) {
+// the record of the instance is removed. dead, unless it is empty, is the host that was declared dead: the locks of the
+// instance's volumes on shared storage may be taken from it.
+func Lose(ctx context.Context, c *kv.Conn, id croft.InstanceID, dead croft.HostID) (compares []clientv3.Cmp,
+	ops []clientv3.Op, err error) {
 	s := &Volumes{conn: c}
 	all, err := s.AttachedTo(ctx, id)
 	for _, v := range all {
+		if v.Storage != "" && dead != "" {
+			compares = append(compares, kv.Unchanged(s.keys().record(v), v.Revision))
+			ops = append(ops, s.keys().replace(v, v.TakenFrom(dead))...)
+		}
 		if v.Snapshot == nil {
 			continue
 		}

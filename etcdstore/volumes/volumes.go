@@ -49,6 +49,7 @@ type Others struct {
 	Instance func(croft.InstanceID) string // of an instance's record
 	Alive    func(croft.HostID) string     // exists while the host's agent is alive
 	Drained  func(croft.HostID) string     // exists while the host is drained
+	Dead     func(croft.HostID) string     // of the death of a host
 }
 
 // New makes the store of volumes, which creates records if may returns nil.
@@ -217,9 +218,8 @@ func (s *Volumes) AttachedTo(ctx context.Context, id croft.InstanceID) (all []cr
 
 // write commits a change of a record as read, and returns the record as stored. Conflict: it has changed since.
 func (s *Volumes) write(ctx context.Context, was, next croft.Volume, more kv.Txn) (croft.Volume, error) {
-	key := s.keys().record(was)
-	more.If = append(more.If, kv.Unchanged(key, was.Revision))
-	more.Then = append(more.Then, clientv3.OpPut(key, kv.Encode(next)))
+	more.If = append(more.If, kv.Unchanged(s.keys().record(was), was.Revision))
+	more.Then = append(more.Then, s.keys().replace(was, next)...)
 	revision, _, err := s.conn.Commit(ctx, more, "write the record of volume %s", was.Name)
 	if err == nil && revision == 0 {
 		err = changed(was)
@@ -387,16 +387,61 @@ func (s *Volumes) Forget(ctx context.Context, v croft.Volume) error {
 	return s.remove(ctx, v)
 }
 
-// Attach attaches a volume that is attached to none to an instance on its host, whose record must not have changed.
-// Conflict.
+// Attach attaches a volume that is attached to none to an instance on its host, whose record must not have changed. The
+// host of the instance becomes the keeper of a volume on shared storage. Conflict.
 func (s *Volumes) Attach(ctx context.Context, v croft.Volume, inst croft.Instance) (croft.Volume, error) {
 	next := v
+	if v.Storage != "" && v.Host != inst.Host {
+		next = v.KeptBy(inst.Host)
+	}
 	next.Instance, next.Detaching, next.Error = inst.ID, false, ""
 	return s.write(ctx, v, next, kv.Txn{
 		If: []clientv3.Cmp{kv.Unchanged(s.others.Instance(inst.ID), inst.Revision)},
 		// Rewriting the record of the instance makes a move fail that has not seen the volume.
 		Then: []clientv3.Op{clientv3.OpPut(s.others.Instance(inst.ID), "", clientv3.WithIgnoreValue()),
-			clientv3.OpPut(s.keys().attachment(next), string(v.Host))}})
+			clientv3.OpPut(s.keys().attachment(next), string(next.Host))}})
+}
+
+// Keep implements volumes.Store of the scheduler.
+func (s *Volumes) Keep(ctx context.Context, v croft.Volume, was croft.Host, to croft.HostID) (croft.Volume, error) {
+	next, record := v, s.keys().record(v)
+	// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
+	txn := kv.Txn{If: []clientv3.Cmp{kv.Unchanged(record, v.Revision), kv.Exists(s.others.Alive(to))},
+		Else: []clientv3.Op{clientv3.OpGet(record, clientv3.WithKeysOnly())}}
+	switch {
+	case was.IsDead():
+		next = next.TakenFrom(v.Host)
+		txn.If = append(txn.If, kv.Created(s.others.Dead(v.Host), was.Death.CreateRevision))
+	case was.ID == "": // it was removed from the cloud for good
+		next = next.TakenFrom(v.Host)
+		txn.If = append(txn.If, kv.Absent(s.others.Alive(v.Host)))
+	}
+	next = next.KeptBy(to)
+	txn.Then = s.keys().replace(v, next)
+	revision, answers, err := s.conn.Commit(ctx, txn, "give volume %s another keeper", v.Name)
+	if err != nil {
+		return v, err
+	}
+	if revision == 0 {
+		if now := kv.First(answers[0]); now == nil || now.ModRevision != v.Revision {
+			return v, changed(v)
+		}
+		return v, croft.Errorf(croft.Unavailable, "its host came back, or the one that was to take it over went silent, "+
+			"at this moment: try again")
+	}
+	next.Revision, next.CreateRevision = revision, revision
+	return next, nil
+}
+
+// TakeFrom notes that a host that was declared dead may have the lock of a volume on shared storage. Conflict: the
+// record has changed, or the host was taken back.
+func (s *Volumes) TakeFrom(ctx context.Context, v croft.Volume, dead croft.Host) error {
+	if !dead.IsDead() {
+		return croft.Errorf(croft.Conflict, "host %s was not declared dead", dead.Name)
+	}
+	_, err := s.write(ctx, v, v.TakenFrom(dead.ID), kv.Txn{If: []clientv3.Cmp{
+		kv.Created(s.others.Dead(dead.ID), dead.Death.CreateRevision)}})
+	return err
 }
 
 // Detach orders that a volume is detached from its instance. Conflict: the record has changed.

@@ -223,3 +223,106 @@ func TestAProjectFindsItsOwnVolumesAlone(t *testing.T) {
 		t.Errorf("all are %+v, %v", all, err)
 	}
 }
+
+// hostNamed returns another host that takes orders.
+func (w *world) hostNamed(name string) croft.HostID {
+	w.Helper()
+	id := croft.NewHostID()
+	w.must(w.s.Registry.PutHost(w.Context(), croft.Host{ID: id, Name: name}))
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = w.s.Registry.StayAlive(ctx, id) }()
+	w.Cleanup(func() { cancel(); <-ended })
+	for {
+		hosts, err := w.s.Registry.Hosts(w.Context(), id)
+		w.must(err)
+		if hosts[id].Alive {
+			return id
+		}
+	}
+}
+
+func TestAVolumeOnSharedStorageGoesToTheHostOfItsInstance(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	v := w.volume("data", 1)
+	v.Storage = croft.NewStorageID()
+	v, err := w.s.Volumes.Keep(ctx, v, croft.Host{ID: w.host}, w.host) // stores that it is on shared storage
+	w.must(err)
+	far := w.hostNamed("far")
+	kept, err := w.s.Volumes.Keep(ctx, v, croft.Host{ID: w.host}, far)
+	w.must(err)
+	if now := w.find("data"); now.Host != far || now.Revision != kept.Revision || len(now.TakesFrom) > 0 {
+		t.Errorf("kept by another host, it is %+v", now)
+	}
+	if _, err := w.s.Volumes.Volume(ctx, w.host, v.ID); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("its former keeper still finds it: %v", err)
+	}
+	_, err = w.s.Volumes.Condemn(ctx, v) // is based on the record as it was
+	etcdtest.WantKind(t, err, croft.Conflict)
+	_, err = w.s.Volumes.Keep(ctx, kept, croft.Host{ID: far}, croft.NewHostID())
+	etcdtest.WantKind(t, err, croft.Unavailable) // that is not alive
+
+	one, err := w.instance("one") // on the first host
+	w.must(err)
+	v, err = w.s.Volumes.Attach(ctx, kept, one)
+	w.must(err)
+	if now := w.find("data"); now.Host != w.host || now.Instance != one.ID {
+		t.Errorf("attached, it is %+v", now)
+	}
+	_, err = w.s.Volumes.Detach(ctx, v)
+	w.must(err)
+	w.must(w.s.Volumes.DetachedVolume(ctx, w.host, v.ID, one.ID))
+	v, err = w.s.Volumes.Keep(ctx, w.find("data"), croft.Host{ID: w.host}, far)
+	w.must(err)
+	two, err := w.instance("two", v)
+	w.must(err)
+	if now := w.find("data"); now.Host != w.host || now.Instance != two.ID {
+		t.Errorf("attached by the request, it is %+v", now)
+	}
+	if all, err := w.s.Volumes.AttachedTo(ctx, two.ID); err != nil || len(all) != 1 || all[0].Host != w.host {
+		t.Errorf("the instance has %+v, %v", all, err)
+	}
+}
+
+func TestTheLockOfAVolumeIsTakenFromAKeeperThatWasDeclaredDeadAlone(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	v := w.volume("data", 1)
+	v.Storage = croft.NewStorageID()
+	v, err := w.s.Volumes.Keep(ctx, v, croft.Host{ID: w.host}, w.host)
+	w.must(err)
+	far := w.hostNamed("far")
+	one, err := w.instance("one", v)
+	w.must(err)
+
+	death, err := w.s.Registry.BeginDeath(ctx, w.host)
+	w.must(err)
+	death, err = w.s.Registry.DeclareDead(ctx, w.host, death, "operator")
+	w.must(err)
+	hosts, err := w.s.Registry.Hosts(ctx, w.host)
+	w.must(err)
+	former := hosts[w.host]
+	_, err = w.s.Instances.Lose(ctx, one, croft.Loss{Host: w.host, Death: death.CreateRevision},
+		schedule.NewOrder(w.s.Partition(), one, w.host, croft.WantLeft))
+	w.must(err)
+	v = w.find("data")
+	if !slices.Equal(v.TakesFrom, []croft.HostID{w.host}) {
+		t.Errorf("its instance is lost, and it is %+v", v)
+	}
+	v, err = w.s.Volumes.Detached(ctx, v)
+	w.must(err)
+	taken, err := w.s.Volumes.Keep(ctx, v, former, far)
+	w.must(err)
+	if !slices.Equal(taken.TakesFrom, []croft.HostID{w.host}) {
+		t.Errorf("with another keeper, it is %+v", taken)
+	}
+	stale := former
+	stale.Death = &croft.Death{CreateRevision: death.CreateRevision - 1, Declared: death.Declared}
+	etcdtest.WantKind(t, w.s.Volumes.TakeFrom(ctx, taken, stale), croft.Conflict)
+	etcdtest.WantKind(t, w.s.Volumes.TakeFrom(ctx, taken, croft.Host{ID: far}), croft.Conflict)
+	w.must(w.s.Volumes.TakeFrom(ctx, taken, former))
+	if back := taken.KeptBy(w.host); len(back.TakesFrom) > 0 {
+		t.Errorf("kept by that host again, it is %+v", back)
+	}
+}

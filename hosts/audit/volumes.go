@@ -40,6 +40,10 @@ func (c *comparison) checkVolumes() {
 				c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
 					Cause: fmt.Sprintf("the program that asked for %d GiB died before it claimed them", v.SizeGB)})
 			}
+		case v.Storage != "": // the next request for it gives it a keeper, if its own is gone
+			if !v.Removing || c.Hosts != nil && (!known || c.Hosts[v.Host].IsDead()) {
+				c.checkShared(v)
+			}
 		case !known && c.Hosts != nil && v.Removing:
 			c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
 				Cause: "it is to be removed, and its host was forgotten"})
@@ -69,6 +73,23 @@ func (c *comparison) checkVolumes() {
 			}
 		}
 	}
+}
+
+// checkShared compares a volume on shared storage with its claim, and reports one that is to be removed by a keeper
+// that was forgotten or is dead.
+func (c *comparison) checkShared(v croft.Volume) {
+	if v.Removing {
+		c.ofVolume(v, Difference{Kind: AbandonedVolume, Mendable: true,
+			Cause: "it is to be removed, and the host that was to do that was forgotten, or is dead"})
+		return
+	}
+	claims := c.Elsewhere[v.ID.Consumer()]
+	if c.Elsewhere == nil || claims[croft.DiskGB] == v.ClaimedGB {
+		return
+	}
+	c.ofVolume(v, Difference{Kind: UnclaimedVolume, Mendable: true, Cause: fmt.Sprintf("it claims %s of its shared "+
+		"storage, not DISK_GB:%d: its allocations were changed outside croft, or Placement was restored from an older "+
+		"copy", cmp.Or(claims.String(), "nothing"), v.ClaimedGB)})
 }
 
 // removal returns the command that removes a volume or a snapshot.
@@ -107,7 +128,7 @@ func (c *comparison) carries(host croft.HostID, id croft.VolumeID) bool {
 // checkVolumePlace looks for a claim of a volume on a host where it is not.
 func (c *comparison) checkVolumePlace(host croft.HostID, v croft.Volume) {
 	moves := v.Instance != "" && c.Instances[v.Instance].Moving == host
-	if v.Host == host || moves || v.ClaimedGB < v.SizeGB {
+	if v.Provider() == host || moves && v.Storage == "" || v.ClaimedGB < v.SizeGB {
 		return
 	}
 	c.ofVolume(v, Difference{Kind: UnclaimedVolume, Mendable: true, Cause: fmt.Sprintf("it claims on host %s as well, "+

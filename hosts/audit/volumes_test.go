@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"croft"
 )
@@ -69,6 +70,24 @@ func TestVolumesAreComparedWithTheirClaimsAndFiles(t *testing.T) {
 			e.Claims = map[croft.HostID]map[croft.InstanceID]croft.Resources{
 				"far": {id.Consumer(): {croft.DiskGB: 2}}}
 		}, nil},
+		"on shared storage": {func(e *Evidence, v *croft.Volume) {
+			v.Storage, e.Claims[host], e.Contents[host] = "s", nil, Contents{}
+			e.Elsewhere = map[croft.InstanceID]croft.Resources{id.Consumer(): {croft.DiskGB: 2}}
+		}, nil},
+		"on shared storage, and claims from its keeper": {func(e *Evidence, v *croft.Volume) {
+			v.Storage, e.Elsewhere = "s", map[croft.InstanceID]croft.Resources{}
+		}, []Kind{UnclaimedVolume}},
+		"on shared storage, whose claims were not read": {func(e *Evidence, v *croft.Volume) {
+			v.Storage, e.Claims[host] = "s", nil
+		}, nil},
+		"on shared storage, with a keeper that was forgotten": {func(e *Evidence, v *croft.Volume) {
+			e.Hosts, e.Claims, e.Contents = map[croft.HostID]croft.Host{}, nil, nil
+			v.Storage, e.Elsewhere = "s", map[croft.InstanceID]croft.Resources{id.Consumer(): {croft.DiskGB: 2}}
+		}, nil},
+		"on shared storage, to be removed by a dead keeper": {func(e *Evidence, v *croft.Volume) {
+			e.Hosts[host] = croft.Host{ID: host, Death: &croft.Death{Declared: time.Unix(1, 0)}}
+			v.Storage, v.Removing, e.Claims[host], e.Contents = "s", true, nil, nil
+		}, []Kind{AbandonedVolume}},
 		"a host that was forgotten": {func(e *Evidence, _ *croft.Volume) {
 			e.Hosts = map[croft.HostID]croft.Host{}
 			e.Claims, e.Contents = nil, nil

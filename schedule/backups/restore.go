@@ -213,6 +213,10 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 				"first",
 				inst.Name, v.Name)
 		}
+		if v.Storage != "" {
+			return inst, croft.Errorf(croft.Conflict, "volume %s of instance %s is on shared storage, where disks are "+
+				"not restored in place: detach it first, or restore the backup as a new instance", v.Name, inst.Name)
+		}
 		has[v.ID] = v.SizeGB
 	}
 	for _, d := range b.Disks {

@@ -157,6 +157,10 @@ func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, di
 		}
 	}
 	for _, disk := range disks {
+		if disk.Storage != "" {
+			return croft.Errorf(croft.Conflict, "its volume %s is on shared storage, where croft takes no snapshots yet: "+
+				"detach the volume first, or back the data up in the guest", disk.Name)
+		}
 		if disk.Detaching || disk.ClaimedGB < disk.SizeGB || disk.MadeGB < disk.ClaimedGB {
 			return croft.Errorf(croft.Conflict, "volume %s is being changed: try again", disk.Name)
 		}

@@ -38,8 +38,12 @@ type Store interface {
 	Fence(ctx context.Context, v croft.Volume) (croft.Volume, error)
 	// GiveUp ends a request whose size is not claimed, and repays the project.
 	GiveUp(ctx context.Context, v croft.Volume) error
-	// Attach attaches a volume to an instance whose record has not changed.
+	// Attach attaches a volume to an instance whose record has not changed, and whose host then keeps it.
 	Attach(ctx context.Context, v croft.Volume, inst croft.Instance) (croft.Volume, error)
+	// Keep makes another host the keeper of a volume on shared storage that is attached to none. was is the present
+	// one, with its death; without an ID: it was removed from the cloud. Unavailable: one of the two was taken back, or
+	// went silent.
+	Keep(ctx context.Context, v croft.Volume, was croft.Host, to croft.HostID) (croft.Volume, error)
 	// Detach orders that a volume is detached; Detached records that it is.
 	Detach(ctx context.Context, v croft.Volume) (croft.Volume, error)
 	Detached(ctx context.Context, v croft.Volume) (croft.Volume, error)
@@ -95,7 +99,7 @@ const most = 1 << 16
 
 // Create creates a volume on a host with room: on the named host, or else on the one with the most room. It returns
 // once the volume is ordered; its host makes the file. Conflict: the name is taken. NoCapacity. OverQuota. Invalid.
-// NotFound: there is no such host.
+// NotFound: there is no such host. CreateShared creates one on shared storage.
 func (m *Manager) Create(ctx context.Context, project croft.Project, name string, sizeGB int64, hostName string) (
 	v croft.Volume, err error) {
 	called := ""
@@ -131,9 +135,20 @@ func (m *Manager) create(ctx context.Context, project croft.Project, name string
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: %w", name, err)
 	}
+	var places []croft.Volume
 	for _, host := range candidates {
-		v = croft.Volume{ID: croft.NewVolumeID(), Project: project, Name: name, Host: host, SizeGB: sizeGB,
-			Created: time.Now().UTC()}
+		places = append(places, croft.Volume{Host: host})
+	}
+	return m.createOn(ctx, project, name, sizeGB, places, nowhere(sizeGB, called))
+}
+
+// createOn creates a volume at the first of these places, of which each has a Host and perhaps a Storage, that has room
+// for it; full is the error if none has.
+func (m *Manager) createOn(ctx context.Context, project croft.Project, name string, sizeGB int64,
+	places []croft.Volume, full string) (v croft.Volume, err error) {
+	for _, at := range places {
+		v = croft.Volume{ID: croft.NewVolumeID(), Project: project, Name: name, Host: at.Host, Storage: at.Storage,
+			SizeGB: sizeGB, Created: time.Now().UTC()}
 		if v, err = m.Store.Create(ctx, v); err == nil {
 			if v, err = m.claim(ctx, v); err == nil {
 				m.Log.Info("volume ordered", "volume", v.ID, "project", project, "name", name, "host", v.Host)
@@ -144,7 +159,7 @@ func (m *Manager) create(ctx context.Context, project croft.Project, name string
 			return v, fmt.Errorf("create volume %s: %w", name, err)
 		}
 	}
-	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, nowhere(sizeGB, called))
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
 }
 
 func nowhere(sizeGB int64, called string) string {
@@ -189,14 +204,14 @@ func (m *Manager) owner(v croft.Volume) croft.Owner {
 }
 
 func amount(v croft.Volume, sizeGB int64) croft.Candidate {
-	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{v.Host: {croft.DiskGB: sizeGB}}}
+	return croft.Candidate{Allocations: map[croft.HostID]croft.Resources{v.Provider(): {croft.DiskGB: sizeGB}}}
 }
 
-// resized returns a claim with another amount on the host of a volume. A former host may still have a copy of it.
+// resized returns a claim with another amount of the provider of a volume. A former host may still have a copy of it.
 func resized(had croft.Claim, v croft.Volume, sizeGB int64) croft.Candidate {
 	next := amount(v, sizeGB)
 	for host, amounts := range had.Allocations {
-		if host != v.Host {
+		if host != v.Provider() {
 			next.Allocations[host] = amounts
 		}
 	}
@@ -264,6 +279,10 @@ func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 
 // Undo implements audit.Volumes.
 func (m *Manager) Undo(ctx context.Context, v croft.Volume) error {
+	if v.Removing && v.ClaimedGB >= v.SizeGB && v.Storage != "" {
+		_, err := m.kept(ctx, v) // which removes the file
+		return err
+	}
 	if v.Removing && v.ClaimedGB >= v.SizeGB {
 		hosts, err := m.Hosts.Hosts(ctx, v.Host)
 		if err != nil || hosts[v.Host].ID != "" {
@@ -284,7 +303,7 @@ func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, e
 		if err == nil && (now.ClaimedGB >= now.SizeGB || now.Session != v.Session) {
 			err = errSettled
 		}
-		return []croft.HostID{v.Host}, err
+		return []croft.HostID{v.Provider()}, err
 	}
 	if v.ClaimedGB == 0 {
 		err = m.Claims.Release(ctx, v.ID.Consumer(), pending)
@@ -416,18 +435,23 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 			return v, croft.Errorf(croft.Invalid, "it has %d GiB, and a volume does not shrink: create a smaller one "+
 				"and "+
 				"copy the data", v.SizeGB)
-		case sizeGB == v.SizeGB:
-			return v, nil
+		}
+		v, err := m.kept(ctx, v)
+		if err != nil || sizeGB == v.SizeGB {
+			return v, err
 		}
 		if err := errors.Join(m.reachable(ctx, v), m.uncaptured(ctx, v)); err != nil {
 			return v, err
 		}
-		v, err := m.Enlarge(ctx, v, sizeGB)
-		if err != nil {
+		if v, err = m.Enlarge(ctx, v, sizeGB); err != nil {
 			return v, err
 		}
 		if v, err = m.claim(ctx, v); errors.Is(err, croft.NoCapacity) {
-			err = croft.Errorf(croft.NoCapacity, "its host has no room for %d GiB; it keeps its size", sizeGB)
+			provider := "host"
+			if v.Storage != "" {
+				provider = "shared storage"
+			}
+			err = croft.Errorf(croft.NoCapacity, "its %s has no room for %d GiB; it keeps its size", provider, sizeGB)
 		}
 		return v, err
 	})
@@ -447,9 +471,9 @@ func (m *Manager) reachable(ctx context.Context, v croft.Volume) error {
 	return nil
 }
 
-// Attach attaches a volume to an instance of its project on its host. It returns once that is ordered. A volume that is
-// attached to the instance already is no error. Conflict: it is attached to another one, is not made yet, or is on
-// another host.
+// Attach attaches a volume to an instance of its project on its host or, if it is on shared storage, on any host that
+// mounts that. It returns once that is ordered. A volume that is attached to the instance already is no error.
+// Conflict: it is attached to another one, is not made yet, or is not on the host of the instance.
 func (m *Manager) Attach(ctx context.Context, project croft.Project, name string, inst croft.Instance) (croft.Volume,
 	error) {
 	return m.change(ctx, "attach", project, name, func(v croft.Volume) (croft.Volume, error) {
@@ -462,7 +486,10 @@ func (m *Manager) Attach(ctx context.Context, project croft.Project, name string
 			return v, croft.Errorf(croft.Conflict, "instance %s is in another project", inst.Name)
 		case inst.State != croft.StateScheduled:
 			return v, croft.Errorf(croft.Conflict, "instance %s is %s", inst.Name, inst.State)
-		case inst.Host != v.Host || inst.Moving != "":
+		case v.Storage != "" && inst.Moving != "":
+			return v, croft.Errorf(croft.Conflict, "instance %s is being moved to another host: wait until it has arrived",
+				inst.Name)
+		case v.Storage == "" && (inst.Host != v.Host || inst.Moving != ""):
 			return v, croft.Errorf(croft.Conflict, "it is not on the host of instance %s: create the instance with "+
 				"--volume %s, and it is placed where the volume is", inst.Name, v.Name)
 		}
@@ -470,6 +497,9 @@ func (m *Manager) Attach(ctx context.Context, project croft.Project, name string
 		if err == nil && len(attached) >= croft.MaxAttached {
 			err = croft.Errorf(croft.Conflict, "instance %s has %d volumes, and may not have more", inst.Name,
 				len(attached))
+		}
+		if err == nil {
+			v, err = m.keptFor(ctx, v, inst)
 		}
 		if err != nil {
 			return v, err
@@ -560,12 +590,19 @@ func (m *Manager) endBegun(ctx context.Context, find func() (croft.Volume, error
 		return now, err != nil || now.ClaimedGB == 0, err // otherwise it was settled meanwhile
 	case v.Snapshot != nil && v.Snapshot.Lost:
 		return v, true, m.giveUpLost(ctx, v)
+	case v.Removing && v.Storage != "":
+		now, err := m.kept(ctx, v)
+		return now, true, err
 	}
 	return v, v.Removing, nil
 }
 
 // condemn orders the removal of a volume or a snapshot.
 func (m *Manager) condemn(ctx context.Context, v croft.Volume) (croft.Volume, error) {
+	v, err := m.kept(ctx, v)
+	if err != nil {
+		return v, err
+	}
 	hosts, err := m.Hosts.Hosts(ctx, v.Host)
 	if err != nil {
 		return v, err
@@ -598,15 +635,18 @@ func (m *Manager) ForRequest(ctx context.Context, project croft.Project, names [
 			return nil, croft.Errorf(croft.Invalid, "volume %s is named twice", name)
 		}
 		v, err := m.change(ctx, "attach", project, name, func(v croft.Volume) (croft.Volume, error) {
-			return v, m.free(ctx, v, "")
+			if err := m.free(ctx, v, ""); err != nil {
+				return v, err
+			}
+			return m.kept(ctx, v)
 		})
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 && v.Host != all[0].Host {
+		if local := croft.LocalVolumes(all); v.Storage == "" && len(local) > 0 && v.Host != local[0].Host {
 			return nil, croft.Errorf(croft.Conflict, "volumes %s and %s are on different hosts, so no instance can "+
 				"have both",
-				all[0].Name, v.Name)
+				local[0].Name, v.Name)
 		}
 		all = append(all, v)
 	}

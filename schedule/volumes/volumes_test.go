@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -17,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { etcdtest.Main(m) }
 
-// claims is a Placement with one host, which has room for 10 GB.
+// claims is a Placement with one host, which has room for 10 GB, like each shared storage.
 type claims struct {
 	host  croft.HostID
 	all   map[croft.InstanceID]croft.Claim
@@ -60,7 +62,9 @@ func (c *claims) Reclaim(_ context.Context, had croft.Claim, o croft.Owner, to c
 			*now.Generation != *had.Generation {
 			return croft.Errorf(croft.Conflict, "it changed")
 		}
-		if to.Allocations[c.host][croft.DiskGB] > 10 {
+		if slices.ContainsFunc(slices.Collect(maps.Values(to.Allocations)), func(a croft.Resources) bool {
+			return a[croft.DiskGB] > 10
+		}) {
 			return croft.Errorf(croft.NoCapacity, "%w", croft.Errorf(croft.Conflict, "full"))
 		}
 		next := int64(1)
@@ -152,7 +156,7 @@ func (w *world) consistent() {
 	sum := int64(0)
 	for _, v := range all {
 		sum += v.SizeGB
-		if claimed := w.all[v.ID.Consumer()].Allocations[w.host][croft.DiskGB]; claimed != v.ClaimedGB ||
+		if claimed := w.all[v.ID.Consumer()].Allocations[v.Provider()][croft.DiskGB]; claimed != v.ClaimedGB ||
 			v.ClaimedGB != v.SizeGB {
 			w.Errorf("volume %s claims %d of %d GB, and wants %d", v.Name, claimed, v.ClaimedGB, v.SizeGB)
 		}
@@ -283,4 +287,116 @@ func TestAVolumeOfAForgottenHostIsGivenUp(t *testing.T) {
 	_, err = w.Remove(ctx, "lab", "data")
 	w.must(err)
 	w.consistent()
+}
+
+// mount makes the host mount a shared storage, or another one with this ID.
+func (w *world) mount(host croft.HostID, name string, id croft.StorageID) {
+	w.Helper()
+	w.must(w.store.Registry.PutHost(w.Context(), croft.Host{ID: host, Name: string(host),
+		Storages: []croft.HostStorage{{ID: id, Name: name}}}))
+}
+
+// live makes another host, which is alive until end is called.
+func (w *world) live(name string) (id croft.HostID, end func()) {
+	w.Helper()
+	id = croft.NewHostID()
+	w.must(w.store.Registry.PutHost(w.Context(), croft.Host{ID: id, Name: name}))
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = w.store.Registry.StayAlive(ctx, id) }()
+	end = func() { cancel(); <-ended }
+	w.Cleanup(end)
+	w.awaitLife(id, true)
+	return id, end
+}
+
+func (w *world) awaitLife(id croft.HostID, want bool) {
+	w.Helper()
+	for {
+		hosts, err := w.store.Registry.Hosts(w.Context(), id)
+		w.must(err)
+		if hosts[id].Alive == want {
+			return
+		}
+	}
+}
+
+func TestAVolumeOnSharedStorageClaimsOfItAndHasAKeeperThatIsAlive(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	nfs1 := croft.NewStorageID()
+	if _, err := w.CreateShared(ctx, "lab", "data", 2, "shared"); croft.KindOf(err) != croft.NotFound {
+		t.Errorf("without a shared storage: %v", err)
+	}
+	far, end := w.live("far")
+	w.mount(far, "nfs1", nfs1)
+	for storage, kind := range map[string]croft.Kind{"nfs2": croft.NotFound, "../x": croft.Invalid} {
+		if _, err := w.CreateShared(ctx, "lab", "data", 2, storage); croft.KindOf(err) != kind {
+			t.Errorf("on %s: %v, want %s", storage, err, kind)
+		}
+	}
+	if _, err := w.CreateShared(ctx, "lab", "data", 11, "nfs1"); croft.KindOf(err) != croft.NoCapacity {
+		t.Errorf("too large: %v", err)
+	}
+	w.consistent()
+	v, err := w.CreateShared(ctx, "lab", "data", 2, "shared")
+	w.must(err)
+	if v.Storage != nfs1 || v.Host != far {
+		t.Errorf("created, it is %+v", v)
+	}
+	w.consistent()
+	w.must(w.store.Volumes.MadeVolume(ctx, far, v.ID, 2))
+	for host, want := range map[croft.HostID]string{w.host: "does not mount the shared storage that has it",
+		far: "is being moved"} {
+		inst := croft.Instance{ID: croft.NewInstanceID(), Name: "web", Project: "lab", Host: host,
+			State: croft.StateScheduled}
+		if host == far {
+			inst.Moving = w.host
+		}
+		if _, err := w.Attach(ctx, "lab", "data", inst); croft.KindOf(err) != croft.Conflict ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("attach: %v, want %q", err, want)
+		}
+	}
+
+	// its keeper goes silent, and no other host mounts the storage
+	end()
+	w.awaitLife(far, false)
+	for verb, do := range map[string]func() error{
+		"grow":    func() error { _, err := w.Grow(ctx, "lab", "data", 3); return err },
+		"remove":  func() error { _, err := w.Remove(ctx, "lab", "data"); return err },
+		"request": func() error { _, err := w.ForRequest(ctx, "lab", []string{"data"}); return err },
+	} {
+		if err := do(); croft.KindOf(err) != croft.Unavailable || !strings.Contains(err.Error(),
+			"no host that mounts its shared storage is alive") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	again, end := w.live("again")
+	w.mount(again, "nfs1", nfs1)
+	v, err = w.Grow(ctx, "lab", "data", 3)
+	w.must(err)
+	if v.Host != again || v.SizeGB != 3 {
+		t.Errorf("grown, it is %+v", v)
+	}
+	w.consistent()
+	if _, err := w.Grow(ctx, "lab", "data", 11); croft.KindOf(err) != croft.NoCapacity ||
+		!strings.Contains(err.Error(), "its shared storage has no room") {
+		t.Errorf("too large: %v", err)
+	}
+	w.consistent()
+
+	// the host that is to remove it is forgotten
+	w.mount(w.host, "nfs1", nfs1)
+	v, err = w.Remove(ctx, "lab", "data")
+	w.must(err)
+	end()
+	w.awaitLife(again, false)
+	w.must(w.store.Registry.ForgetHost(ctx, again))
+	w.must(w.Undo(ctx, v)) // by a caretaker
+	v, err = w.Find(ctx, "lab", "data")
+	w.must(err)
+	if !v.Removing || v.Host != w.host || !slices.Equal(v.TakesFrom, []croft.HostID{again}) {
+		t.Errorf("its keeper was forgotten, and it is %+v", v)
+	}
 }

@@ -406,7 +406,7 @@ func (s *Server) release(ctx context.Context, caller croft.HostID, id croft.Inst
 		inst, err := s.Records.Instance(ctx, id)
 		switch {
 		case errors.Is(err, croft.NotFound): // its claims on other hosts do not concern this host
-			return []croft.HostID{caller}, s.mayReleaseVolume(ctx, caller, croft.VolumeID(id))
+			return s.mayReleaseVolume(ctx, caller, croft.VolumeID(id))
 		case err != nil:
 			return nil, err
 		}

@@ -74,16 +74,18 @@ func (s *Server) rolledBack(ctx context.Context, caller croft.HostID, q aboutVol
 	return none{}, s.Volumes.RolledBack(ctx, caller, q.Volume, q.At, q.Error)
 }
 
-// mayReleaseVolume refuses to release the claim of a volume on the host that is not to be removed.
-func (s *Server) mayReleaseVolume(ctx context.Context, caller croft.HostID, id croft.VolumeID) error {
+// mayReleaseVolume returns the provider of which the claim of a volume is released: the host, or the shared storage of
+// a volume that the host keeps. It refuses a volume that is not to be removed.
+func (s *Server) mayReleaseVolume(ctx context.Context, caller croft.HostID, id croft.VolumeID) ([]croft.HostID,
+	error) {
 	v, err := s.Volumes.Volume(ctx, caller, id)
 	switch {
 	case errors.Is(err, croft.NotFound):
-		return nil
+		return []croft.HostID{caller}, nil
 	case err == nil && !v.Removing:
 		err = refuse("volume %s is not to be removed", id)
 	}
-	return err
+	return []croft.HostID{v.Provider()}, err
 }
 
 // watchVolumes streams the changes of the host's volumes.

@@ -1,0 +1,215 @@
+package compute_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"croft"
+	"croft/compute"
+	"croft/compute/hypervisor/sim"
+	"croft/compute/storage"
+)
+
+// mounts makes the host mount a shared storage, on which the volumes of the test are from then on.
+func (c *cloud) mounts() { c.mounted = c.t.TempDir() }
+
+// storage returns the shared storage of the host once its agent has joined it; empty: it mounts none.
+func (c *cloud) storage() croft.StorageID {
+	c.t.Helper()
+	for c.mounted != "" {
+		found, err := c.store.Storages.Storage(c.t.Context(), "nfs1")
+		if err == nil && found.Founded {
+			return found.ID
+		}
+		if err != nil && !errors.Is(err, croft.NotFound) {
+			c.t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return ""
+}
+
+// neighbour returns the shared storage as another host mounts it, which does not renew its lease.
+func (c *cloud) neighbour() *storage.Dir {
+	c.t.Helper()
+	d := storage.New(storage.Config{Name: "nfs1", Path: c.mounted, Host: croft.NewHostID(),
+		Partition: c.store.Partition(), RenewEvery: 20 * time.Millisecond})
+	d.Expect(c.storage())
+	return d
+}
+
+// lockedBy waits until a host has the lock of a volume; empty: until none has it.
+func (c *cloud) lockedBy(v croft.Volume, want croft.HostID) {
+	c.t.Helper()
+	d := c.neighbour()
+	var last croft.HostID
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		var err error
+		if last, err = d.Holder(c.t.Context(), v.ID.Consumer()); err == nil && last == want {
+			return
+		}
+	}
+	c.t.Fatalf("the lock of volume %s belongs to %q, want %q", v.Name, last, want)
+}
+
+func (c *cloud) sharedFile(v croft.Volume) string {
+	return filepath.Join(c.mounted, "volumes", string(v.ID), "disk.qcow2")
+}
+
+func TestAHostHasTheLockOfAVolumeAsLongAsItIsAttachedWhereverTheAgentIsKilled(t *testing.T) {
+	atEachStep(t, 20, 4, []string{sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow}, func(t *testing.T, c *cloud) {
+		v := c.volume("data")
+		c.awaitVolume(v.ID, "made", made)
+		c.lockedBy(v, "")
+		inst := c.requestWithVolumes("web", c.find(v.ID))
+		c.await(inst, croft.StateRunning)
+		c.hasVolume(inst, v, true)
+		c.lockedBy(v, c.host.ID)
+		other := c.volume("other")
+		c.awaitVolume(other.ID, "made", made)
+		c.attach(other, inst)
+		c.hasVolume(inst, other, true)
+		c.detach(v)
+		c.awaitVolume(v.ID, "detached", available)
+		c.lockedBy(v, "")
+		c.lockedBy(other, c.host.ID)
+		c.reorder(c.record(inst), croft.WantGone)
+		c.await(inst, "")
+		for _, v := range []croft.Volume{v, other} {
+			c.awaitVolume(v.ID, "available", available)
+			c.lockedBy(v, "")
+			if _, err := os.Stat(c.sharedFile(v)); err != nil {
+				t.Errorf("the instance is gone, and the file of volume %s: %v", v.Name, err)
+			}
+			_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
+			c.check(err)
+			c.awaitVolume(v.ID, "gone", gone)
+			if _, err := os.Stat(filepath.Dir(c.sharedFile(v))); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the record of volume %s is gone, and its files are there: %v", v.Name, err)
+			}
+		}
+		if claims, err := c.ledger.Claims(t.Context(), c.host.ID); err != nil || len(claims) > 0 {
+			t.Errorf("left are the claims %v, %v", claims, err)
+		}
+	}, (*cloud).mounts)
+}
+
+func TestAVolumeThatAnotherHostHasIsAttachedOnceThatReleasesIt(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.start()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	c.lockedBy(v, "")
+	other := c.neighbour()
+	c.check(other.Acquire(t.Context(), v.ID.Consumer()))
+	inst := c.request("web")
+	c.await(inst, croft.StateRunning)
+	c.attach(v, inst)
+	c.awaitVolume(v.ID, "refused", func(v *croft.Volume) bool {
+		return v != nil && strings.Contains(v.Error, "belongs to host "+string(other.Host))
+	})
+	if has, err := c.hv.Volumes(t.Context(), inst.ID); err != nil || len(has) > 0 {
+		t.Errorf("two hosts have the volume: %v, %v", has, err)
+	}
+	c.check(other.Release(t.Context(), v.ID.Consumer()))
+	c.hasVolume(inst, v, true)
+	c.lockedBy(v, c.host.ID)
+}
+
+func TestAVolumeIsTakenFromAHostOnceThatIsDeclaredDead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.start()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	c.lockedBy(v, "")
+	other := c.neighbour()
+	c.check(c.store.Registry.PutHost(t.Context(), croft.Host{ID: other.Host, Name: "other"}))
+	c.check(other.Acquire(t.Context(), v.ID.Consumer()))
+	inst := c.request("web")
+	c.await(inst, croft.StateRunning)
+	c.attach(v, inst)
+	c.awaitVolume(v.ID, "refused", func(v *croft.Volume) bool { return v != nil && v.Error != "" })
+	death, err := c.store.Registry.BeginDeath(t.Context(), other.Host)
+	c.check(err)
+	_, err = c.store.Registry.DeclareDead(t.Context(), other.Host, death, croft.ConfirmedOff)
+	c.check(err)
+	c.hasVolume(inst, v, true)
+	c.lockedBy(v, c.host.ID)
+}
+
+// TestTheGuestOfAVolumeThatAnotherHostTookIsOff has a host take a volume as from one that is dead, and only frozen.
+func TestTheGuestOfAVolumeThatAnotherHostTookIsOff(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.start()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	inst := c.requestWithVolumes("web", c.find(v.ID))
+	c.await(inst, croft.StateRunning)
+	c.lockedBy(v, c.host.ID)
+	other := c.neighbour()
+	for end := time.Now().Add(30 * time.Second); ; { // the host seems silent between two renewals
+		err := other.Acquire(t.Context(), v.ID.Consumer(), c.host.ID)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, croft.Conflict) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		domains, err := c.hv.List(t.Context())
+		c.check(err)
+		runs := func(d compute.Domain) bool { return d.ID == inst.ID && d.Power == compute.PowerOn }
+		if !slices.ContainsFunc(domains, runs) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the guest runs on with a volume that another host has")
+		}
+	}
+	c.lockedBy(v, other.Host)
+}
+
+func TestAVolumeIsReleasedWhenItsKeeperIsAnotherHost(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.start()
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	inst := c.requestWithVolumes("web", c.find(v.ID))
+	c.await(inst, croft.StateRunning)
+	c.check(c.store.Instances.Bury(t.Context(), c.record(inst), croft.Order{})) // its domain stays, as on a silent host
+	keeper := croft.NewHostID()
+	c.check(c.store.Registry.PutHost(t.Context(), croft.Host{ID: keeper, Name: "keeper"}))
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.store.Registry.StayAlive(ctx, keeper) }()
+	defer func() { end(); <-ended }()
+	for {
+		_, err := c.store.Volumes.Keep(t.Context(), c.find(v.ID), croft.Host{ID: c.host.ID}, keeper)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, croft.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	c.lockedBy(v, c.host.ID) // its guest has the volume
+	c.stop()
+	c.check(c.hv.Remove(t.Context(), inst.ID))
+	c.start()
+	c.lockedBy(v, "")
+}
