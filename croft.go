@@ -643,6 +643,7 @@ type FromBackup struct {
 	// of the order that it was first in; 0: it was not restored, and the disks are the former ones
 	Generation int64  `json:"generation"`
 	InPlace    bool   `json:"in_place,omitempty"` // the instance has other disks, which stay until these are verified
+	OwnDisk    bool   `json:"own_disk,omitempty"` // only the instance's own disk is restored, not its volumes
 	Error      string `json:"error,omitempty"`    // why it was not restored
 }
 
@@ -749,7 +750,9 @@ type Volume struct {
 	Removing  bool       `json:"removing,omitempty"`  // the order to remove its file
 	Error     string     `json:"error,omitempty"`     // why its agent cannot do what the record orders, in one sentence
 	Session   string     `json:"session,omitempty"`   // of the request that SizeGB is for, while it is not claimed
-	Created   time.Time  `json:"created"`
+	// the volume in the backup that it was first made from; empty: it was made empty
+	CopyOf  VolumeID  `json:"copy_of,omitempty"`
+	Created time.Time `json:"created"`
 	// the record of a snapshot of an instance, which is kept like a volume's; nil: it is a volume's
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 
@@ -897,6 +900,8 @@ type NewDisk struct {
 	SizeGB int64 `json:"size_gb" minimum:"1" maximum:"16384"` // in GiB
 	// Unique in the project. The instance's name with -disk, -disk2 ... by default.
 	Name string `json:"name,omitempty" maxLength:"63" minLength:"1"`
+	// the volume in the request's backup that it is made from; empty: it is empty
+	CopyOf VolumeID `json:"-"`
 }
 
 // CheckVolumeSize returns Invalid if no volume can have this size.
@@ -913,6 +918,13 @@ type Status struct {
 	Order       *Order       `json:"order,omitempty"`
 	Observation *Observation `json:"observation,omitempty"`
 	Host        *Host        `json:"host,omitempty"`
+}
+
+// Unbuilt reports whether the instance has no disks, because its host could not make them from a backup.
+func (s Status) Unbuilt() bool {
+	o := s.Observation
+	return s.Restoring() && !s.Instance.Backup.InPlace && s.Instance.State == StateScheduled && o != nil &&
+		o.State == StateFailed && o.Generation == s.Instance.Generation
 }
 
 // Restoring reports whether the disks of the instance are still to be made from a backup.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"croft"
@@ -89,6 +90,12 @@ func (p *pass) noteRestored() error {
 // defined reports whether the instance has a domain, and so disks that it keeps.
 func (p *pass) defined() bool { return p.have.Domain != nil }
 
+// remade is a disk of an instance that is made from a backup.
+type remade struct {
+	index  int // in the disks of the job
+	sizeGB int64
+}
+
 // restoreFrom does the job to restore the instance.
 func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error {
 	a, dir := p.agent, p.agent.dir(p.id)
@@ -101,7 +108,7 @@ func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error
 	if !p.off() {
 		return croft.Errorf(croft.Conflict, "the guest runs: stop it first")
 	}
-	files := map[string]int{}
+	files := map[string]remade{}
 	sizes := map[croft.VolumeID]int64{"": p.want.Spec.Resources[croft.DiskGB]}
 	attached, err := p.volumes(ctx)
 	if err != nil {
@@ -111,17 +118,24 @@ func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error
 		sizes[v.ID] = max(v.MadeGB, v.ClaimedGB)
 	}
 	for i, d := range j.Disks {
-		file := filepath.Join(dir, diskFile)
 		if d.Volume != "" {
-			if _, has := sizes[d.Volume]; !has {
-				if p.defined() {
-					return croft.Errorf(croft.Conflict, "volume %s is not attached any more", d.Name)
-				}
-				continue // a new instance gets its own disk only
+			at := slices.IndexFunc(attached, func(v croft.Volume) bool {
+				return v.ID == d.Volume || v.CopyOf == d.Volume
+			})
+			switch {
+			case at < 0 && p.defined():
+				return croft.Errorf(croft.Conflict, "volume %s is not attached any more", d.Name)
+			case at < 0:
+				continue // servers of older versions order all disks for a new instance without volumes
 			}
-			file = a.volumeFile(d.Volume)
+			if err := a.makeMark(ctx, attached[at]); err != nil {
+				return fmt.Errorf("%s: %w", diskWord(d), err)
+			}
+			id := attached[at].ID
+			files[a.volumeFile(id)] = remade{i, sizes[id]}
+			continue
 		}
-		files[file] = i
+		files[filepath.Join(dir, diskFile)] = remade{i, sizes[""]}
 	}
 	swapping := filepath.Join(dir, swappingFile)
 	verified, err := exists(swapping)
@@ -129,7 +143,7 @@ func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error
 		return err
 	}
 	if !verified {
-		if err := p.stage(ctx, j, files, sizes); err != nil {
+		if err := p.stage(ctx, j, files); err != nil {
 			return err
 		}
 		if err := durable.Write(swapping, []byte(done), restoredMode); err != nil {
@@ -140,8 +154,7 @@ func (p *pass) restoreFrom(ctx context.Context, j backup.Job, done string) error
 }
 
 // stage makes and verifies all disks next to the present ones.
-func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]int,
-	sizes map[croft.VolumeID]int64) (err error) {
+func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]remade) (err error) {
 	a := p.agent
 	access, err := a.Key.Open(j)
 	if err != nil {
@@ -155,21 +168,22 @@ func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]int,
 		}
 	}()
 	a.Log.Info("restoring", "instance", p.id, "host", a.Host.ID, "backup", j.Backup)
-	for file, i := range files {
+	for file, disk := range files {
+		d := j.Disks[disk.index]
 		r, w := io.Pipe()
 		read := make(chan error, 1)
 		go func() {
-			err := a.readBack(ctx, j, access, i, w)
+			err := a.readBack(ctx, j, access, disk.index, w)
 			_ = w.CloseWithError(err) // nil: end of file
 			read <- err
 		}()
-		written := a.Images.WriteDisk(ctx, file+restoredSuffix, sizes[j.Disks[i].Volume], r)
+		written := a.Images.WriteDisk(ctx, file+restoredSuffix, disk.sizeGB, r)
 		_ = r.CloseWithError(errWritten)
 		if err := <-read; err != nil && !errors.Is(err, errWritten) {
-			return fmt.Errorf("%s: %w", diskWord(j.Disks[i]), err)
+			return fmt.Errorf("%s: %w", diskWord(d), err)
 		}
 		if written != nil {
-			return fmt.Errorf("%s: %w", diskWord(j.Disks[i]), written)
+			return fmt.Errorf("%s: %w", diskWord(d), written)
 		}
 	}
 	return nil
@@ -179,7 +193,7 @@ func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]int,
 var errWritten = errors.New("the disk is not written any more")
 
 // swap makes the staged disks those of the instance.
-func (p *pass) swap(ctx context.Context, files map[string]int, sizes map[croft.VolumeID]int64) error {
+func (p *pass) swap(ctx context.Context, files map[string]remade, sizes map[croft.VolumeID]int64) error {
 	a, dir := p.agent, p.agent.dir(p.id)
 	for file := range files {
 		staged, err := exists(file + restoredSuffix)

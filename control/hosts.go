@@ -167,7 +167,7 @@ func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 
 func forgetHost(ctx context.Context, c *call, in api.HostRemoval) (api.Host, error) {
 	h, err := c.Cloud.Fleet.Forget(ctx, in.ID, in.Force)
-	c.lost(h)
+	c.lost(ctx, h)
 	return maintained(c)(h, err)
 }
 
@@ -182,7 +182,7 @@ func fenceHost(ctx context.Context, c *call, in api.HostFence) (api.Host, error)
 			in.Confirm, h.Name)
 	}
 	fenced, err := c.Cloud.Fleet.Fence(ctx, string(h.ID), in.How == croft.ConfirmedOff)
-	c.lost(fenced)
+	c.lost(ctx, fenced)
 	return maintained(c)(fenced, err)
 }
 
@@ -207,9 +207,17 @@ func removeLeftover(ctx context.Context, c *call, in api.LeftoverNamed) (nothing
 	return nothing{}, err
 }
 
-// lost adds entries to the action logs of the projects whose instances were lost with a host.
-func (c *call) lost(h hosts.Host) {
-	for _, lost := range h.Lost {
+// lost adds entries to the action logs of the projects whose instances were lost with a host. It adds the last backups
+// of these instances to the answer.
+func (c *call) lost(ctx context.Context, h hosts.Host) {
+	for i, lost := range h.Lost {
+		if lost.To == "" {
+			var err error
+			if h.Lost[i].Backup, err = c.Cloud.Backups.Newest(ctx, croft.Instance{ID: lost.ID, Project: lost.Project,
+				Name: lost.Name}); err != nil { // getInstance names it too
+				c.Log.Warn("the last backup of a lost instance is not named", "instance", lost.ID, "err", err)
+			}
+		}
 		c.action.also(c, actions.InstanceLost, lost.Project,
 			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})
 	}

@@ -361,6 +361,11 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 	if in.Internal {
 		shown.Internal = api.Records(st)
 	}
+	if st.Instance.State == croft.StateLost {
+		if shown.LastBackup, err = c.Cloud.Backups.Newest(ctx, st.Instance); err != nil {
+			return shown, err
+		}
+	}
 	attached, err := c.Cloud.Volumes.AttachedTo(ctx, st.Instance.ID)
 	if err != nil {
 		return shown, err

@@ -178,7 +178,7 @@ func (f *Fleet) rescue(ctx context.Context, h Host) ([]LostInstance, error) {
 // recreate recreates a lost instance if its restart policy says so, and notes the result.
 func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstance) error {
 	if inst.State == croft.StateScheduled { // a Watcher was faster
-		return f.noteHost(ctx, inst.Host, l)
+		return f.noteHost(ctx, inst, l)
 	}
 	if inst.State != croft.StateLost || !inst.Spec.Restart.Elsewhere(inst.Storage != "") || f.Recreator == nil {
 		l.Stays = "its restart policy is " + string(cmp.Or(inst.Spec.Restart, croft.RestartOnFailure))
@@ -188,7 +188,7 @@ func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstan
 	switch {
 	case errors.Is(err, croft.Conflict):
 		if now, read := f.Instances.Instance(ctx, inst.ID); read == nil && now.State == croft.StateScheduled {
-			return f.noteHost(ctx, now.Host, l)
+			return f.noteHost(ctx, now, l)
 		}
 		fallthrough
 	case errors.Is(err, croft.NoCapacity), errors.Is(err, croft.NotFound):
@@ -197,13 +197,16 @@ func (f *Fleet) recreate(ctx context.Context, inst croft.Instance, l *LostInstan
 	case err != nil:
 		return fmt.Errorf("recreate instance %s: %w", inst.Name, err)
 	}
-	return f.noteHost(ctx, again.Host, l)
+	return f.noteHost(ctx, again, l)
 }
 
-// noteHost notes the host that an instance was recreated on.
-func (f *Fleet) noteHost(ctx context.Context, host croft.HostID, l *LostInstance) error {
-	hosts, err := f.Hosts.Hosts(ctx, host)
-	l.To, l.ToName = host, cmp.Or(hosts[host].Name, string(host))
+// noteHost notes the host that an instance was recreated on, and from which backup.
+func (f *Fleet) noteHost(ctx context.Context, inst croft.Instance, l *LostInstance) error {
+	hosts, err := f.Hosts.Hosts(ctx, inst.Host)
+	l.To, l.ToName = inst.Host, cmp.Or(hosts[inst.Host].Name, string(inst.Host))
+	if inst.Backup != nil {
+		l.Backup = inst.Backup.Name
+	}
 	return err
 }
 

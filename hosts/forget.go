@@ -142,6 +142,8 @@ type LostInstance struct {
 	ToName  string           `json:"to_name,omitempty"` // name of that host
 	Kept    bool             `json:"kept,omitempty"`    // it has its disk, which is on shared storage
 	Stays   string           `json:"stays,omitempty"`   // why it was not recreated
+	// name of the backup that its disks are made from or, if it stays lost, of its last one; empty: none
+	Backup string `json:"backup,omitempty"`
 }
 
 // loseAll marks the instances of a host as lost, and releases their claims. With bury, instances that are being

@@ -31,7 +31,8 @@ func (r Request) disks(inst croft.Instance) (all []croft.Volume, err error) {
 			return nil, croft.Errorf(croft.Invalid, "volume %s is named twice", name)
 		}
 		names = append(names, name)
-		all = append(all, croft.Volume{Project: inst.Project, Name: name, SizeGB: d.SizeGB, Created: inst.Created})
+		all = append(all, croft.Volume{Project: inst.Project, Name: name, SizeGB: d.SizeGB, Created: inst.Created,
+			CopyOf: d.CopyOf})
 	}
 	return all, croft.CheckMounts(r.Mounts, names)
 }

@@ -35,9 +35,15 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 }
 
 // Restore orders that the disks of a stopped instance become those of a backup. Its host keeps the present ones until
-// the others are complete and verified. Conflict: it is not stopped.
+// the others are complete and verified. One without disks, because it could not be built from a backup, is built from
+// this one. Conflict: it is not stopped.
 func (s *Scheduler) Restore(ctx context.Context, inst croft.Instance, from croft.FromBackup) (croft.Instance, error) {
 	return s.restore(ctx, inst, func(st croft.Status, o *croft.Order) error {
+		if st.Unbuilt() {
+			from.Generation, o.Want = o.Generation, croft.WantRunning
+			o.Backup = &from
+			return nil
+		}
 		switch off := st.Observation != nil && st.Observation.Generation == st.Instance.Generation &&
 			st.Observation.State == croft.StateStopped; {
 		case st.Restoring():

@@ -153,9 +153,10 @@ type Volumes interface {
 	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
 	// Begin records new volumes on a host and claims them. The transaction of an order settles and attaches them; until
 	// then a caretaker undoes them if this process dies. After an error none is left. NoCapacity or ErrClosed: another
-	// host may succeed. Conflict: a name is taken. OverQuota.
+	// host may succeed. Conflict: a name is taken. OverQuota. A volume that has an ID is on another host, which is
+	// lost: its claim moves, and the transaction of the order moves its record.
 	Begin(ctx context.Context, host croft.HostID, disks []croft.Volume) ([]croft.Volume, error)
-	// Cancel undoes volumes that were begun and are not settled. It leaves settled ones alone.
+	// Cancel undoes volumes that were begun and are not settled or moved. It leaves the others alone.
 	Cancel(ctx context.Context, begun []croft.Volume) error
 }
 

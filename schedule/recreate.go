@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -18,7 +19,7 @@ func Unorderable(inst croft.Instance) error {
 	switch inst.State {
 	case croft.StateLost:
 		return croft.Errorf(croft.Conflict,
-			"it is lost: %s; `schedule recreate %s` recreates it from its image, `schedule remove %s` gives it up",
+			"it is lost: %s; `schedule show %s` names the ways to have it again, `schedule remove %s` gives it up",
 			inst.Lost.Reason, inst.Name, inst.Name)
 	case croft.StateHeld:
 		return croft.Errorf(croft.Conflict,
@@ -33,7 +34,7 @@ func Unorderable(inst croft.Instance) error {
 // set it back to lost after this process has ended. Conflict: it is not lost, or it has expired. NoCapacity: as for
 // Request.
 func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return s.recreate(ctx, project, idOrName, func(inst croft.Instance) (*croft.FromBackup, error) {
+	return s.recreate(ctx, project, idOrName, func(inst croft.Instance) (*Copy, error) {
 		if inst.Spec.Restart != croft.RestartElsewhereBackup || inst.Storage != "" { // its disk is there
 			return nil, nil
 		}
@@ -51,16 +52,22 @@ func (s *Scheduler) Recreate(ctx context.Context, project croft.Project, idOrNam
 // ErrNoBackup says that an instance cannot be recreated from its last backup.
 var ErrNoBackup = croft.Errorf(croft.Conflict, "it is to be recreated from its last backup, and has none")
 
-// RecreateFrom is Recreate with a disk made from a backup.
-func (s *Scheduler) RecreateFrom(ctx context.Context, inst croft.Instance, from croft.FromBackup) (croft.Instance,
-	error) {
-	return s.recreate(ctx, inst.Project, string(inst.ID), func(croft.Instance) (*croft.FromBackup, error) {
+// Copy is a backup as far as a Scheduler needs it.
+type Copy struct {
+	croft.FromBackup
+	Volumes []croft.VolumeID // that are made from it, if they are attached to the instance
+}
+
+// RecreateFrom is Recreate with disks made from a backup, and with the volumes that the backup has: these move to the
+// instance's new host.
+func (s *Scheduler) RecreateFrom(ctx context.Context, inst croft.Instance, from Copy) (croft.Instance, error) {
+	return s.recreate(ctx, inst.Project, string(inst.ID), func(croft.Instance) (*Copy, error) {
 		return &from, nil
 	})
 }
 
 func (s *Scheduler) recreate(ctx context.Context, project croft.Project, idOrName string,
-	source func(croft.Instance) (*croft.FromBackup, error)) (inst croft.Instance, err error) {
+	source func(croft.Instance) (*Copy, error)) (inst croft.Instance, err error) {
 	ctx, end := span.Start(ctx, "recreate", attribute.String("croft.instance", idOrName))
 	defer func() { end(err) }()
 	err = s.changeOwn(ctx, project, idOrName, "recreate", func(st croft.Status) (again bool, err error) {
@@ -78,10 +85,15 @@ func (s *Scheduler) recreate(ctx context.Context, project croft.Project, idOrNam
 		if err != nil {
 			return false, err
 		}
-		if inst.Backup = from; from != nil {
+		inst.Backup = nil
+		if from != nil {
 			from.Generation = inst.Generation + 1
+			inst.Backup = &from.FromBackup
 		}
 		search, err := s.searchAgain(ctx, inst)
+		if err == nil && from != nil {
+			err = search.remake(from.Volumes)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -130,4 +142,23 @@ func (s *Scheduler) searchAgain(ctx context.Context, inst croft.Instance) (_ *se
 	}
 	found := s.search(Request{Query: query, InstanceSettings: inst.Spec.InstanceSettings}, inst)
 	return &found, nil
+}
+
+// remake has the search choose a host that has room for the volumes that were lost with the former one: all of them are
+// made from a backup. Conflict: the backup does not have one of them.
+func (s *search) remake(backedUp []croft.VolumeID) error {
+	var kept []croft.Volume
+	for _, v := range s.inst.Volumes {
+		switch {
+		case v.Storage != "":
+			kept = append(kept, v)
+		case !slices.Contains(backedUp, v.ID):
+			return croft.Errorf(croft.Conflict, "its volume %s is on the lost host, and is not restored from the backup: "+
+				"`croft volume detach %s` keeps it there, and the instance is restored without it", v.Name, v.Name)
+		default:
+			s.disks = append(s.disks, v)
+		}
+	}
+	s.inst.Volumes, s.query = kept, s.query.withDisks(s.disks)
+	return nil
 }

@@ -31,7 +31,7 @@ type Config struct {
 	Volumes    Volumes    // none by default
 	// LastBackup returns the last backup of an instance, and notes that the instance is being restored from it.
 	// NotFound: it does not exist. nil: there are no backups.
-	LastBackup func(ctx context.Context, inst croft.Instance) (croft.FromBackup, error)
+	LastBackup func(ctx context.Context, inst croft.Instance) (Copy, error)
 
 	// Placer returns a Placer, which writes record, claim and order in one step. If Placer or its result is nil, they
 	// are written in three steps.

@@ -22,7 +22,7 @@ type search struct {
 	inst    croft.Instance
 	query   Query
 	policy  *Policy
-	disks   []croft.Volume          // to create on the host; without ID and Host
+	disks   []croft.Volume          // to create on the host; with an ID: to move there, without their data
 	hidden  []string                // keys of properties that the caller may not read
 	dropped map[croft.HostID]string // why hosts that Placement proposed are dropped
 	begun   time.Time

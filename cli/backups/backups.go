@@ -237,9 +237,12 @@ func restoreCommand() *cobra.Command {
 		Long: `restore makes the disks of a backup again, and verifies them before an instance uses them.
 With --as it makes a new instance on any host, with another UUID, other addresses and
 another SSH host key; what is on the disk, such as the machine ID, is that of the
-original. With --in-place it replaces the disks of the backup's instance, which must be
-stopped and stays so: what was written since is lost once the restored disks are
-complete; if they are damaged, the instance keeps its disks.`,
+original. It gets new volumes with the data of those in the backup; where a name is
+taken, its name and a dash go before it. With --in-place it replaces the disks of the
+backup's instance, which must be stopped and stays so: what was written since is lost
+once the restored disks are complete; if they are damaged, the instance keeps its disks.
+An instance that was lost with its host is made again on another one, with its volumes,
+and boots.`,
 		ValidArgsFunction: complete(1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
 			in.BackupNamed = named(c, c.Args[0])
@@ -250,14 +253,14 @@ complete; if they are damaged, the instance keeps its disks.`,
 			if noWait {
 				return c.Report(inst, "instance %s is being restored from backup %s", inst.Name, c.Args[0])
 			}
-			if inst, err = awaitRestore(ctx, c, inst, in.InPlace); err != nil {
+			if inst, err = awaitRestore(ctx, c, inst); err != nil {
 				return err
 			}
 			return c.Report(inst, "instance %s is restored from backup %s", inst.Name, c.Args[0])
 		}),
 	}
 	cmd.Flags().StringVar(&in.As, "as", "", "the `name` of a new instance")
-	cmd.Flags().BoolVar(&in.InPlace, "in-place", false, "replace the disks of its instance, which must be stopped")
+	cmd.Flags().BoolVar(&in.InPlace, "in-place", false, "replace the disks of its instance, which is stopped or lost")
 	cmd.Flags().StringVar(&in.Host, "host", "", "the `host` of the new instance, for operators (one with room)")
 	cmd.Flags().BoolVar(&in.WithoutVolumes, "without-volumes", false,
 		"restore the instance's own disk only, though the backup has volumes too")
@@ -266,20 +269,19 @@ complete; if they are damaged, the instance keeps its disks.`,
 }
 
 // awaitRestore returns the instance once its host has restored it.
-func awaitRestore(ctx context.Context, c *args.Client, inst api.Instance, inPlace bool) (api.Instance,
-	error) {
+func awaitRestore(ctx context.Context, c *args.Client, inst api.Instance) (api.Instance, error) {
 	name := inst.ID
 	for {
 		now, err := verb.Asked(ctx, c.GetInstance, api.InstanceShown{InstanceNamed: c.Named(string(name))})
 		switch {
 		case err != nil:
 			return inst, err
+		case now.State == string(croft.StateFailed) && (now.Backup == nil || now.Backup.State == api.Unrestored):
+			return now, croft.Errorf(croft.Unavailable, "instance %s was not restored, and has no disks yet: %s; "+
+				"`schedule start %s` tries it again", now.Name, now.Error, now.Name)
 		case now.Backup != nil && now.Backup.State == api.Unrestored:
 			return now, croft.Errorf(croft.Unavailable, "instance %s was not restored, and keeps its disks: %s",
-				now.Name,
-				now.Backup.Error)
-		case now.State == string(croft.StateFailed) && (now.Backup == nil || !inPlace):
-			return now, croft.Errorf(croft.Unavailable, "instance %s was not restored: %s", now.Name, now.Error)
+				now.Name, now.Backup.Error)
 		case now.Backup != nil && now.Backup.State == api.Restored:
 			return now, nil
 		}

@@ -224,6 +224,10 @@ func tellLost(w io.Writer, lost []hosts.LostInstance) {
 		case l.To != "" && l.Kept:
 			fmt.Fprintf(w, "%s is recreated on host %s with its disk\n", what, plain.Line(l.ToName))
 			continue
+		case l.To != "" && l.Backup != "":
+			fmt.Fprintf(w, "%s is recreated on host %s from its backup %s: what was written after that is lost\n", what,
+				plain.Line(l.ToName), plain.Line(l.Backup))
+			continue
 		case l.To != "":
 			fmt.Fprintf(w, "%s is recreated on host %s without the data of %s\n", what, plain.Line(l.ToName),
 				plain.Line(l.Lacks))
@@ -236,11 +240,14 @@ func tellLost(w io.Writer, lost []hosts.LostInstance) {
 		default:
 			fmt.Fprintf(w, "%s is lost, with %s\n", what, plain.Line(l.Lacks))
 		}
+		if l.Backup != "" {
+			fmt.Fprintf(w, "  its last backup is %[1]s: `croft backup restore %[1]s --in-place --project %[2]s` restores "+
+				"it\n", plain.Line(l.Backup), plain.Line(string(l.Project)))
+		}
 		stays = true
 	}
 	if stays {
-		fmt.Fprintln(w, "`schedule recreate` recreates a lost instance on another host, `schedule remove` gives it "+
-			"up; "+
-			"`schedule list --all --state lost` lists all")
+		fmt.Fprintln(w, "`schedule recreate` recreates a lost instance on another host, with an empty disk unless that "+
+			"is on shared storage; `schedule remove` gives it up; `schedule list --all --state lost` lists all")
 	}
 }

@@ -34,9 +34,10 @@ The command asks for the name of the host again, on standard input; --yes NAME a
 Be sure: a guest that still runs on the host would run twice.
 
 The instances of the host are lost. Those with --restart elsewhere are recreated on other
-hosts, with the same name and UUID, as soon as a host has room: with their disk if that is
-on shared storage, else from the last backup or from their image, as the request says. The
-others stay on record until "schedule recreate" or "schedule remove".
+hosts with the same name and UUID, as soon as a host has room: with their disks if these
+are on shared storage, else from their last backup (--restart elsewhere:backup) or from
+their images. The others stay on record until "croft backup restore NAME --in-place",
+"schedule recreate" or "schedule remove".
 
 A host that returns starts nothing, and keeps the disks of the instances that it lost
 until "croft host leftover remove". --on takes it back: it gets new instances again.`,
@@ -109,7 +110,8 @@ func leftoverCommand() *cobra.Command {
 		Short: "List what lost instances left on a host",
 		Long: `list shows the instances that were lost with a host and whose disks are kept there. NOW
 is the state of the instance, on whichever host it is; GUEST is how the host last saw
-the guest here since it returned.`,
+the guest here since it returned. No command gives an instance the disk back that is here:
+copy it out with qemu-img, and add it as an image (see "A host dies" in the documentation).`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.ListLeftovers(ctx, api.HostNamed{ID: c.Args[0]})

@@ -3,6 +3,7 @@ package instances
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -171,19 +172,47 @@ old disk are lost once the image is fetched; if that fails, nothing is lost.`
 }
 
 func recreateCommand() *cobra.Command {
-	cmd := changeCommand("recreate", "Schedule lost instances again", nil,
-		(*client.Client).RecreateInstance, "will run on another host")
-	cmd.ValidArgsFunction = args.CompleteInstances(-1, croft.StateLost)
+	cmd := &cobra.Command{
+		Use:               "recreate UUID|NAME...",
+		Short:             "Schedule lost instances again",
+		ValidArgsFunction: args.CompleteInstances(-1, croft.StateLost),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return within(cmd, func(ctx context.Context, c *session) error {
+				return c.change(ctx, cmd, args, c.Settings.Wait.Goal(), c.recreate)
+			})
+		},
+	}
 	cmd.Long = `recreate schedules instances again that were lost: their host was declared dead
-(croft host fence, croft host remove --force). Each gets a host with room, and
-keeps its UUID, name, size, keys, tags and user-data. It keeps its disk if that is on
-shared storage. Otherwise it gets a new disk from its image, and what was on the old disk
-is lost, unless "croft backup restore" brings it back.
+(croft host fence, croft host remove --force). Each gets a host with room, and keeps its
+UUID, name, size, keys, tags and user-data. It has its disk if that is on shared storage,
+and the disk of its last backup with --restart elsewhere:backup. Otherwise it gets a new
+disk from its image, without what was on the old one; croft backup restore NAME --in-place
+makes a lost instance again from a backup instead, with its volumes.
 
 If no host has room for an instance, it stays lost. schedule list --state lost shows
 all, and schedule remove gives one up.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
+}
+
+// recreate schedules a lost instance again, and says which disk it has.
+func (c *session) recreate(ctx context.Context, in api.InstanceChange) (api.Instance, string, error) {
+	before, err := c.GetInstance(ctx, api.InstanceShown{InstanceNamed: in.InstanceNamed})
+	if err != nil {
+		return before, "", err
+	}
+	i, err := c.RecreateInstance(ctx, in)
+	words := "will run on another host"
+	switch {
+	case i.OnStorage != "":
+		words += ", with its disk"
+	case i.Backup != nil:
+		words += ", with the disk of backup " + i.Backup.Name
+	case before.LastBackup != "":
+		words += fmt.Sprintf(", with a new disk from its image; `croft backup restore %s --in-place` restores its last "+
+			"backup once it is stopped", before.LastBackup)
+	}
+	return i, words, err
 }
 
 func resizeCommand() *cobra.Command {

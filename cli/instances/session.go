@@ -40,7 +40,7 @@ func noAddress(i api.Instance) error {
 	boots := map[string]string{
 		string(croft.StateStopped): "`schedule start %s` boots it",
 		string(croft.StateHeld):    "`croft claim use %s` boots it",
-		string(croft.StateLost):    "`schedule recreate %s` recreates it from its image",
+		string(croft.StateLost):    "`schedule show %s` names the ways to have it again",
 	}
 	if remedy, off := boots[i.State]; off {
 		return fmt.Errorf("instance %s has no address: it is %s; "+remedy, i.Name, i.State, i.Name)

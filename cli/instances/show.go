@@ -120,6 +120,7 @@ func details(i api.Instance) *out.Table {
 			where = fmt.Sprintf(" with host %s %s", l.HostName, l.Host)
 		}
 		add("lost", fmt.Sprintf("%s%s: %s", l.At.Local().Format(time.DateTime), where, l.Reason))
+		add("to have it again", again(i))
 	}
 	if i.HostAlive != nil {
 		add("host", i.Host+" "+string(i.HostID)+silence(i))
@@ -147,8 +148,8 @@ func details(i api.Instance) *out.Table {
 		add("label", key+"="+i.Labels[key].String())
 	}
 	add("generation", fmt.Sprint(i.Generation))
-	if i.Storage != "" {
-		add("storage", i.Storage)
+	if storage := cmp.Or(i.OnStorage, i.Storage); storage != "" {
+		add("storage", storage)
 	}
 	if i.Ephemeral {
 		add("ephemeral", "yes")
@@ -254,4 +255,16 @@ func round(d time.Duration) time.Duration {
 		return d.Round(10 * time.Millisecond)
 	}
 	return d.Round(100 * time.Millisecond)
+}
+
+// again returns the commands by which a lost instance runs again.
+func again(i api.Instance) string {
+	recreate := fmt.Sprintf("`schedule recreate %s` makes it a new disk from its image", i.Name)
+	if i.OnStorage != "" {
+		recreate = fmt.Sprintf("`schedule recreate %s` starts it on another host", i.Name)
+	}
+	if i.LastBackup == "" {
+		return recreate
+	}
+	return fmt.Sprintf("`croft backup restore %s --in-place` restores its last backup; %s", i.LastBackup, recreate)
 }

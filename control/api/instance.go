@@ -112,6 +112,12 @@ type Instance struct {
 	Unmoved string `json:"unmoved,omitempty"`
 	// The backup that its disks are being made from, or were last made from; left out: none.
 	Backup *InstanceBackup `json:"backup,omitempty"`
+	// Name of the shared storage that its disk is on, as far as the caller may know it, or shared; left out: it is on
+	// the host.
+	OnStorage string `json:"on_storage,omitempty"`
+	// Name of the last backup of a lost instance, from which it can be restored; left out: it has none. Lists leave it
+	// out, too.
+	LastBackup string `json:"last_backup,omitempty"`
 	// The internal records; only in answers to operators who ask for them.
 	Internal *croft.Status `json:"internal,omitempty"`
 
@@ -135,9 +141,10 @@ func (i Instance) EntityTag() string { return i.ETag }
 
 // InstanceBackup is the backup that an instance has its disks from.
 type InstanceBackup struct {
-	Name  string `json:"name"`                                   // name of the backup
-	State string `json:"state" enum:"restoring,restored,failed"` // failed: the instance keeps its former disks
-	Error string `json:"error"`                                  // why it was not restored
+	Name string `json:"name"` // name of the backup
+	// failed: the instance keeps its former disks, and has none if it was to be built from the backup
+	State string `json:"state" enum:"restoring,restored,failed"`
+	Error string `json:"error"` // why it was not restored
 }
 
 // States of InstanceBackup.
@@ -149,7 +156,7 @@ const (
 
 func restoreState(st croft.Status) string {
 	switch {
-	case st.Instance.Backup.Generation == 0:
+	case st.Instance.Backup.Generation == 0, st.Unbuilt():
 		return Unrestored
 	case st.Restoring():
 		return Restoring
@@ -170,6 +177,16 @@ func InstanceOf(st croft.Status) Instance {
 		Revision: inst.Revision}
 	if inst.Backup != nil {
 		i.Backup = &InstanceBackup{Name: inst.Backup.Name, State: restoreState(st), Error: inst.Backup.Error}
+		if st.Unbuilt() {
+			i.Backup.Error = st.Observation.Error
+		}
+	}
+	if inst.Storage != "" {
+		i.OnStorage = croft.StorageShared
+		if st.Host != nil {
+			m, _ := st.Host.Mounts(string(inst.Storage))
+			i.OnStorage = cmp.Or(m.Name, i.OnStorage)
+		}
 	}
 	if inst.Copying {
 		i.MovingTo = inst.Moving

@@ -112,8 +112,12 @@ func (k Keys) Assigned(inst croft.Instance) (compares []clientv3.Cmp, ops, reads
 		compares = append(compares, kv.Unchanged(key, v.Revision))
 		reads = append(reads, clientv3.OpGet(key, clientv3.WithKeysOnly()))
 		next := v
-		if v.Storage != "" && v.Host != inst.Host { // any host that mounts the storage can have it
+		switch {
+		case v.Host == inst.Host:
+		case v.Storage != "": // any host that mounts the storage can have it
 			next = v.KeptBy(inst.Host)
+		case v.Instance == inst.ID: // it was lost with its host, and is made again from a backup
+			next.Host, next.MadeGB, next.Error = inst.Host, 0, ""
 		}
 		if v.Instance != inst.ID {
 			next.Instance, next.ClaimedGB, next.Session = inst.ID, v.SizeGB, ""

@@ -102,6 +102,9 @@ func cannot(st croft.Status) error {
 		return croft.Errorf(croft.Conflict, "it is %s", st.Instance.State)
 	case st.Instance.Moving != "":
 		return croft.Errorf(croft.Conflict, "it is being moved: try again later")
+	case st.Unbuilt():
+		return croft.Errorf(croft.Conflict, "it was not restored from backup %s, and has no disks: `schedule start %s` "+
+			"tries that again", st.Instance.Backup.Name, st.Instance.Name)
 	case st.Restoring():
 		return croft.Errorf(croft.Conflict, "it is being restored from backup %s: try again later",
 			st.Instance.Backup.Name)

@@ -66,6 +66,8 @@ type Snapshots interface {
 	Snapshots(ctx context.Context, project croft.Project) ([]croft.Volume, error)
 	// AttachedTo returns the volumes of an instance, and its snapshots.
 	AttachedTo(ctx context.Context, id croft.InstanceID) ([]croft.Volume, error)
+	// Find returns a project's volume. NotFound.
+	Find(ctx context.Context, project croft.Project, name string) (croft.Volume, error)
 }
 
 // Manager carries out requests for backups. All fields are required.

@@ -26,6 +26,25 @@ type RestoreRequest struct {
 	WithoutVolumes bool
 }
 
+// own returns what a request restores of a backup.
+func (r RestoreRequest) own(b backup.Backup) schedule.Copy {
+	from := schedule.Copy{FromBackup: croft.FromBackup{ID: b.ID, Name: b.Name, OwnDisk: r.WithoutVolumes}}
+	if !r.WithoutVolumes {
+		from.Volumes = volumesOf(b)
+	}
+	return from
+}
+
+// volumesOf returns the volumes that a backup has.
+func volumesOf(b backup.Backup) (all []croft.VolumeID) {
+	for _, d := range b.Disks {
+		if d.Volume != "" {
+			all = append(all, d.Volume)
+		}
+	}
+	return all
+}
+
 // Restore restores a backup as a new instance, or in place. It returns once that is ordered. Conflict: the backup is
 // not complete, is damaged or is being removed; or the instance is not stopped, has snapshots or other disks.
 func (m *Manager) Restore(ctx context.Context, r RestoreRequest) (croft.Instance, error) {
@@ -38,12 +57,6 @@ func (m *Manager) restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 		return inst, err
 	}
 	what := fmt.Sprintf("restore backup %s", b.Name)
-	var volumes []string
-	for _, d := range b.Disks {
-		if d.Volume != "" {
-			volumes = append(volumes, d.Name)
-		}
-	}
 	switch {
 	case !b.Usable():
 		return inst, croft.Errorf(croft.Conflict, "%s: it is %s", what, b.State)
@@ -52,12 +65,9 @@ func (m *Manager) restore(ctx context.Context, r RestoreRequest) (inst croft.Ins
 	case len(b.Restoring) >= backup.MaxRestoring:
 		return inst, croft.Errorf(croft.Conflict, "%s: %d instances are being restored from it: try again later", what,
 			len(b.Restoring))
-	case r.As != "" && len(volumes) > 0 && !r.WithoutVolumes:
-		return inst, croft.Errorf(croft.Conflict, "%s: it has volumes too (%v), which a new instance does not get: "+
-			"add --without-volumes to restore its own disk only, or restore it in place", what, volumes)
 	}
 	if r.InPlace {
-		inst, err = m.restoreInPlace(ctx, b)
+		inst, err = m.restoreInPlace(ctx, b, r)
 	} else {
 		inst, err = m.restoreAs(ctx, b, r)
 	}
@@ -118,13 +128,39 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 		query.Groups[0].InTree = r.Host
 	}
 	id := croft.NewInstanceID()
+	var disks []croft.NewDisk
+	if !r.WithoutVolumes {
+		if disks, err = m.newDisks(ctx, b, r.As); err != nil {
+			return croft.Instance{}, err
+		}
+	}
 	return m.noted(ctx, b, id, 0, func() (croft.Instance, error) {
 		d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
 			Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic,
-			GuestSettings: b.Spec.GuestSettings, InstanceSettings: b.Spec.InstanceSettings,
-			Backup: &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1}})
+			GuestSettings: b.Spec.GuestSettings, InstanceSettings: b.Spec.InstanceSettings, Disks: disks,
+			Backup: &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1, OwnDisk: r.WithoutVolumes}})
 		return d.Instance, err
 	})
+}
+
+// newDisks returns the volumes that a new instance gets from a backup. They have the names of the former ones, by which
+// the guest finds them, unless the project has volumes of these names.
+func (m *Manager) newDisks(ctx context.Context, b backup.Backup, instance string) (all []croft.NewDisk, err error) {
+	for _, d := range b.Disks {
+		if d.Volume == "" {
+			continue
+		}
+		name := d.Name
+		_, err := m.Snapshots.Find(ctx, b.Project, name)
+		switch {
+		case err == nil:
+			name = instance + "-" + d.Name
+		case !errors.Is(err, croft.NotFound):
+			return nil, err
+		}
+		all = append(all, croft.NewDisk{Name: name, SizeGB: d.SizeGB, CopyOf: d.Volume})
+	}
+	return all, nil
 }
 
 // noted orders a restore that the record of the backup names meanwhile. It names it no longer if the order was refused;
@@ -163,28 +199,46 @@ func (m *Manager) withdraw(ctx context.Context, b backup.Backup, id croft.Instan
 }
 
 // LastBackup implements schedule.Config.LastBackup.
-func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (croft.FromBackup, error) {
-	return repeated(func() (croft.FromBackup, error) { return m.lastBackup(ctx, inst) })
+func (m *Manager) LastBackup(ctx context.Context, inst croft.Instance) (schedule.Copy, error) {
+	return repeated(func() (schedule.Copy, error) { return m.lastBackup(ctx, inst) })
 }
 
-func (m *Manager) lastBackup(ctx context.Context, inst croft.Instance) (from croft.FromBackup, err error) {
+func (m *Manager) lastBackup(ctx context.Context, inst croft.Instance) (from schedule.Copy, err error) {
+	last, err := m.newest(ctx, inst)
+	if err == nil {
+		_, err = m.begin(ctx, last, inst.ID, inst.Generation)
+	}
+	return RestoreRequest{}.own(last), err
+}
+
+// newest returns the last backup of an instance from which it can be restored. NotFound.
+func (m *Manager) newest(ctx context.Context, inst croft.Instance) (last backup.Backup, err error) {
 	all, err := m.Backups(ctx, inst.Project)
 	if err != nil {
-		return from, err
+		return last, err
 	}
 	slices.SortFunc(all, backup.Newest)
 	at := slices.IndexFunc(all, func(b backup.Backup) bool { return b.Instance == inst.ID && b.Usable() })
 	if at < 0 {
-		return from, croft.Errorf(croft.NotFound, "instance %s has no backup", inst.Name)
+		return last, croft.Errorf(croft.NotFound, "instance %s has no backup", inst.Name)
 	}
-	_, err = m.begin(ctx, all[at], inst.ID, inst.Generation)
-	return croft.FromBackup{ID: all[at].ID, Name: all[at].Name}, err
+	return all[at], nil
 }
 
-func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.Instance, error) {
+// Newest returns the name of the last backup of an instance from which it can be restored; empty: it has none.
+func (m *Manager) Newest(ctx context.Context, inst croft.Instance) (string, error) {
+	last, err := m.newest(ctx, inst)
+	if errors.Is(err, croft.NotFound) {
+		return "", nil
+	}
+	return last.Name, err
+}
+
+func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup, r RestoreRequest) (croft.Instance, error) {
 	st, err := m.Scheduler.View.FindByID(ctx, b.Instance)
 	if errors.Is(err, croft.NotFound) || err == nil && st.Instance.Project != b.Project {
-		return st.Instance, croft.Errorf(croft.NotFound, "its instance %s was removed: restore it as a new one", b.Of)
+		return st.Instance, croft.Errorf(croft.NotFound, "its instance %s was removed: restore it as a new one, with "+
+			"--as NAME", b.Of)
 	}
 	if err != nil {
 		return st.Instance, err
@@ -193,46 +247,66 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup) (croft.In
 		return st.Instance, croft.Errorf(croft.Conflict, "the disk of instance %s is on shared storage, where disks "+
 			"are not restored in place: restore it as a new instance", st.Instance.Name)
 	}
-	if st.Instance.State == croft.StateLost {
-		return m.noted(ctx, b, st.Instance.ID, st.Instance.Generation, func() (croft.Instance, error) {
-			return m.Scheduler.RecreateFrom(ctx, st.Instance, croft.FromBackup{ID: b.ID, Name: b.Name})
+	inst := st.Instance
+	if inst.State == croft.StateLost || st.Unbuilt() {
+		attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
+		if err == nil {
+			err = fits(b, r, inst, attached)
+		}
+		if err != nil {
+			return inst, err
+		}
+		return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
+			if inst.State == croft.StateLost {
+				return m.Scheduler.RecreateFrom(ctx, inst, r.own(b))
+			}
+			return m.Scheduler.Restore(ctx, inst, r.own(b).FromBackup)
 		})
 	}
 	if err := cannot(st); err != nil {
 		return st.Instance, err
 	}
-	inst := st.Instance
-	has := map[croft.VolumeID]int64{"": inst.Spec.Resources[croft.DiskGB]}
 	attached, err := m.withoutCapture(ctx, inst)
+	if err == nil {
+		err = fits(b, r, inst, attached)
+	}
 	if err != nil {
 		return inst, err
 	}
+	return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
+		return m.Scheduler.Restore(ctx, inst, r.own(b).FromBackup)
+	})
+}
+
+// fits returns a Conflict unless the disks of an instance can be replaced by those of a backup that a request restores.
+func fits(b backup.Backup, r RestoreRequest, inst croft.Instance, attached []croft.Volume) error {
+	has := map[croft.VolumeID]int64{"": inst.Spec.Resources[croft.DiskGB]}
 	for _, v := range attached {
 		if v.Snapshot != nil {
-			return inst, croft.Errorf(croft.Conflict, "instance %s has snapshot %s, which would be lost: remove it "+
+			return croft.Errorf(croft.Conflict, "instance %s has snapshot %s, which would be lost: remove it "+
 				"first",
 				inst.Name, v.Name)
 		}
-		if v.Storage != "" {
-			return inst, croft.Errorf(croft.Conflict, "volume %s of instance %s is on shared storage, where disks are "+
+		if v.Storage != "" && inst.State != croft.StateLost {
+			return croft.Errorf(croft.Conflict, "volume %s of instance %s is on shared storage, where disks are "+
 				"not restored in place: detach it first, or restore the backup as a new instance", v.Name, inst.Name)
 		}
 		has[v.ID] = v.SizeGB
 	}
 	for _, d := range b.Disks {
 		switch size, there := has[d.Volume]; {
+		case d.Volume != "" && r.WithoutVolumes:
 		case !there:
-			return inst, croft.Errorf(croft.Conflict, "volume %s is not attached to instance %s any more", d.Name,
-				inst.Name)
+			return croft.Errorf(croft.Conflict, "volume %s is not attached to instance %s any more: add "+
+				"--without-volumes to restore the instance's own disk only, or restore all as a new instance, with "+
+				"--as NAME", d.Name, inst.Name)
 		case size < d.SizeGB:
-			return inst, croft.Errorf(croft.Conflict, "a disk of the backup has %d GiB, and that of the instance "+
+			return croft.Errorf(croft.Conflict, "a disk of the backup has %d GiB, and that of the instance "+
 				"has %d",
 				d.SizeGB, size)
 		}
 	}
-	return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
-		return m.Scheduler.Restore(ctx, inst, croft.FromBackup{ID: b.ID, Name: b.Name})
-	})
+	return nil
 }
 
 // captureTime is how long a restore waits for a host that removes the temporary snapshot of a backup.
@@ -350,8 +424,11 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 		if err != nil {
 			return err
 		}
+		disks := slices.DeleteFunc(slices.Clone(b.Disks), func(d backup.Disk) bool {
+			return d.Volume != "" && inst.Backup.OwnDisk
+		})
 		return m.order(ctx, s, backup.Job{ID: name, Host: inst.Host, Kind: backup.Restore, Backup: b.ID, Instance: id,
-			Disks: b.Disks})
+			Disks: disks})
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func allowed(st croft.Status, wanted croft.Resources) error {
 	case inst.Cluster != "":
 		return croft.Errorf(croft.Conflict, "it is part of cluster %s, which decides about it", inst.Cluster)
 	case inst.State == croft.StateLost:
-		return croft.Errorf(croft.Conflict, "it is lost: `schedule recreate %s` first", inst.Name)
+		return croft.Errorf(croft.Conflict, "it is lost: `schedule show %s` names the ways to have it again", inst.Name)
 	case inst.State != croft.StateScheduled || st.Order == nil:
 		return croft.Errorf(croft.Conflict, "it is %s", inst.State)
 	case inst.Moving != "":

@@ -253,10 +253,15 @@ func (m *Manager) reserve(ctx context.Context, v croft.Volume) error {
 func (m *Manager) Begin(ctx context.Context, host croft.HostID, disks []croft.Volume) (begun []croft.Volume,
 	err error) {
 	for _, v := range disks {
-		v.ID, v.Host = croft.NewVolumeID(), host
-		if v, err = m.Store.Create(ctx, v); err == nil {
+		if v.ID != "" {
+			v, err = m.beginMove(ctx, v, host)
 			begun = append(begun, v)
-			err = m.reserve(ctx, v)
+		} else {
+			v.ID, v.Host = croft.NewVolumeID(), host
+			if v, err = m.Store.Create(ctx, v); err == nil {
+				begun = append(begun, v)
+				err = m.reserve(ctx, v)
+			}
 		}
 		if err != nil {
 			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
@@ -271,10 +276,52 @@ func (m *Manager) Begin(ctx context.Context, host croft.HostID, disks []croft.Vo
 func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 	var all error
 	for _, v := range begun {
-		_, err := m.undo(ctx, v)
+		var err error
+		if v.ClaimedGB > 0 {
+			err = m.endMove(ctx, v)
+		} else {
+			_, err = m.undo(ctx, v)
+		}
 		all = errors.Join(all, err)
 	}
 	return all
+}
+
+// beginMove makes a volume of a lost instance claim its size on another host. Its record names the lost host until the
+// transaction of the instance's order; if this process dies before, an audit restores the claim there.
+func (m *Manager) beginMove(ctx context.Context, v croft.Volume, to croft.HostID) (croft.Volume, error) {
+	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err != nil {
+		return v, err
+	}
+	if v, err = m.Fence(ctx, v); err != nil {
+		return v, err
+	}
+	if v.Removing || v.Detaching || v.Instance == "" || v.ClaimedGB < v.SizeGB {
+		return v, croft.Errorf(croft.Conflict, "it is being changed: try again")
+	}
+	there := v
+	there.Host = to
+	return v, m.Claims.Reclaim(ctx, had, m.owner(v), amount(there, v.ClaimedGB))
+}
+
+// endMove makes a volume claim its size on its host again, unless its record has moved.
+func (m *Manager) endMove(ctx context.Context, v croft.Volume) error {
+	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err != nil {
+		return err
+	}
+	now, err := m.Fence(ctx, v)
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	if err == nil {
+		err = m.Claims.Reclaim(ctx, had, m.owner(now), amount(now, now.ClaimedGB))
+	}
+	if errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.NotFound) { // Placement offers the lost host no more
+		err = m.Claims.Release(ctx, v.ID.Consumer(), croft.On())
+	}
+	return err
 }
 
 // Undo implements audit.Volumes.

@@ -440,9 +440,15 @@ func TestAnInstanceOfADeadHostIsRecreatedFromItsLastBackup(t *testing.T) {
 	w.noSnapshots()
 	w.must(w.cloud.AddHost(t.Context(), "host2", 8))
 	w.must(w.cloud.StopHost(t.Context(), "host1"))
-	_, err := op.FenceHost(t.Context(), api.HostFence{HostNamed: api.HostNamed{ID: "host1"}, How: croft.ConfirmedOff,
-		Confirm: "host1"})
+	fenced, err := op.FenceHost(t.Context(), api.HostFence{HostNamed: api.HostNamed{ID: "host1"},
+		How: croft.ConfirmedOff, Confirm: "host1"})
 	w.must(err)
+	for _, l := range fenced.Lost {
+		want := map[string]string{"kept": "b1", "never": "", "chosen": "b2"}[l.Name]
+		if l.Backup != want || (l.To != "") != (l.Name == "kept") {
+			t.Errorf("%s: recreated on %q, backup %q", l.Name, l.ToName, l.Backup)
+		}
+	}
 	inst := w.runs("berta", made[0].ID, croft.StateRunning)
 	disk := func(id croft.InstanceID) string {
 		text, err := os.ReadFile(filepath.Join(w.cloud.Dir, "host2", string(id), "disk.qcow2"))
@@ -483,4 +489,154 @@ func TestABackupWhoseStoreIsGoneFailsWithTheReasonAndLeavesNoSnapshot(t *testing
 	if len(overdue.Instances) != 1 || overdue.Instances[0].Last != nil || overdue.Instances[0].Failed == "" {
 		t.Errorf("overdue: %+v", overdue)
 	}
+}
+
+// volume is the file of a volume on a simulated host.
+func (w world) volume(host string, id croft.VolumeID) string {
+	return filepath.Join(w.cloud.Dir, host, "volumes", string(id), "disk.qcow2")
+}
+
+// withBig starts a cloud with a store and the host big, which alone takes instances.
+func withBig(t *testing.T) world {
+	w := start(t)
+	w.store("main", w.repo, "secret")
+	w.must(w.cloud.AddHost(t.Context(), "big", 16))
+	_, err := w.as("operator").DrainHost(t.Context(), api.HostNamed{ID: "host1"})
+	w.must(err)
+	return w
+}
+
+// withVolume creates an instance with a volume, and gives both disks contents.
+func (w world) withVolume(name, volume string) (api.Instance, croft.VolumeID) {
+	w.Helper()
+	inst, err := w.as("berta").CreateInstance(w.Context(), api.NewInstance{InstanceRequest: api.InstanceRequest{
+		Name: name, Query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", Image: "debian-12",
+		Disks: []croft.NewDisk{{Name: volume, SizeGB: 1}}}})
+	w.must(err)
+	inst = w.runs("berta", inst.ID, croft.StateRunning)
+	v, err := w.cloud.Store.Volumes.Find(w.Context(), "berta", volume)
+	w.must(err)
+	w.must(os.WriteFile(w.on("big", inst.ID), []byte("\x00content\nof "+name), 0o600))
+	w.must(os.WriteFile(w.volume("big", v.ID), []byte("\x00content\nof "+volume), 0o600))
+	return inst, v.ID
+}
+
+// kill declares the host big dead, and adds host2.
+func (w world) kill() {
+	w.Helper()
+	w.must(w.cloud.AddHost(w.Context(), "host2", 16))
+	w.must(w.cloud.StopHost(w.Context(), "big"))
+	_, err := w.as("operator").FenceHost(w.Context(), api.HostFence{HostNamed: api.HostNamed{ID: "big"},
+		How: croft.ConfirmedOff, Confirm: "big"})
+	w.must(err)
+}
+
+// reads compares what a file ends with.
+func (w world) reads(file, want string) {
+	w.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasSuffix(string(text), want) {
+		w.Errorf("%s has %q, %v, want %q", file, text, err, want)
+	}
+}
+
+func TestAnInstanceThatIsLostWithItsVolumesIsRestoredWithThemOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	w := withBig(t)
+	c := w.as("berta")
+	both, data := w.withVolume("both", "data")
+	alone, more := w.withVolume("alone", "more")
+	for _, b := range []string{"both", "alone"} {
+		if made := w.backup("berta", b, "of-"+b); made.State != backup.Ready || len(made.Disks) != 2 {
+			t.Fatalf("backup: %+v", made)
+		}
+	}
+	w.noSnapshots()
+	w.kill()
+	lost, err := c.GetInstance(t.Context(), api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: "both"}})
+	w.must(err)
+	if lost.State != string(croft.StateLost) || lost.LastBackup != "of-both" {
+		t.Errorf("it is %s, with the last backup %q", lost.State, lost.LastBackup)
+	}
+	restore := func(in api.BackupRestore, of string) (api.Instance, error) {
+		in.Name = of
+		return c.RestoreBackup(t.Context(), in)
+	}
+
+	t.Run("in place", func(t *testing.T) {
+		inst, err := restore(api.BackupRestore{InPlace: true}, "of-both")
+		w.must(err)
+		if inst.ID != both.ID {
+			t.Fatalf("restored as %s", inst.ID)
+		}
+		w.runs("berta", both.ID, croft.StateRunning)
+		w.reads(w.on("host2", both.ID), "of both")
+		w.reads(w.volume("host2", data), "of data")
+		v, err := w.cloud.Store.Volumes.Find(t.Context(), "berta", "data")
+		w.must(err)
+		if v.Host != w.cloud.Hosts["host2"].ID || v.Instance != both.ID || v.ID != data {
+			t.Errorf("the volume is %+v", v)
+		}
+	})
+
+	t.Run("without its volume", func(t *testing.T) {
+		_, err := restore(api.BackupRestore{InPlace: true, WithoutVolumes: true}, "of-alone")
+		if croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "croft volume detach more") {
+			t.Errorf("with a volume that is not restored: %v", err)
+		}
+		_, err = c.DetachVolume(t.Context(), api.VolumeNamed{Name: "more"})
+		w.must(err)
+		_, err = restore(api.BackupRestore{InPlace: true}, "of-alone")
+		if croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), "--without-volumes") {
+			t.Errorf("without a volume that is restored: %v", err)
+		}
+		_, err = restore(api.BackupRestore{InPlace: true, WithoutVolumes: true}, "of-alone")
+		w.must(err)
+		w.runs("berta", alone.ID, croft.StateRunning)
+		w.reads(w.on("host2", alone.ID), "of alone")
+	})
+
+	t.Run("as a new instance", func(t *testing.T) {
+		inst, err := restore(api.BackupRestore{As: "copy"}, "of-alone")
+		w.must(err)
+		w.runs("berta", inst.ID, croft.StateRunning)
+		w.reads(w.on("host2", inst.ID), "of alone")
+		v, err := w.cloud.Store.Volumes.Find(t.Context(), "berta", "copy-more") // the name more is taken
+		w.must(err)
+		if v.ID == more || v.Instance != inst.ID {
+			t.Errorf("the volume is %+v", v)
+		}
+		w.reads(w.volume("host2", v.ID), "of more")
+	})
+	w.nothingRestores()
+}
+
+func TestALostInstanceThatIsNotRestoredSaysWhyAndIsRestoredFromAnotherBackup(t *testing.T) {
+	t.Parallel()
+	w := withBig(t)
+	c := w.as("berta")
+	web, data := w.withVolume("web", "data")
+	w.backup("berta", "web", "b1")
+	w.must(os.Mkdir(w.repo+".other", 0o700))
+	w.store("other", w.repo+".other", "secret")
+	_, err := c.CreateBackup(t.Context(), api.NewBackup{InstanceNamed: api.InstanceNamed{ID: "web"}, Name: "b2",
+		Store: "other"})
+	w.must(err)
+	w.settled("berta", "b2")
+	w.noSnapshots()
+	w.kill()
+	w.damage()
+	in := api.BackupRestore{BackupNamed: api.BackupNamed{Name: "b1"}, InPlace: true}
+	_, err = c.RestoreBackup(t.Context(), in)
+	w.must(err)
+	if inst := w.restored(web.ID); inst.State != string(croft.StateFailed) || inst.Backup.State != api.Unrestored ||
+		inst.Backup.Error == "" {
+		t.Fatalf("it is %s, %+v", inst.State, inst.Backup)
+	}
+	in.Name = "b2" // in the other store
+	_, err = c.RestoreBackup(t.Context(), in)
+	w.must(err)
+	w.runs("berta", web.ID, croft.StateRunning)
+	w.reads(w.on("host2", web.ID), "of web")
+	w.reads(w.volume("host2", data), "of data")
 }

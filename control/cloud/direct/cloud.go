@@ -36,7 +36,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	config := how.config(store, claims)
 	config.Volumes = requests
 	var kept *backups.Manager
-	config.LastBackup = func(ctx context.Context, inst croft.Instance) (croft.FromBackup, error) {
+	config.LastBackup = func(ctx context.Context, inst croft.Instance) (schedule.Copy, error) {
 		return kept.LastBackup(ctx, inst)
 	}
 	scheduler, err := schedule.New(config)
