@@ -736,7 +736,7 @@ type Volume struct {
 	Name    string   `json:"name"` // unique in its project
 	// the host that has its file or, on shared storage, its keeper: the host whose agent makes, attaches and removes it
 	Host HostID `json:"host"`
-	// the shared storage with its file, of which it claims DISK_GB; empty: its host has the file
+	// the shared storage with its file, where it claims DISK_GB; empty: its host has the file
 	Storage StorageID `json:"storage,omitempty"`
 	// keepers that were declared dead while they had it: the lock of its file may be taken from them
 	TakesFrom []HostID `json:"takes_from,omitempty"`

@@ -401,7 +401,7 @@ func widen(w *os.File) {
 	}
 }
 
-// hashed hashes what is written, while it is written.
+// hashed hashes data while it is written.
 type hashed struct {
 	io.Writer
 	sum hash.Hash

@@ -301,7 +301,7 @@ func (a *Agent) removeFiles(ctx context.Context, v croft.Volume) error {
 		}
 		return err
 	}
-	// The mark goes last, so that what is left after a crash is known to be the volume's.
+	// The mark goes last, so that files left by a crash are known to be the volume's.
 	for _, path := range []string{a.volumeFile(v.ID), a.volumeDir(v.ID)} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("remove the file of the volume: %w", err)

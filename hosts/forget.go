@@ -263,7 +263,7 @@ func (f *Fleet) takeVolumesFrom(ctx context.Context, inst croft.Instance, dead c
 }
 
 // lostDisks returns the volumes that are attached to an instance, and its snapshots on a host, which are lost with it
-// or were lost by an earlier call. What is on shared storage is not lost.
+// or were lost by an earlier call. Disks on shared storage are not lost.
 func (f *Fleet) lostDisks(ctx context.Context, inst croft.Instance, host croft.HostID) ([]croft.Volume, error) {
 	if f.Volumes == nil {
 		return nil, nil

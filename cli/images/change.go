@@ -224,7 +224,7 @@ cloud.`,
 }
 
 // storedInstead adds to the error about a name that a catalog in a file lacks how the image of that name in the cloud's
-// catalog is removed. It is not removed without a word about the cloud: what is in a file can be added again.
+// catalog is removed. It is not removed without a word about the cloud: a file can be added again.
 func storedInstead(cmd *cobra.Command, name string, lacks error) error {
 	if !errors.Is(lacks, croft.NotFound) || cmd.Flags().Changed("machine") {
 		return lacks

@@ -114,7 +114,7 @@ func show(ctx context.Context, cmd *cobra.Command, c *args.Client, p tenant.Tena
 			tenant.Tenant
 
 			Used      tenant.Amounts       `json:"used"`
-			Effective tenant.Limits        `json:"effective"` // its limits, with those that hold for all projects
+			Effective tenant.Limits        `json:"effective"` // its limits, with the default ones
 			Stored    tenant.Amounts       `json:"stored,omitempty"`
 			Mappings  []federation.Mapping `json:"mappings,omitempty"`
 		}{p, account.Used, effective(account, defaults.Limits), account.Stored, mappings})

@@ -36,7 +36,7 @@ type sandbox struct {
 	machine *machine      // nil: the program starts no virtual machine
 }
 
-// machine is what a program needs in a sandbox to start a virtual machine of libguestfs, which it talks to by a socket.
+// machine is what a program needs in a sandbox to start a virtual machine of libguestfs, connected by a socket.
 type machine struct {
 	appliance string // directory with the system of the virtual machine, seen as /appliance, for reading
 	scratch   string // directory for temporary files, seen as /scratch

@@ -101,7 +101,7 @@ func qemuNBD(ctx context.Context, args ...string) (_ net.Conn, ended <-chan erro
 
 // pendingConn returns a connection to a listening socket that has no name any more.
 func pendingConn() (_ net.Conn, listening *os.File, err error) {
-	dir, err := os.MkdirTemp("", "croft-nbd-") // only this process's user can connect to what is in it
+	dir, err := os.MkdirTemp("", "croft-nbd-") // only this process's user can connect to its sockets
 	if err != nil {
 		return nil, nil, err
 	}

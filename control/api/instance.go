@@ -115,7 +115,7 @@ type Instance struct {
 	// Name of the shared storage that its disk is on, as far as the caller may know it, or shared; left out: it is on
 	// the host.
 	OnStorage string `json:"on_storage,omitempty"`
-	// Name of the last backup of a lost instance, from which it can be restored; left out: it has none. Lists leave it
+	// Name of the last backup of a lost instance, to restore it from; left out: there are none. Lists leave it
 	// out, too.
 	LastBackup string `json:"last_backup,omitempty"`
 	// The internal records; only in answers to operators who ask for them.

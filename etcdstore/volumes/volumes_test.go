@@ -258,7 +258,7 @@ func TestAVolumeOnSharedStorageGoesToTheHostOfItsInstance(t *testing.T) {
 	if _, err := w.s.Volumes.Volume(ctx, w.host, v.ID); croft.KindOf(err) != croft.NotFound {
 		t.Errorf("its former keeper still finds it: %v", err)
 	}
-	_, err = w.s.Volumes.Condemn(ctx, v) // is based on the record as it was
+	_, err = w.s.Volumes.Condemn(ctx, v) // is based on the earlier record
 	etcdtest.WantKind(t, err, croft.Conflict)
 	_, err = w.s.Volumes.Keep(ctx, kept, croft.Host{ID: far}, croft.NewHostID())
 	etcdtest.WantKind(t, err, croft.Unavailable) // that is not alive

@@ -98,7 +98,7 @@ func New(m Manager) *Manager {
 // Collector returns the manager's metrics.
 func (m *Manager) Collector() prometheus.Collector { return m.meters }
 
-// changedError is the error about a record that somebody changed after it was read.
+// changedError is the error about a record that changed after it was read.
 type changedError struct{ error }
 
 func (e changedError) Unwrap() error { return e.error }

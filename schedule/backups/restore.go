@@ -109,7 +109,7 @@ func (m *Manager) begin(ctx context.Context, b backup.Backup, id croft.InstanceI
 	return m.put(ctx, b)
 }
 
-// forget removes an instance from those that are restored from a backup.
+// forget removes an instance from the restores of a backup.
 func (m *Manager) forget(ctx context.Context, b backup.Backup, id croft.InstanceID) (backup.Backup, error) {
 	b.Restoring = slices.DeleteFunc(slices.Clone(b.Restoring),
 		func(one croft.InstanceID) bool { return one == id })
@@ -211,7 +211,7 @@ func (m *Manager) lastBackup(ctx context.Context, inst croft.Instance) (from sch
 	return RestoreRequest{}.own(last), err
 }
 
-// newest returns the last backup of an instance from which it can be restored. NotFound.
+// newest returns the last backup of an instance to restore it from. NotFound.
 func (m *Manager) newest(ctx context.Context, inst croft.Instance) (last backup.Backup, err error) {
 	all, err := m.Backups(ctx, inst.Project)
 	if err != nil {
@@ -225,7 +225,7 @@ func (m *Manager) newest(ctx context.Context, inst croft.Instance) (last backup.
 	return all[at], nil
 }
 
-// Newest returns the name of the last backup of an instance from which it can be restored; empty: it has none.
+// Newest returns the name of the last backup of an instance to restore it from; empty: there are none.
 func (m *Manager) Newest(ctx context.Context, inst croft.Instance) (string, error) {
 	last, err := m.newest(ctx, inst)
 	if errors.Is(err, croft.NotFound) {
@@ -278,7 +278,7 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup, r Restore
 	})
 }
 
-// fits returns a Conflict unless the disks of an instance can be replaced by those of a backup that a request restores.
+// fits returns a Conflict unless the disks of a backup can replace the ones of an instance.
 func fits(b backup.Backup, r RestoreRequest, inst croft.Instance, attached []croft.Volume) error {
 	has := map[croft.VolumeID]int64{"": inst.Spec.Resources[croft.DiskGB]}
 	for _, v := range attached {

@@ -75,7 +75,7 @@ func (m *Manager) storages(ctx context.Context, called string) (places []croft.V
 		strings.Join(slices.Sorted(maps.Values(names)), ", "))
 }
 
-// keeper returns the host that is to keep a volume: one that is not drained, if there is one; empty: there is none.
+// keeper returns the host that is to keep a volume: preferably one that is not drained; empty: no host can.
 func keeper(hosts map[croft.HostID]croft.Host, v croft.Volume) (to croft.HostID) {
 	for _, id := range slices.Sorted(maps.Keys(hosts)) {
 		if h := hosts[id]; h.CanKeep(v) && !h.IsDead() && (to == "" || hosts[to].Drained && !h.Drained) {

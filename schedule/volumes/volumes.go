@@ -318,7 +318,7 @@ func (m *Manager) endMove(ctx context.Context, v croft.Volume) error {
 	if err == nil {
 		err = m.Claims.Reclaim(ctx, had, m.owner(now), amount(now, now.ClaimedGB))
 	}
-	if errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.NotFound) { // Placement offers the lost host no more
+	if errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.NotFound) { // Placement does not offer the lost host
 		err = m.Claims.Release(ctx, v.ID.Consumer(), croft.On())
 	}
 	return err

@@ -130,7 +130,7 @@ func (c *cloud) join(name string) *host {
 	return h
 }
 
-// secure gives a host its certificate, and returns the client with which it asks other hosts.
+// secure gives a host its certificate, and returns the host's client for other hosts.
 func (c *cloud) secure(h *host, api *httptest.Server) (scheme string, client *http.Client) {
 	c.Helper()
 	if c.ca == nil {

@@ -229,7 +229,7 @@ func through[T any](g *gate, point string, about croft.InstanceID, do func() (T,
 	})
 }
 
-// throughSlowly is through with what a call does whose answer is late and lost. The caller goes on when it calls begun.
+// throughSlowly is through, with the way in which a call is late whose answer is lost. The caller goes on after begun.
 func throughSlowly[T any](g *gate, point string, about croft.InstanceID, do func() (T, error),
 	late func(by time.Duration, begun func()) error) (T, error) {
 	var none T

@@ -73,7 +73,7 @@ func (w *world) claimsAreAsRecorded(ctx context.Context) (bad []string) {
 	return bad
 }
 
-// claimedIs compares the claims on a provider with those that are recorded.
+// claimedIs compares the claims on a provider with the recorded ones.
 func (w *world) claimedIs(ctx context.Context, on croft.HostID, name string,
 	want map[croft.InstanceID]croft.Resources) (bad []string) {
 	claims, err := w.claims.Claims(ctx, on)
@@ -199,7 +199,7 @@ func (w *world) nothingIsClaimedTwice(ctx context.Context) (bad []string) {
 				sum[class] += amount
 			}
 		}
-		if p.Name == storageName { // what others have in the file system changes what is left
+		if p.Name == storageName { // other files in the file system change the free space
 			continue
 		}
 		for class, amount := range sum {

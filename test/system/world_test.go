@@ -46,7 +46,7 @@ type world struct {
 	hosts  []*machine
 	front  *gatetest.Front // the agents' only access; nil: they use etcd and Placement directly
 	full   bool            // hosts have shared storage, too
-	// all hosts; hosts has no others, and those that are away are missing while the world settles
+	// all hosts; hosts lacks the ones that are away while the world settles
 	machines []*machine
 
 	repository *repository          // of backups
