@@ -204,8 +204,12 @@ func (c *cloud) requestAs(project croft.Project, name string, spec croft.Spec) c
 	c.t.Helper()
 	spec.Image, spec.Resources = "http://images/"+name, croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
 		croft.DiskGB: 1}
-	inst := croft.Instance{ID: croft.NewInstanceID(), Project: project, Name: name,
-		Created: time.Now().UTC(), Spec: spec}
+	return c.requestInstance(croft.Instance{ID: croft.NewInstanceID(), Project: project, Name: name, Spec: spec})
+}
+
+func (c *cloud) requestInstance(inst croft.Instance) croft.Instance {
+	c.t.Helper()
+	inst.Created = time.Now().UTC()
 	inst, err := c.store.Instances.Create(c.t.Context(), inst)
 	if err != nil {
 		c.t.Fatal(err)
@@ -228,6 +232,7 @@ func (c *cloud) order(inst croft.Instance, want croft.Want) croft.Order {
 	return croft.Order{
 		Partition: c.store.Partition(), Host: c.host.ID, Instance: inst.ID, Generation: inst.Generation + 1, Want: want,
 		Project: inst.Project, Name: inst.Name, Spec: inst.Spec, Issued: time.Now().UTC(), Trace: c.trace,
+		Storage: inst.Storage,
 	}
 }
 

@@ -1,11 +1,14 @@
 package compute
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	"croft"
 	"croft/compute/storage"
 	"croft/internal/delay"
+	"croft/internal/durable"
 )
 
 // SharedDir is a directory of the settings that several hosts mount under the same path.
@@ -401,7 +405,43 @@ func (p *pass) prepareDisk(ctx context.Context) error {
 	if has, err := p.broughtDisk(ctx); has || err != nil {
 		return err
 	}
-	return dir.Prepare(ctx, p.id)
+	if err := dir.Prepare(ctx, p.id); err != nil {
+		return err
+	}
+	return p.ownDirectory(ctx, dir)
+}
+
+// recordFile, beside a disk on shared storage, names the record of the instance that it was made for.
+const recordFile = "record"
+
+// ownDirectory makes sure that what is in the directory of the instance on shared storage was made for its record.
+// Clients choose the UUIDs of instances, and a disk can outlive its instance if its host does not return. Conflict: it
+// was made for another record.
+func (p *pass) ownDirectory(ctx context.Context, dir *storage.Dir) error {
+	inst, err := p.agent.Records.Instance(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	mark := []byte(string(inst.Project) + " " + inst.Created.UTC().Format(time.RFC3339Nano) + "\n")
+	_, err = storage.Use(ctx, dir, p.id, func() (none struct{}, err error) {
+		path := filepath.Join(dir.Disks(p.id), recordFile)
+		found, err := os.ReadFile(path)
+		if err == nil && bytes.Equal(found, mark) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return none, err
+		}
+		entries, err := os.ReadDir(dir.Disks(p.id))
+		switch {
+		case err != nil:
+			return none, err
+		case len(entries) > 0:
+			return none, croft.Errorf(croft.Conflict, "the shared storage %s has the disk of an earlier instance with this "+
+				"UUID, which nothing removed: request the instance with another UUID, or have an operator "+
+				"remove its directory instances/%s",
+				dir.Name, p.id)
+		}
+		return none, durable.Write(path, mark, 0o600)
+	})
+	return err
 }
 
 // broughtDisk locks the disk that the instance has from another host. False: no host has made it yet, because that one

@@ -1,0 +1,38 @@
+package compute_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"croft"
+)
+
+func TestTheDiskOfAnEarlierInstanceWithTheSameUUIDIsNotUsed(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.start()
+	inst := croft.Instance{ID: croft.NewInstanceID(), Project: "berta", Name: "web", Storage: c.storage(),
+		Spec: croft.Spec{Image: "http://images/web", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
+			croft.DiskGB: 1}}}
+	dir := filepath.Join(c.mounted, "instances", string(inst.ID))
+	left := filepath.Join(dir, "disk.qcow2")
+	c.check(os.Mkdir(dir, 0o711))
+	c.check(os.WriteFile(left, []byte("of another project"), 0o600))
+
+	inst = c.requestInstance(inst)
+	if seen := c.await(inst, croft.StateFailed); !strings.Contains(seen.Error, "earlier instance with this UUID") {
+		t.Errorf("it failed with %q", seen.Error)
+	}
+	if text, err := os.ReadFile(left); err != nil || string(text) != "of another project" || len(c.guests()) > 0 {
+		t.Errorf("the disk has %q, %v; guests: %v", text, err, c.guests())
+	}
+
+	c.check(os.RemoveAll(dir))
+	inst = c.reorder(inst, croft.WantRunning)
+	c.await(inst, croft.StateRunning)
+	inst = c.again(inst, func(o *croft.Order) { o.Rebuilt = o.Generation })
+	c.await(inst, croft.StateRunning)
+}
