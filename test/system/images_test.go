@@ -180,6 +180,9 @@ func (a *actor) useImages(ctx context.Context) {
 			a.data.mu.Unlock()
 			if i, err = m.Save(ctx, st, i, false); err == nil {
 				a.tally.add("saved an instance as an image")
+				if st.Instance.Spec.Ephemeral {
+					return nil // each move makes its disk from the image
+				}
 				a.data.mu.Lock()
 				a.data.saved[i.ID] = &captured{instance: st.Instance.ID, from: from}
 				a.data.mu.Unlock()
