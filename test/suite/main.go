@@ -3,7 +3,7 @@
 // tests, those that tried a sample of their cases, and the time of each command. Other commands, such as static checks,
 // may run concurrently with the tests; if one fails, it ends the run.
 //
-// Tests share a machine here, so it also separates "broken" from "too slow under load": if at most three tests failed,
+// Tests share a machine here, so it also separates "broken" from "too slow under load": if at most five tests failed,
 // each by its own checks, they run again one by one, and the run passes if all of them pass. They are listed as
 // unsteady, with the output of both runs.
 //

@@ -11,7 +11,7 @@ import (
 
 // mostUnsteady is the maximum number of failures in one run that may be due to a busy machine. More are due to the
 // code.
-const mostUnsteady = 3
+const mostUnsteady = 5
 
 // retry judges a run by its ended streams. It repeats failed tests, alone, if a busy machine may be the cause, and
 // reports whether all tests have then passed.
