@@ -434,7 +434,7 @@ func TestACopyContinuesOnceItsFullFileSystemHasSpace(t *testing.T) {
 		}
 		return next.RoundTrip(r)
 	}
-	b = c.join("b")
+	c.join("b")
 	i = c.copyTo(i, "b")
 	c.until("the copy has failed", func() bool { return c.copyOn(i, "b").Error != "" })
 	if why := c.copyOn(i, "b").Error; !strings.Contains(why, "full") && !strings.Contains(why, "free some space") {
