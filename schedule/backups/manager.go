@@ -106,19 +106,15 @@ func (e changedError) Unwrap() error { return e.error }
 // put writes the record of an existing backup.
 func (m *Manager) put(ctx context.Context, b backup.Backup) (backup.Backup, error) {
 	now, err := m.PutBackup(ctx, b)
-	if errors.Is(err, croft.Conflict) {
-		err = changedError{err}
-	}
-	return now, err
+	return now, ifChanged(err)
 }
 
-// putStore writes the record of an existing store.
-func (m *Manager) putStore(ctx context.Context, s backup.Store) (backup.Store, error) {
-	now, err := m.PutStore(ctx, s)
+// ifChanged makes a Conflict about an existing record a changedError.
+func ifChanged(err error) error {
 	if errors.Is(err, croft.Conflict) {
-		err = changedError{err}
+		return changedError{err}
 	}
-	return now, err
+	return err
 }
 
 // repeated carries out a request, again from its beginning when the record that it read was changed meanwhile: managers

@@ -248,25 +248,15 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup, r Restore
 			"are not restored in place: restore it as a new instance", st.Instance.Name)
 	}
 	inst := st.Instance
-	if inst.State == croft.StateLost || st.Unbuilt() {
-		attached, err := m.Snapshots.AttachedTo(ctx, inst.ID)
-		if err == nil {
-			err = fits(b, r, inst, attached)
+	disks := m.withoutCapture
+	if inst.State == croft.StateLost || st.Unbuilt() { // it has no disks that a host works on
+		disks = func(ctx context.Context, inst croft.Instance) ([]croft.Volume, error) {
+			return m.Snapshots.AttachedTo(ctx, inst.ID)
 		}
-		if err != nil {
-			return inst, err
-		}
-		return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
-			if inst.State == croft.StateLost {
-				return m.Scheduler.RecreateFrom(ctx, inst, r.own(b))
-			}
-			return m.Scheduler.Restore(ctx, inst, r.own(b).FromBackup)
-		})
+	} else if err := cannot(st); err != nil {
+		return inst, err
 	}
-	if err := cannot(st); err != nil {
-		return st.Instance, err
-	}
-	attached, err := m.withoutCapture(ctx, inst)
+	attached, err := disks(ctx, inst)
 	if err == nil {
 		err = fits(b, r, inst, attached)
 	}
@@ -274,6 +264,9 @@ func (m *Manager) restoreInPlace(ctx context.Context, b backup.Backup, r Restore
 		return inst, err
 	}
 	return m.noted(ctx, b, inst.ID, inst.Generation, func() (croft.Instance, error) {
+		if inst.State == croft.StateLost {
+			return m.Scheduler.RecreateFrom(ctx, inst, r.own(b))
+		}
 		return m.Scheduler.Restore(ctx, inst, r.own(b).FromBackup)
 	})
 }

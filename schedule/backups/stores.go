@@ -49,8 +49,8 @@ func (m *Manager) checkStore(ctx context.Context, s backup.Store) (_ backup.Stor
 		return s, err
 	}
 	s.State, s.Job, s.Error = backup.Checking, newJob(), ""
-	if s, err = m.putStore(ctx, s); err != nil {
-		return s, err
+	if s, err = m.PutStore(ctx, s); err != nil {
+		return s, ifChanged(err)
 	}
 	return s, m.order(ctx, s, storeJob(s))
 }
@@ -125,38 +125,38 @@ func (m *Manager) advanceStore(ctx context.Context, s backup.Store, j backup.Job
 // repository contains stays there. If this process dies in the middle, a Manager continues. Conflict: an instance is
 // being restored from one of the backups. NotFound.
 func (m *Manager) ForgetStore(ctx context.Context, name string) error {
-	what := "forget backup store " + name
-	s, err := repeated(func() (backup.Store, error) {
-		s, err := m.Store.Store(ctx, name)
-		if err != nil || s.State == backup.Forgotten {
-			return s, err
-		}
-		all, err := m.Backups(ctx, "")
-		for _, b := range all {
-			if b.Store == name && len(b.Restoring) > 0 {
-				return s, croft.Errorf(croft.Conflict, "instance %s is being restored from backup %s of project %s: "+
-					"wait until it has ended, or destroy the instance", b.Restoring[0], b.Name, b.Project)
-			}
-		}
-		if err != nil {
-			return s, err
-		}
-		s.State, s.Error, s.Job = backup.Forgotten, "an operator has given it up", ""
-		return m.putStore(ctx, s)
-	})
-	for range requestTries { // a backup that was requested before is written now
+	_, err := repeated(func() (backup.Store, error) {
+		s, err := m.giveUp(ctx, name)
 		if err == nil {
-			err = m.forgetStore(ctx, s)
+			err = ifChanged(m.forgetStore(ctx, s)) // a backup that was requested before may be written now
 		}
-		if !errors.Is(err, croft.Conflict) || s.State != backup.Forgotten {
-			break
-		}
-		s, err = m.Store.Store(ctx, name)
-	}
+		return s, err
+	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("forget backup store %s: %w", name, err)
 	}
 	return nil
+}
+
+// giveUp notes that a store is to be forgotten, so that it gets no further backups.
+func (m *Manager) giveUp(ctx context.Context, name string) (backup.Store, error) {
+	s, err := m.Store.Store(ctx, name)
+	if err != nil || s.State == backup.Forgotten {
+		return s, err
+	}
+	all, err := m.Backups(ctx, "")
+	if err != nil {
+		return s, err
+	}
+	for _, b := range all {
+		if b.Store == name && len(b.Restoring) > 0 {
+			return s, croft.Errorf(croft.Conflict, "instance %s is being restored from backup %s of project %s: wait "+
+				"until it has ended, or destroy the instance", b.Restoring[0], b.Name, b.Project)
+		}
+	}
+	s.State, s.Error, s.Job = backup.Forgotten, "an operator has given it up", ""
+	s, err = m.PutStore(ctx, s)
+	return s, ifChanged(err)
 }
 
 // forgetStore removes what belongs to a store that was given up, and then the store.
