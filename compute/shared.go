@@ -395,14 +395,14 @@ func (p *pass) prepareDisk(ctx context.Context) error {
 	if p.want.Storage == "" {
 		return nil
 	}
+	if has, err := p.broughtDisk(ctx); has || err != nil {
+		return err
+	}
 	if err := p.lockDisk(ctx); err != nil {
 		return err
 	}
 	dir, err := p.storage()
 	if err != nil {
-		return err
-	}
-	if has, err := p.broughtDisk(ctx); has || err != nil {
 		return err
 	}
 	if err := dir.Prepare(ctx, p.id); err != nil {
@@ -435,9 +435,8 @@ func (p *pass) ownDirectory(ctx context.Context, dir *storage.Dir) error {
 			return none, err
 		case len(entries) > 0:
 			return none, croft.Errorf(croft.Conflict, "the shared storage %s has the disk of an earlier instance with this "+
-				"UUID, which nothing removed: request the instance with another UUID, or have an operator "+
-				"remove its directory instances/%s",
-				dir.Name, p.id)
+				"UUID, which nothing removed: request the instance with another UUID, or have an operator remove its "+
+				"directory instances/%s", dir.Name, p.id)
 		}
 		return none, durable.Write(path, mark, 0o600)
 	})
@@ -509,14 +508,11 @@ func (p *pass) removeDisk(ctx context.Context) error {
 		return dir.Release(ctx, p.id)
 	}
 	inst, err := p.agent.Records.Instance(ctx, p.id)
+	ended := errors.Is(err, croft.NotFound)
 	switch {
-	case errors.Is(err, croft.NotFound):
-		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
-			return err
-		}
-	case err != nil:
+	case err != nil && !ended:
 		return err
-	case inst.Storage != p.want.Storage || inst.Project != p.want.Project: // it only has the same UUID
+	case ended, inst.Storage != p.want.Storage, inst.Project != p.want.Project: // or it only has the same UUID
 		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
 			return err
 		}

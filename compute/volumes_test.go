@@ -1,6 +1,7 @@
 package compute_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (c *cloud) detach(v croft.Volume) {
 }
 
 func (c *cloud) file(v croft.Volume) string {
-	return filepath.Join(c.dir, "volumes", string(v.ID), "disk.qcow2")
+	return filepath.Join(cmp.Or(c.mounted, c.dir), "volumes", string(v.ID), "disk.qcow2")
 }
 
 // hasVolume waits until the guest has the volume, or has not.
@@ -223,37 +224,49 @@ func atEachStep(t *testing.T, most, oneIn int, ops []string, test func(*testing.
 }
 
 func TestAVolumeIsMadeAttachedDetachedAndRemovedWhereverTheAgentIsKilled(t *testing.T) {
-	atEachStep(t, 20, 3, []string{sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow}, func(t *testing.T, c *cloud) {
-		v := c.volume("data")
-		c.awaitVolume(v.ID, "made", made)
-		inst := c.requestWithVolumes("web", c.find(v.ID))
-		c.await(inst, croft.StateRunning)
-		c.hasVolume(inst, v, true)
-		other := c.volume("other")
-		c.awaitVolume(other.ID, "made", made)
-		c.attach(other, inst)
-		c.hasVolume(inst, other, true)
-		c.detach(v)
-		c.awaitVolume(v.ID, "detached", available)
-		c.hasVolume(inst, v, false)
-		c.reorder(c.record(inst), croft.WantGone)
-		c.await(inst, "")
-		for _, v := range []croft.Volume{v, other} {
-			c.awaitVolume(v.ID, "available", available)
-			if _, err := os.Stat(c.file(v)); err != nil {
-				t.Errorf("the instance is gone, and the file of volume %s: %v", v.Name, err)
-			}
-			_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
-			c.check(err)
-			c.awaitVolume(v.ID, "gone", gone)
-			if _, err := os.Stat(filepath.Dir(c.file(v))); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the record of volume %s is gone, and its files are there: %v", v.Name, err)
-			}
+	atEachStep(t, 20, 3, volumeOps, volumeLives)
+}
+
+// volumeOps are the operations that a hypervisor does in volumeLives.
+var volumeOps = []string{sim.OpAttach, sim.OpDetach, sim.OpDefine, sim.OpGrow}
+
+// volumeLives has a volume made, attached, detached and removed. If it is on shared storage, the host has its lock as
+// long as it is attached.
+func volumeLives(t *testing.T, c *cloud) {
+	v := c.volume("data")
+	c.awaitVolume(v.ID, "made", made)
+	c.lockedBy(v, "")
+	inst := c.requestWithVolumes("web", c.find(v.ID))
+	c.await(inst, croft.StateRunning)
+	c.hasVolume(inst, v, true)
+	c.lockedBy(v, c.host.ID)
+	other := c.volume("other")
+	c.awaitVolume(other.ID, "made", made)
+	c.attach(other, inst)
+	c.hasVolume(inst, other, true)
+	c.detach(v)
+	c.awaitVolume(v.ID, "detached", available)
+	c.hasVolume(inst, v, false)
+	c.lockedBy(v, "")
+	c.lockedBy(other, c.host.ID)
+	c.reorder(c.record(inst), croft.WantGone)
+	c.await(inst, "")
+	for _, v := range []croft.Volume{v, other} {
+		c.awaitVolume(v.ID, "available", available)
+		c.lockedBy(v, "")
+		if _, err := os.Stat(c.file(v)); err != nil {
+			t.Errorf("the instance is gone, and the file of volume %s: %v", v.Name, err)
 		}
-		if claims, err := c.ledger.Claims(t.Context(), c.host.ID); err != nil || len(claims) > 0 {
-			t.Errorf("left are the claims %v, %v", claims, err)
+		_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
+		c.check(err)
+		c.awaitVolume(v.ID, "gone", gone)
+		if _, err := os.Stat(filepath.Dir(c.file(v))); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the record of volume %s is gone, and its files are there: %v", v.Name, err)
 		}
-	})
+	}
+	if claims, err := c.ledger.Claims(t.Context(), c.host.ID); err != nil || len(claims) > 0 {
+		t.Errorf("left are the claims %v, %v", claims, err)
+	}
 }
 
 // requestWithVolumes is like request, for an instance with volumes.
