@@ -22,9 +22,8 @@ type Config struct {
 	// implementation can name images, so it rejects images that are not for everyone, such as files of the hosts.
 	// Invalid.
 	ResolveImage func(name string) (string, error)
-	// Catalog returns the reference of the image that a name means for a project in the cloud's catalog, which comes
-	// before ResolveImage; without a project, of a public image. NotFound: none. Nil: there is no catalog.
-	Catalog func(ctx context.Context, p croft.Project, name string) (string, error)
+	// Catalog comes before ResolveImage.
+	Catalog images.Catalog
 
 	// Quotas says whether a project may have more instances. Nil: a launch finds out about the quota.
 	Quotas tenant.Quotas
@@ -66,10 +65,8 @@ func New(c Config) (*Driver, error) {
 
 // resolve returns the reference of the image that a name means for a project.
 func (d *Driver) resolve(ctx context.Context, p croft.Project, name string) (string, error) {
-	if d.Catalog != nil && images.IsName(name) {
-		if ref, err := d.Catalog(ctx, p, name); croft.KindOf(err) != croft.NotFound {
-			return ref, err
-		}
+	if ref, has, err := d.Catalog.Look(ctx, p, name); has {
+		return ref, err
 	}
 	return d.ResolveImage(name)
 }

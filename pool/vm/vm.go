@@ -29,9 +29,8 @@ type Config struct {
 
 	// ResolveImage turns an image's name into the reference that hosts download.
 	ResolveImage func(name string) (string, error)
-	// Catalog returns the reference of the image that a name means for a project in the cloud's catalog, which comes
-	// before ResolveImage. NotFound: none. Nil: there is no catalog.
-	Catalog func(ctx context.Context, p croft.Project, name string) (string, error)
+	// Catalog comes before ResolveImage.
+	Catalog images.Catalog
 
 	Image   string        // for pools without an image
 	Project croft.Project // for pools without a project; croft.DefaultProject by default
@@ -83,11 +82,9 @@ func (v *Instances) request(ctx context.Context, i pool.Instance) (r schedule.Re
 		return r, nil, err
 	}
 	name := cmp.Or(i.Image, v.Image)
-	if v.Catalog != nil && images.IsName(name) {
-		if r.Image, err = v.Catalog(ctx, r.Project, name); croft.KindOf(err) != croft.NotFound {
-			r.Named = name // shown instead of the reference
-			return r, names, err
-		}
+	if ref, has, err := v.Catalog.Look(ctx, r.Project, name); has {
+		r.Image, r.Named = ref, name // the name is shown instead of the reference
+		return r, names, err
 	}
 	if r.Image, err = v.ResolveImage(name); croft.KindOf(err) == croft.NotFound {
 		err = fmt.Errorf("%w; pools know no images of single users: `croft image add --machine` on each machine of a "+

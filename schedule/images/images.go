@@ -248,6 +248,22 @@ func (m *Manager) Own(ctx context.Context, p croft.Project, name string) (croft.
 // IsName reports whether a request names an image by a name, not by an address.
 func IsName(image string) bool { return !strings.ContainsAny(image, "/:#") }
 
+// Catalog returns the reference of the image that a name means for a project in the cloud's catalog; without a project,
+// of a public image. NotFound: none. Nil: there is no catalog.
+type Catalog func(ctx context.Context, p croft.Project, name string) (string, error)
+
+// Look is the catalog for any word that names an image. False: the catalog has none of that name.
+func (c Catalog) Look(ctx context.Context, p croft.Project, word string) (ref string, has bool, err error) {
+	if c == nil || !IsName(word) {
+		return "", false, nil
+	}
+	ref, err = c(ctx, p, word)
+	if croft.KindOf(err) == croft.NotFound {
+		return "", false, nil
+	}
+	return ref, true, err
+}
+
 // again repeats a change of a project's image until no other request interferes.
 func (m *Manager) again(ctx context.Context, p croft.Project, name string, do func(croft.Image) (croft.Image, error)) (
 	croft.Image, error) {

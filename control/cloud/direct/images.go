@@ -17,6 +17,7 @@ import (
 	"croft/compute/image"
 	"croft/control/api"
 	"croft/etcdstore"
+	catalog "croft/schedule/images"
 )
 
 // images implements cloud.Images.
@@ -68,7 +69,7 @@ func (c Catalog) List() (api.Catalog, error) {
 // CatalogReference returns how programs of the cloud that act for projects look up names in its catalog of images: the
 // reference of the image that a name means for a project; without a project, of a public image. NotFound: none.
 // Conflict: it cannot be used now.
-func CatalogReference(store *etcdstore.Store) func(context.Context, croft.Project, string) (string, error) {
+func CatalogReference(store *etcdstore.Store) catalog.Catalog {
 	return func(ctx context.Context, p croft.Project, name string) (string, error) {
 		i, err := catalogImage(ctx, store, p, name)
 		if err == nil && !i.Usable() {
