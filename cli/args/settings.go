@@ -134,12 +134,9 @@ func FindSettings(flags *pflag.FlagSet) (s direct.Settings, found bool, err erro
 	if s, err = RemoteSettings(flags); err != nil || s.Settings.Set() {
 		return s, err == nil, err
 	}
-	err = direct.AddNote(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+	err = orSocket(&s, direct.AddNote(direct.LocalStateDir(), &s.Etcd, &s.Placement))
 	if errors.Is(err, croft.Denied) {
-		if !servedByMachine() {
-			return s, false, nil
-		}
-		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil
+		return s, false, nil
 	}
 	found = !s.Unset()
 	s.Etcd.SetDefault()
@@ -168,7 +165,11 @@ func servedByMachine() bool {
 
 // addLocal finds the cloud of this machine, unless the settings name another one.
 func addLocal(s *direct.Settings) error {
-	err := direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement)
+	return orSocket(s, direct.AddLocal(direct.LocalStateDir(), &s.Etcd, &s.Placement))
+}
+
+// orSocket sets the API of this machine's cloud if err says that the caller may not read the note of that.
+func orSocket(s *direct.Settings, err error) error {
 	if errors.Is(err, croft.Denied) && servedByMachine() {
 		// the API there knows who operates the cloud
 		s.URL, s.Found, err = "unix://"+direct.MachineSocket, true, nil
