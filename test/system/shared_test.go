@@ -200,11 +200,11 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 	want := map[string]bool{}
 	for _, st := range all {
 		inst := st.Instance
-		if inst.Storage == "" || inst.Spec.Image == missing {
+		if inst.Storage == "" {
 			continue
 		}
 		want[string(inst.ID)] = true
-		if w.unbuilt(inst) {
+		if inst.Spec.Image == missing || w.unbuilt(inst) { // its host may have locked the disk before it failed
 			continue
 		}
 		data, err := sim.FileContent(filepath.Join(dir, "instances", string(inst.ID), "disk.qcow2"))
