@@ -121,7 +121,7 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
 			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(), backups.Command(),
-			keys.Command(), top.Command()}},
+			keys.Command(), instances.InventoryCommand(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			hosts.StorageCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},

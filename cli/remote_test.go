@@ -56,6 +56,7 @@ token create list remove
 whoami
 log
 audit
+inventory
 top`
 
 // local lists the commands, and groups of commands, that do not work over an API, with the reason. Commands that a user

@@ -98,6 +98,11 @@ func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.
 	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
 }
 
+// DiscoverTargets: List running instances as targets of Prometheus.
+func (c *Client) DiscoverTargets(ctx context.Context, in api.Discovery) ([]api.TargetGroup, error) {
+	return call[[]api.TargetGroup](ctx, c, "GET /v1/sd/prometheus", in)
+}
+
 // ExplainRequest: List what fits a request, and what each other host lacks.
 func (c *Client) ExplainRequest(ctx context.Context, in api.Candidates) (*schedule.Explanation, error) {
 	return call[*schedule.Explanation](ctx, c, "POST /v1/candidates", in)

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -142,6 +144,12 @@ var instanceOperations = noun{Tag: "instances",
 			Description: "Binary messages both ways. The server of the API connects to the instance's own " +
 				"address."},
 			forwardPort),
+		do(Operation{ID: "discoverTargets", At: "GET /v1/sd/prometheus", May: access.Reads,
+			Summary: "List running instances as targets of Prometheus",
+			Description: "For `http_sd_configs` of Prometheus: one target for each instance that runs and has an " +
+				"address, with what the caller may know about it in labels that begin with `__meta_croft_`. It " +
+				"takes the filters of listInstances, and `port` is the port of all targets."},
+			discoverTargets),
 		// Changes: like createInstance, since it reveals how full the cloud is
 		do(Operation{ID: "explainRequest", At: "POST /v1/candidates", May: access.Changes, Log: never,
 			Summary:     "List what fits a request, and what each other host lacks",
@@ -244,6 +252,26 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 		list.Next = last.Name + "/" + string(last.ID)
 	}
 	return list, nil
+}
+
+// discoverTargets lists the running instances that the filters choose, page by page.
+func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.TargetGroup, error) {
+	targets := []api.TargetGroup{}
+	f := api.InstanceFilter{InProject: in.InProject, Filtered: in.Filtered, Terms: in.Terms}
+	for {
+		page, err := listWanted(ctx, c, f, func(croft.Instance) bool { return true })
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range page.Instances {
+			if i.State == string(croft.StateRunning) && i.Address != "" {
+				targets = append(targets, i.Target(net.JoinHostPort(i.Address, strconv.Itoa(cmp.Or(in.Port, 9100)))))
+			}
+		}
+		if f.After = page.Next; f.After == "" {
+			return targets, nil
+		}
+	}
 }
 
 // filtered reports whether a list has parameters by which few of its entries may match.

@@ -30,7 +30,7 @@ func compareCommand() *cobra.Command {
 devices. --weight applies to the second map, so that a map can be compared with itself.`,
 		Args: oneMap(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(cmd); err != nil {
 				return err
 			}
 			moved, err := o.compare(given[0], given[1])

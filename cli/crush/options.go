@@ -57,11 +57,14 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.IntVar(&o.to, "to", 1023, "the last `input`")
 	f.StringArrayVarP(&o.weights, "weight", "w", nil, "reweight a device, from 0 (out) to 1 (`device=share`; repeatable)")
 	f.StringVarP(&o.output, "output", "o", out.FormatText, "print text, json or yaml (`format`)")
-	cmd.MarkFlagsMutuallyExclusive("rule", "policy")
-	cmd.MarkFlagsMutuallyExclusive("rule", "ceph")
 }
 
-func (o *options) check() error {
+func (o *options) check(cmd *cobra.Command) error {
+	for _, other := range []string{"policy", "ceph"} {
+		if err := command.AtMostOne(cmd, "rule", other); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.replicas < 1 || o.replicas > 1024:
 		return croft.Errorf(croft.Invalid, "--replicas %d: give 1 to 1024", o.replicas)

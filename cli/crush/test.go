@@ -35,7 +35,7 @@ does: 2147483647 is a position that could not be filled. --trace X prints each c
 for one input and why it was rejected.`,
 		Args: oneMap(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(cmd); err != nil {
 				return err
 			}
 			if traced := cmd.Flags().Changed("trace"); traced && (o.trace < 0 || o.trace > 1<<32-1) {

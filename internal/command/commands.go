@@ -100,6 +100,22 @@ func Count(least, most int) cobra.PositionalArgs {
 	}
 }
 
+// AtMostOne returns an error if more than one of the flags is given. Cobra's own groups of flags end with the exit code
+// of a failure.
+func AtMostOne(cmd *cobra.Command, names ...string) error {
+	var given []string
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return croft.Errorf(croft.Invalid, "%s cannot be given together: give one of them",
+			strings.Join(given, " and "))
+	}
+	return nil
+}
+
 // optionalValues is the annotation of flags whose value is optional. It lists the values.
 const optionalValues = "croft-optional-values"
 
