@@ -84,10 +84,10 @@ func (p *pass) arrive(ctx context.Context) error {
 func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving departing, layers []Layer, err error) {
 	if p.want.Storage != "" {
 		if leaving, err = from.departure(ctx); err == nil {
-			err = p.carryVolumes(ctx, from)
+			err = p.lockArriving(ctx)
 		}
 		if err == nil {
-			err = p.prepareDisk(ctx)
+			err = p.carryVolumes(ctx, from)
 		}
 		if err == nil {
 			disks := p.diskDir()

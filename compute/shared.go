@@ -468,6 +468,15 @@ func (p *pass) broughtDisk(ctx context.Context) (bool, error) {
 	return false, err
 }
 
+// lockArriving locks the disk of an instance that moves here. Invalid: no host has made it yet.
+func (p *pass) lockArriving(ctx context.Context) error {
+	has, err := p.broughtDisk(ctx)
+	if err == nil && !has {
+		err = croft.Errorf(croft.Invalid, "its disk was not made yet: move it once it has been started")
+	}
+	return err
+}
+
 // hasDisk reports whether the instance must have its disk already, because it comes from another host.
 func (p *pass) hasDisk() bool {
 	moved := p.want.Want == croft.WantArriving || p.want.MovedFrom != "" && !p.want.Spec.Ephemeral
@@ -504,20 +513,23 @@ func (p *pass) removeDisk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.want.Move != nil { // a move that ended on the other host, which has the disk
-		return dir.Release(ctx, p.id)
-	}
 	inst, err := p.agent.Records.Instance(ctx, p.id)
 	ended := errors.Is(err, croft.NotFound)
 	switch {
 	case err != nil && !ended:
 		return err
+	case p.want.Move != nil && !ended: // a move that ended on the other host, which has the disk
+		return dir.Release(ctx, p.id)
 	case ended, inst.Storage != p.want.Storage, inst.Project != p.want.Project: // or it only has the same UUID
 		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
 			return err
 		}
 	case inst.State == croft.StateLost || inst.Host != p.agent.Host.ID && !inst.Spec.Ephemeral:
 		return dir.Release(ctx, p.id)
+	case inst.Host == p.agent.Host.ID: // a move that ended may have left it without a lock
+		if err := p.lockDisk(ctx); err != nil {
+			return err
+		}
 	}
 	return dir.Remove(ctx, p.id)
 }

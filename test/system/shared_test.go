@@ -325,6 +325,41 @@ func TestTheRemovalOfALeftoverKeepsTheDiskOnSharedStorage(t *testing.T) {
 	w.settle()
 }
 
+func TestAnInstanceWithoutADiskOnSharedStorageStaysOnItsHost(t *testing.T) {
+	w := newWorldWith(t, 1, 2, 0, true)
+	var inst croft.Instance
+	err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		d, err := s.Request(t.Context(), schedule.Request{Query: sharedQuery, Image: missing, Name: "vm",
+			InstanceSettings: croft.InstanceSettings{Storage: croft.StorageShared}})
+		inst = d.Instance
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.facts[inst.ID] = &fact{name: inst.Name, created: true}
+	find := func() (st croft.Status) {
+		st, _ = w.store.Instances.Find(t.Context(), inst.Project, string(inst.ID))
+		return st
+	}
+	w.await(t, "the instance failed", func() bool {
+		st := find()
+		return st.Observation != nil && st.Observation.State == croft.StateFailed
+	})
+	if err := w.operate(0, func(o *operator) error {
+		_, err := o.Move(t.Context(), find(), "")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "the move ended", func() bool { return find().Instance.Unmoved != "" })
+	if why := find().Instance.Unmoved; !strings.Contains(why, "its disk was not made yet") {
+		t.Errorf("the move ended because %s", why)
+	}
+	w.destroyed(inst.ID)
+	w.settle()
+}
+
 // destroyed destroys an instance.
 func (w *world) destroyed(id croft.InstanceID) {
 	w.t.Helper()
