@@ -245,6 +245,12 @@ func (w *world) startBackups() {
 	})
 	w.await(w.t, "the store of backups is ready", func() bool {
 		s, err := w.store.Backups.Store(w.t.Context(), "main")
+		if err == nil && s.State == backup.Failed { // the host that was to open it failed: an operator tries again
+			_ = w.withBackups(w.gate(0), func(m *backuprequests.Manager) error {
+				_, err := m.CheckStore(w.t.Context(), "main")
+				return err
+			})
+		}
 		return err == nil && s.State == backup.Ready
 	})
 }
