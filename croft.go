@@ -314,6 +314,8 @@ type InstanceSettings struct {
 	Affinities []Affinity `json:"affinities,omitempty" maxItems:"16"`
 	// Volumes that cloud-init mounts in the guest.
 	Mounts []Mount `json:"mounts,omitempty" maxItems:"16"`
+	// Its kind of virtual machine: its host must be able to run it.
+	Machine Machine `json:"machine,omitzero"`
 }
 
 // Restart is the policy for a guest that should run and went off without an order to stop.

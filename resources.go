@@ -130,3 +130,100 @@ type Summary struct {
 	Capacity Resources
 	Used     Resources
 }
+
+// Machine is the kind of an instance's virtual machine. The zero value is a PC with virtio devices, and with a BIOS
+// unless its disk boots only by UEFI.
+type Machine struct {
+	// Its firmware; empty: bios, or uefi if only that boots the disk.
+	Firmware Firmware `json:"firmware,omitempty" enum:"bios,uefi,uefi-secure"`
+	// It has a TPM 2.0, whose state is on its host.
+	TPM bool `json:"tpm,omitempty"`
+}
+
+// Firmware is what starts the disk of a machine.
+type Firmware string
+
+// The kinds of firmware.
+const (
+	FirmwareBIOS       Firmware = "bios"
+	FirmwareUEFI       Firmware = "uefi"
+	FirmwareUEFISecure Firmware = "uefi-secure" // starts only boot loaders that Microsoft has signed
+)
+
+// IsUEFI reports whether the firmware is a kind of UEFI.
+func (f Firmware) IsUEFI() bool { return f == FirmwareUEFI || f == FirmwareUEFISecure }
+
+// Check returns the error of settings that no machine can have. Invalid.
+func (m Machine) Check() error {
+	kinds := []Firmware{"", FirmwareBIOS, FirmwareUEFI, FirmwareUEFISecure}
+	if !slices.Contains(kinds, m.Firmware) {
+		return Errorf(Invalid, "firmware is %.80q: use bios, uefi or uefi-secure", m.Firmware)
+	}
+	return nil
+}
+
+// Traits of hosts that can run machines of other kinds than the default one.
+const (
+	TraitUEFI       Trait = "COMPUTE_FIRMWARE_UEFI"
+	TraitSecureBoot Trait = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+	TraitTPM        Trait = "COMPUTE_SECURITY_TPM_2_0"
+)
+
+// machineTraits has what a host without the trait lacks, and what an operator can do about it.
+var machineTraits = []struct {
+	Trait
+	lack string
+}{
+	{TraitUEFI, "has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
+	{TraitSecureBoot, "has no UEFI firmware with secure boot (the package ovmf, and then a restart of its agent)"},
+	{TraitTPM, "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of its agent)"},
+}
+
+// MachineTraits returns all traits that Machine.Traits can return.
+func MachineTraits() []Trait {
+	all := make([]Trait, len(machineTraits))
+	for i, t := range machineTraits {
+		all[i] = t.Trait
+	}
+	return all
+}
+
+// Lack returns what a host lacks that does not have a trait of MachineTraits, as the end of a sentence about the host;
+// false: another trait.
+func (t Trait) Lack() (string, bool) {
+	i := slices.IndexFunc(machineTraits, func(m struct {
+		Trait
+		lack string
+	}) bool {
+		return m.Trait == t
+	})
+	if i < 0 {
+		return "", false
+	}
+	return machineTraits[i].lack, true
+}
+
+// Traits returns the traits that a host needs to run the machine. Hosts of older versions have none of them.
+func (m Machine) Traits() (all []Trait) {
+	add := func(needed bool, t Trait) {
+		if needed {
+			all = append(all, t)
+		}
+	}
+	add(m.Firmware == FirmwareUEFI, TraitUEFI)
+	add(m.Firmware == FirmwareUEFISecure, TraitSecureBoot)
+	add(m.TPM, TraitTPM)
+	return all
+}
+
+// String describes the machine for people; empty: the default kind.
+func (m Machine) String() string {
+	var parts []string
+	if m.Firmware != "" {
+		parts = append(parts, fmt.Sprintf("firmware %s", m.Firmware))
+	}
+	if m.TPM {
+		parts = append(parts, "TPM 2.0")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -69,6 +69,9 @@ func (p *pass) arrive(ctx context.Context) error {
 		return err
 	}
 	leaving, layers, err := p.carry(ctx, from, dir)
+	if err == nil && leaving.NVRAM {
+		err = p.carryNVRAM(ctx, from, filepath.Join(dir, nvramFile))
+	}
 	if err != nil {
 		return err
 	}
@@ -119,6 +122,17 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 		err = p.noteRestored()
 	}
 	return leaving, layers, err
+}
+
+// carryNVRAM copies the variables of the guest's UEFI.
+func (p *pass) carryNVRAM(ctx context.Context, from origin, file string) error {
+	if there, err := exists(file); there || err != nil {
+		return err
+	}
+	if err := p.copy(ctx, from, nvramFile, file, file+stagedSuffix); err != nil {
+		return fmt.Errorf("copy the variables of its UEFI: %w", err)
+	}
+	return nil
 }
 
 // carryVolumes copies the volumes of the move from the other host. The ones on shared storage are locked when the
@@ -452,7 +466,7 @@ func (o origin) get(ctx context.Context, path string) (*http.Response, error) {
 }
 
 func (o origin) departure(ctx context.Context) (d departing, err error) {
-	answer, err := o.get(ctx, "")
+	answer, err := o.get(ctx, carriesNVRAM)
 	if err != nil {
 		return departing{}, err
 	}

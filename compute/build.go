@@ -98,6 +98,12 @@ func (p *pass) define(ctx context.Context, layers []Layer, source croft.Metadata
 	}
 	machine := p.machine(layers, seed, nics)
 	machine.Source = source
+	if machine.Kind.Firmware, err = p.firmware(ctx, layers); err != nil {
+		return err
+	}
+	if machine.Kind.Firmware.IsUEFI() {
+		machine.NVRAM = filepath.Join(p.agent.dir(p.id), nvramFile)
+	}
 	if machine.Volumes, err = p.disks(ctx); err != nil {
 		return err
 	}
@@ -211,6 +217,27 @@ func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
 	return Machine{
 		ID: p.id, Partition: p.want.Partition, Ordered: OrderedBy(*p.want), Name: p.want.Name,
 		VCPUs: p.want.Spec.Resources[croft.VCPU], MemoryMiB: p.want.Spec.Resources[croft.MemoryMB],
-		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics, Agent: true,
+		Disk: disk, Seed: seed, Console: p.agent.ConsoleLog(p.id), NICs: nics, Agent: true, Kind: p.want.Spec.Machine,
 	}
+}
+
+// firmware returns the firmware of the domain: the one in the order, else the one that boots the disk. Invalid: none
+// does on this host.
+func (p *pass) firmware(ctx context.Context, layers []Layer) (croft.Firmware, error) {
+	wanted := p.want.Spec.Machine.Firmware
+	if wanted.IsUEFI() {
+		return wanted, nil
+	}
+	needed, err := onStorage(ctx, p, func() (bool, error) { return p.agent.Images.NeedsUEFI(layers) })
+	switch {
+	case err != nil || !needed:
+		return wanted, err
+	case wanted == croft.FirmwareBIOS:
+		return "", croft.Errorf(croft.Invalid, "its disk boots only by UEFI, and the request asks for a BIOS: ask for "+
+			"--firmware uefi, or give an image that a BIOS boots")
+	case !slices.Contains(p.agent.Provider.Traits, croft.TraitUEFI):
+		return "", croft.Errorf(croft.Invalid, "its disk boots only by UEFI, and its host has no UEFI firmware: ask with "+
+			"--firmware uefi, so that a host is chosen that has it, or give an image that a BIOS boots")
+	}
+	return croft.FirmwareUEFI, nil
 }

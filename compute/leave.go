@@ -21,9 +21,13 @@ import (
 
 // Names of the files in an instance's directory that a move copies. The base has its format as its extension.
 const (
-	diskFile = "disk.qcow2"
-	baseFile = "base"
+	diskFile  = "disk.qcow2"
+	baseFile  = "base"
+	nvramFile = "nvram.fd" // of a guest with UEFI
 )
+
+// carriesNVRAM is a query of the first request of a move's target. Older versions do not copy the nvramFile.
+const carriesNVRAM = "?nvram=1"
 
 // departing is what the target of a move with the disk learns before it copies.
 type departing struct {
@@ -31,6 +35,7 @@ type departing struct {
 	BaseFormat string      `json:"base_format"`
 	BaseSHA256 string      `json:"base_sha256"` // of that file
 	Report     guestReport `json:"report"`
+	NVRAM      bool        `json:"nvram,omitempty"` // the guest has UEFI variables
 }
 
 // departure is the disk of an instance that leaves. Nothing writes to it.
@@ -106,14 +111,19 @@ func (p *pass) departing(ctx context.Context) (d departing, err error) {
 	if err := p.leaveShared(ctx); err != nil {
 		return d, err
 	}
+	d.Report = p.agent.Reports().read(p.id)
+	if d.NVRAM, err = exists(filepath.Join(dir, nvramFile)); err != nil {
+		return d, err
+	}
 	if p.want.Storage != "" {
-		return departing{Report: p.agent.Reports().read(p.id)}, p.leaveDisk(ctx)
+		return d, p.leaveDisk(ctx)
 	}
 	if below, err := p.agent.Images.Below(filepath.Join(dir, diskFile)); err == nil && below == "" {
-		return departing{Report: p.agent.Reports().read(p.id)}, nil
+		return d, nil
 	}
 	base, err := p.agent.Images.Base(ctx, dir)
-	return departing{BaseFormat: base.Format, BaseSHA256: base.Digest, Report: p.agent.Reports().read(p.id)}, err
+	d.BaseFormat, d.BaseSHA256 = base.Format, base.Digest
+	return d, err
 }
 
 // progress returns how much of the disk was sent; nil: nothing yet.
@@ -164,7 +174,12 @@ func (api *API) leaving(next func(http.ResponseWriter, *http.Request, croft.Inst
 	}
 }
 
-func (api *API) departure(w http.ResponseWriter, _ *http.Request, _ croft.InstanceID, d *departure) {
+func (api *API) departure(w http.ResponseWriter, r *http.Request, _ croft.InstanceID, d *departure) {
+	if d.NVRAM && "?"+r.URL.RawQuery != carriesNVRAM {
+		httpapi.Error(w, croft.Errorf(croft.Conflict, "it boots by UEFI, and the host that it moves to is of a version "+
+			"that does not carry the variables of a UEFI: upgrade that host"))
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(d.departing) // ignore clients that went away
 }
@@ -182,6 +197,8 @@ func (api *API) copyFile(w http.ResponseWriter, r *http.Request, id croft.Instan
 	switch at := slices.IndexFunc(d.volumes, func(v croft.Volume) bool { return string(v.ID) == name }); {
 	case at >= 0:
 		path = api.Agent.volumeFile(d.volumes[at].ID)
+	case name == nvramFile:
+		path = filepath.Join(api.Agent.dir(id), nvramFile)
 	case name == baseFile:
 		path = filepath.Join(api.Agent.dir(id), baseFile+"."+d.BaseFormat)
 	default:

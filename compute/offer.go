@@ -95,6 +95,7 @@ func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 	if virtType != "" {
 		all = append(all, croft.Trait("CUSTOM_CROFT_VIRT_"+strings.ToUpper(virtType)))
 	}
+	all = append(all, f.Machines...)
 	all = append(all, more...)
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -110,6 +111,8 @@ type Facts struct {
 	MemoryMiB  int64
 	DiskGiB    int64 // of the file system with the state directory
 	DiskUseGiB int64 // used there by files that are not croft's, rounded up
+	// what the hypervisor can give guests, of croft.MachineTraits
+	Machines []croft.Trait
 }
 
 // ReadFacts reads the facts from the machine. ours is the number of bytes below dir that belong to croft.

@@ -217,6 +217,8 @@ type Hypervisor interface {
 	// Redefine sets the files of disks in the definition of a domain, all at one moment. The files of other disks, and
 	// those of the guest while it runs, do not change. NotFound.
 	Redefine(ctx context.Context, id croft.InstanceID, disks Disks) error
+	// Machines returns the traits of croft.MachineTraits that machines on this host can have.
+	Machines(ctx context.Context) ([]croft.Trait, error)
 	// Watch calls wake when a domain's state or addresses changed, or may have changed. It reconnects, and returns only
 	// when ctx ends.
 	Watch(ctx context.Context, wake func(croft.InstanceID)) error
@@ -292,6 +294,8 @@ type ImageStore interface {
 	// shorter
 	// one is followed by zeros. After an error there is no file. No guest may use it. Unavailable: there is no space.
 	WriteDisk(ctx context.Context, file string, sizeGB int64, r io.Reader) error
+	// NeedsUEFI reports whether only UEFI firmware boots a disk, given its layers. No guest may use it.
+	NeedsUEFI(layers []Layer) (bool, error)
 	// Rebase names another backing file in the header of a disk, which has the same data. No guest may use it.
 	Rebase(ctx context.Context, file string, below Layer) error
 }

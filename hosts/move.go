@@ -165,6 +165,9 @@ func (f *Fleet) fixed(ctx context.Context, st croft.Status, withDisks bool) (str
 	if inst.Resizing != nil {
 		return "it is being resized", nil
 	}
+	if inst.Spec.Machine.TPM && withDisks {
+		return "it has a TPM, whose state is on its host alone: a move does not carry it", nil
+	}
 	if st.Restoring() && (st.Observation == nil || st.Observation.State != croft.StateFailed) {
 		return "it is being restored from backup " + inst.Backup.Name, nil
 	}

@@ -231,6 +231,9 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if err := CheckReserves(&s, facts); err != nil {
 		return nil, croft.Host{}, err
 	}
+	if facts.Machines, err = h.hv.Machines(ctx); err != nil {
+		return nil, croft.Host{}, err
+	}
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version,
 		VirtType:  h.virtType,

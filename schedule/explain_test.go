@@ -66,6 +66,8 @@ func TestExplain(t *testing.T) {
 			up, "gives DISK_GB in steps of 4, and 10 is asked for"},
 		{"in its steps, and short", query, provider("h", using(croft.DiskGB, 95),
 			inventory(croft.DiskGB, func(i *croft.Inventory) { i.StepSize = 5 })), up, "5 GB short of DISK_GB 10"},
+		{"the host has no firmware for the machine", query + "&root_required=COMPUTE_FIRMWARE_UEFI", provider("h"), up,
+			"has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
 		{"the root lacks a trait", query + "&root_required=CUSTOM_FAST", provider("h"), up, "lacks CUSTOM_FAST"},
 		{"the root has what it needs", query + "&root_required=HW_CPU_X86_AVX2,!CUSTOM_SLOW", provider("h"), up,
 			"has room by now: ask again"},

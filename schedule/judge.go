@@ -189,7 +189,11 @@ func rootMisses(q Query, p croft.Provider) []miss {
 		case isNetwork:
 			add("network "+network, "has no network "+network)
 		default:
-			add(word, "lacks "+name)
+			lack, known := croft.Trait(name).Lack()
+			if !known {
+				lack = "lacks " + name
+			}
+			add(word, lack)
 		}
 	}
 	return misses

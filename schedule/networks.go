@@ -23,14 +23,17 @@ func checkNetworks(names []string) error {
 	return nil
 }
 
-// on returns the query for an instance on these networks, all of which its host must have. It does not change q,
-// because requests may share it.
-func (q Query) on(networks []string) Query {
+// on returns the query for an instance with these networks, all of which its host must have, and this kind of machine,
+// which its host must be able to run. It does not change q, because requests may share it.
+func (q Query) on(s croft.InstanceSettings) Query {
 	required := slices.Clone(q.RootRequired)
-	for _, name := range networks {
+	for _, name := range s.Networks {
 		if name != croft.DefaultNetworks {
 			required = append(required, string(croft.NetworkTrait(name)))
 		}
+	}
+	for _, t := range s.Machine.Traits() {
+		required = append(required, string(t))
 	}
 	slices.Sort(required)
 	q.RootRequired = slices.Compact(required)

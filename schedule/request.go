@@ -76,6 +76,9 @@ func (r Request) record() (croft.Instance, error) {
 	if err := croft.CheckOpenPorts(r.Open); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := r.Machine.Check(); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	if err := CheckAffinities(r.Affinities); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
@@ -100,8 +103,8 @@ func (r Request) record() (croft.Instance, error) {
 	if inst.Spec.HostKey, err = hostkey.New(); err != nil {
 		return inst, fmt.Errorf("make the host key of %s: %w", inst.Name, err)
 	}
-	if r.Ephemeral || !r.Query.plain() {
-		inst.Spec.Query = r.Query.on(r.Networks).Encode() // used to move the instance, and by Wants
+	if r.Ephemeral || !r.Query.plain() || len(r.Machine.Traits()) > 0 {
+		inst.Spec.Query = r.Query.on(r.InstanceSettings).Encode() // used to move the instance, and by Wants
 	}
 	return inst, r.Query.bootable()
 }
@@ -263,7 +266,7 @@ func (s *Scheduler) search(r Request, inst croft.Instance) search {
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	disks, _ := r.disks(inst) // checked with the record
-	return search{Scheduler: s, inst: inst, query: r.Query.on(r.Networks).withDisks(disks), policy: policy,
+	return search{Scheduler: s, inst: inst, query: r.Query.on(r.InstanceSettings).withDisks(disks), policy: policy,
 		hidden: r.Hidden, begun: time.Now(), disks: disks,
 		dropped: map[croft.HostID]string{}}
 }

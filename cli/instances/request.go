@@ -36,6 +36,8 @@ type asking struct {
 	volumes, disks       []string
 	ephemeral            bool
 	storage              string
+	firmware             string
+	machine              croft.Machine
 	expires, hold        time.Duration
 	together, apart      []string
 	locations            locationRule
@@ -64,6 +66,9 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
 		"20G, or 20G:data to name it, or 20G:data:/srv/data to mount it too; it outlives the instance; repeat for more (none)")
 	flags.StringVar(&a.storage, "storage", "", "where the disk lies: local, shared or the `name` of a shared storage (local)")
+	flags.StringVar(&a.firmware, "firmware", "", "what starts the disk: `bios`, uefi, or uefi-secure for UEFI with "+
+		"secure boot (bios, or uefi if only that boots the disk)")
+	flags.BoolVar(&a.machine.TPM, "tpm", false, "give the machine a TPM 2.0, whose state stays on its host")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -218,6 +223,11 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 			Near: a.near, Far: a.far, Distance: a.distance}}
 	r.Networks, r.Open, r.Ephemeral, r.Storage = a.networks, a.open, a.ephemeral, a.storage
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
+		return r, err
+	}
+	r.Machine = a.machine
+	r.Machine.Firmware = croft.Firmware(a.firmware)
+	if err := r.Machine.Check(); err != nil {
 		return r, err
 	}
 	if err = a.addVolumes(&r.InstanceRequest); err != nil {

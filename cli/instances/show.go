@@ -151,6 +151,7 @@ func details(i api.Instance) *out.Table {
 	if storage := cmp.Or(i.OnStorage, i.Storage); storage != "" {
 		add("storage", storage)
 	}
+	add("machine", i.Machine.String())
 	if i.Ephemeral {
 		add("ephemeral", "yes")
 	}

@@ -190,7 +190,8 @@ func (s *stage) offer() croft.Provider {
 	s.t.Helper()
 	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host,
 		Name: "host-" + string(s.Host), Location: "site/row"},
-		s.Partition, compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40, Arch: "amd64"})
+		s.Partition, compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40, Arch: "amd64",
+			Machines: croft.MachineTraits()})
 	s.check(s.Agent.EnsureProvider(s.ctx(), p))
 	return p
 }

@@ -23,6 +23,9 @@ type Machine struct {
 	Console string // path of the serial console's log
 	NICs    []NIC
 	Agent   bool // it has a channel to QEMU's guest agent
+	// its kind, with the firmware that it starts with; an empty one is a BIOS
+	Kind  croft.Machine
+	NVRAM string // path of the variables of a UEFI, which are made if they are missing
 }
 
 // NIC is one network interface: on a libvirt network or on a bridge of the host.

@@ -13,8 +13,12 @@ func TestAnInstanceMovesWithItsDisk(t *testing.T) {
 	w, disk := newWorld(t, nil), data(5)
 	inst := w.place("web", "a", disk)
 	w.must(w.Report(t.Context(), "web", croft.CloudInit{State: croft.CloudInitDone}))
+	w.must(os.WriteFile(w.file("a", inst.ID, "nvram.fd"), []byte("boot entries"), 0o600)) // of its UEFI
 	w.must(w.move(inst.ID, "b"))
 	w.awaitOnly(inst.ID, "b", croft.StateRunning, disk)
+	if text, err := os.ReadFile(w.file("b", inst.ID, "nvram.fd")); string(text) != "boot entries" || err != nil {
+		t.Errorf("the variables of its UEFI are %q now, %v", text, err)
+	}
 	w.await("its report came along", inst.ID, func(st croft.Status) bool { return st.Observation.CloudInit != nil })
 	w.must(w.move(inst.ID, "")) // the cloud chooses
 	w.await("it moved on", inst.ID, func(st croft.Status) bool { return st.Instance.Host != w.host("b") })

@@ -188,7 +188,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
-		}},
+		}, Traits: croft.MachineTraits()},
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
 		Backups: jobs, Key: key, Repository: repository,
 		Copies: c.Store.Images, CopyFiles: files,

@@ -290,7 +290,7 @@ func (m *machine) boot(last int) {
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim",
 		Location: fmt.Sprintf("s/r/k%d", m.n%2), API: m.api.URL, Token: string(m.id), Images: true,
 		BackupKey: m.key.Public()}
-	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk}
+	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk, Machines: croft.MachineTraits()}
 	agent, err := compute.New(compute.Config{
 		Peers:   func(croft.Host) (*http.Client, error) { return m.api.Client(), nil },
 		Volumes: &agentVolumes{m.gate, side.volumes}, VolumeRequests: requests, Resizes: sizes,

@@ -99,6 +99,7 @@ func (s Suite) Run(t *testing.T) {
 		"disks get overlays and lose them while a guest runs":          s.snapshots,
 		"what is not defined has no disks":                             s.disksOfNothing,
 		"a domain gets another size, and its disk grows":               s.resize,
+		"a machine of every kind that the host has starts":             s.kinds,
 		"a call that its caller left comes before what is asked later": s.late,
 	} {
 		t.Run(name, func(t *testing.T) {

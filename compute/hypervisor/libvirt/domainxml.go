@@ -47,6 +47,9 @@ func check(m compute.Machine) error {
 	case m.VCPUs < 1 || m.MemoryMiB < 1:
 		return croft.Errorf(croft.Invalid, "define instance %s: %d VCPU and %d MiB of memory are not a machine", m.ID,
 			m.VCPUs, m.MemoryMiB)
+	case m.Kind.Firmware.IsUEFI() && !strings.HasPrefix(m.NVRAM, "/"):
+		return croft.Errorf(croft.Invalid, "define instance %s: the file %q of its UEFI must be an absolute path", m.ID,
+			m.NVRAM)
 	case len(m.Disk) == 0:
 		return croft.Errorf(croft.Invalid, "define instance %s: it has no disk", m.ID)
 	}

@@ -54,6 +54,13 @@ func TestDomainXML(t *testing.T) {
 		"filtered": {definition{Virt: VirtQEMU, CacheMiB: 128, Ports: map[string]string{
 			fixedMachine().ID.MAC(0).String(): "cr12345aabbccdd",
 		}}, func(*compute.Machine) {}},
+		"uefi": {emulated, func(m *compute.Machine) {
+			m.Kind.Firmware, m.NVRAM = croft.FirmwareUEFI, "/var/lib/croft/instances/x/nvram.fd"
+		}},
+		"secure": {emulated, func(m *compute.Machine) {
+			m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true}
+			m.NVRAM = "/var/lib/croft/instances/x/nvram.fd"
+		}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +125,7 @@ func TestCheckRefuses(t *testing.T) {
 		"no processor":                        func(m *compute.Machine) { m.VCPUs = 0 },
 		"no memory":                           func(m *compute.Machine) { m.MemoryMiB = 0 },
 		"no disk":                             func(m *compute.Machine) { m.Disk = nil },
+		"UEFI without a file":                 func(m *compute.Machine) { m.Kind.Firmware = croft.FirmwareUEFI },
 		"a relative disk":                     func(m *compute.Machine) { m.Disk[0].Path = "disk" },
 		"a disk of a format that is not ours": func(m *compute.Machine) { m.Disk[0].Format = "vmdk" },
 		"an interface on nothing":             func(m *compute.Machine) { m.NICs[0].Network = "" },

@@ -66,6 +66,8 @@ type Config struct {
 	Partition croft.PartitionID
 	// LeaseDir is the lease directory of libvirt's dnsmasq (/var/lib/libvirt/dnsmasq).
 	LeaseDir string
+	// TPMDir is the directory in which libvirt keeps the states of emulated TPMs (/var/lib/libvirt/swtpm).
+	TPMDir string
 	// Log receives reports of domains that are left alone, and reconnections.
 	Log *slog.Logger
 }
@@ -94,6 +96,7 @@ func New(c Config) (*Driver, error) {
 	c.StopGrace = cmp.Or(c.StopGrace, time.Minute)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 90*time.Second)
 	c.LeaseDir = cmp.Or(c.LeaseDir, "/var/lib/libvirt/dnsmasq")
+	c.TPMDir = cmp.Or(c.TPMDir, "/var/lib/libvirt/swtpm")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	switch c.VirtType {
 	case VirtAuto, VirtKVM, VirtQEMU:

@@ -29,6 +29,7 @@ type mark struct {
 	Digest  string        `xml:"digest,attr,omitempty"`
 	Project croft.Project `xml:"project,attr,omitempty"` // as in compute.Ordered
 	Open    string        `xml:"open,attr,omitempty"`    // as in compute.Ordered, separated by blanks
+	TPM     string        `xml:"tpm,attr,omitempty"`     // tpmNew or tpmMade; empty: it has none
 	NICs    []markNIC     `xml:"nic"`
 }
 
@@ -40,7 +41,7 @@ type markNIC struct {
 }
 
 func newMark(m compute.Machine) mark {
-	k := mark{Namespace: namespace, Partition: m.Partition}
+	k := mark{Namespace: namespace, Partition: m.Partition, TPM: newTPM(m)}
 	k.set(m.Ordered)
 	for _, n := range m.NICs {
 		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network}
@@ -153,10 +154,14 @@ func (k mark) write(dom *libvirt.Domain, impact libvirt.DomainModificationImpact
 // noteStarted records the generation for which the domain was started (0: stopped) in its definition, which
 // survives restarts of libvirtd and the host.
 func (k mark) noteStarted(dom *libvirt.Domain, generation int64) error {
-	if k.Started == generation {
+	made := generation != 0 && k.TPM == tpmNew
+	if k.Started == generation && !made {
 		return nil
 	}
 	k.Started = generation
+	if made {
+		k.TPM = tpmMade
+	}
 	err := k.write(dom, libvirt.DOMAIN_AFFECT_CONFIG)
 	if persistent, perr := dom.IsPersistent(); err != nil && perr == nil && !persistent {
 		return nil // undefined meanwhile: it ends with its process

@@ -50,6 +50,9 @@ func (d *Driver) start(c *libvirt.Connect, id croft.InstanceID, dom *libvirt.Dom
 	default:
 		return nil
 	}
+	if err := d.checkTPM(id, *k); err != nil {
+		return err
+	}
 	nics, err := d.network.connect(c, k.NICs)
 	if err != nil {
 		return err

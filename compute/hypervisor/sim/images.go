@@ -230,6 +230,9 @@ func (s CopyFiles) Flatten(_ context.Context, id croft.ImageID, layers []compute
 	return os.WriteFile(s.Staged(id), disk, 0o600)
 }
 
+// NeedsUEFI says no: simulated guests boot nothing.
+func (Images) NeedsUEFI([]compute.Layer) (bool, error) { return false, nil }
+
 // Rebase names another layer below a file.
 func (Images) Rebase(_ context.Context, file string, below compute.Layer) error {
 	return rename(file, below.Path)

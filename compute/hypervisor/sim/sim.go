@@ -164,6 +164,11 @@ func (h *Hypervisor) Machine(id croft.InstanceID) (compute.Machine, error) {
 	return g.Machine, nil
 }
 
+// Machines returns all traits: a simulated guest is a machine of any kind.
+func (h *Hypervisor) Machines(context.Context) ([]croft.Trait, error) {
+	return croft.MachineTraits(), nil
+}
+
 // Watch calls wake for every instance whose power or address changed.
 func (h *Hypervisor) Watch(ctx context.Context, wake func(croft.InstanceID)) error {
 	box, leave := h.changed.Join()

@@ -3,22 +3,33 @@ package format
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
-
-	"croft"
 )
 
-// errUEFI rejects a disk that would hang in the BIOS of croft's machines while its guest counts as running.
-var errUEFI = croft.Errorf(croft.Invalid,
-	"it boots only by UEFI (its partition table has an EFI partition or is a GPT, and its boot sector has no code for a "+
-		"BIOS), and machines here have a BIOS: give an image that boots by both")
+// BootSector returns the first sector of a disk's layer, which is a qcow2 or a raw file; nil: the layer does not have
+// it. It reads and allocates little whatever the file contains.
+func BootSector(r io.ReaderAt, size int64, format string) ([]byte, error) {
+	if format == "qcow2" {
+		h, err := ReadQcow2(r, size)
+		if err != nil {
+			return nil, err
+		}
+		return h.bootSector(r), nil
+	}
+	boot := make([]byte, sector)
+	if n, err := r.ReadAt(boot, 0); n < len(boot) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return boot, nil
+}
 
-// needsUEFI reports whether only UEFI firmware can boot a disk with this boot sector: it has no boot code, and its
+// NeedsUEFI reports whether only UEFI firmware can boot a disk with this boot sector: it has no boot code, and its
 // partition table is a GPT or has an EFI system partition.
-func needsUEFI(boot []byte) bool {
+func NeedsUEFI(boot []byte) bool {
 	const code, table, entry = 440, 446, 16
 	if len(boot) < sector || boot[510] != 0x55 || boot[511] != 0xaa || len(bytes.Trim(boot[:code], "\x00")) > 0 {
 		return false

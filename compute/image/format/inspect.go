@@ -164,9 +164,6 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if markAt(r, size, size-sector, "koly") {
 		return Info{}, otherFormat("an Apple disk (DMG)", "dmg")
 	}
-	if needsUEFI(head) {
-		return Info{}, errUEFI
-	}
 	if bootable(r, size, head) {
 		return Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}, nil
 	}

@@ -84,9 +84,6 @@ func inspectQcow2(r io.ReaderAt, size int64) (Info, error) {
 	if err := h.checkTables(r, size); err != nil {
 		return Info{}, err
 	}
-	if needsUEFI(h.bootSector(r)) {
-		return Info{}, errUEFI
-	}
 	return Info{Format: "qcow2", VirtualSize: int64(h.Virtual)}, nil
 }
 

@@ -29,23 +29,20 @@ type Definition struct {
 // Marshal returns the XML of a machine.
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
-// network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster.
+// network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster. With UEFI
+// it is "q35", the only one with secure boot.
 func (f Definition) Marshal(m machine.Machine) (string, error) {
 	dom := libvirtxml.Domain{
-		Type:     f.Virt,
-		Name:     f.Name,
-		UUID:     string(m.ID),
-		Title:    title(m.Name),
-		Metadata: &libvirtxml.DomainMetadata{XML: f.Metadata},
-		Memory:   &libvirtxml.DomainMemory{Value: uint(m.MemoryMiB), Unit: "MiB"},
-		VCPU:     &libvirtxml.DomainVCPU{Placement: "static", Value: uint(m.VCPUs)},
-		SysInfo:  []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
-		OS: &libvirtxml.DomainOS{
-			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "pc", Type: "hvm"},
-			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
-			SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
-		},
-		Features:   f.features(),
+		Type:       f.Virt,
+		Name:       f.Name,
+		UUID:       string(m.ID),
+		Title:      title(m.Name),
+		Metadata:   &libvirtxml.DomainMetadata{XML: f.Metadata},
+		Memory:     &libvirtxml.DomainMemory{Value: uint(m.MemoryMiB), Unit: "MiB"},
+		VCPU:       &libvirtxml.DomainVCPU{Placement: "static", Value: uint(m.VCPUs)},
+		SysInfo:    []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
+		OS:         system(m),
+		Features:   f.features(m),
 		CPU:        f.cpu(),
 		Clock:      f.clock(),
 		OnPoweroff: "destroy",
@@ -88,8 +85,11 @@ func smbios(m machine.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 	}}
 }
 
-func (f Definition) features() *libvirtxml.DomainFeatureList {
+func (f Definition) features(m machine.Machine) *libvirtxml.DomainFeatureList {
 	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
+	if m.Kind.Firmware == croft.FirmwareUEFISecure { // only in this mode may anything write the keys
+		features.SMM = &libvirtxml.DomainFeatureSMM{State: "on"}
+	}
 	if f.Virt == VirtQEMU && f.CacheMiB > 0 {
 		features.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Unit: "MiB",
 			Size: uint(f.CacheMiB)}}
@@ -117,7 +117,7 @@ func (f Definition) clock() *libvirtxml.DomainClock {
 func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 	return &libvirtxml.DomainDeviceList{
 		Disks:       f.disks(m),
-		Controllers: []libvirtxml.DomainController{{Type: "usb", Model: "none"}},
+		Controllers: controllers(m),
 		Interfaces:  f.interfaces(m),
 		Serials:     []libvirtxml.DomainSerial{serial(m)},
 		Channels:    agentChannel(m),
@@ -127,6 +127,7 @@ func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 		}},
 		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", FreePageReporting: "on"},
 		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
+		TPMs:       tpms(m),
 	}
 }
 
