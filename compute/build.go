@@ -70,6 +70,9 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		})
 		return err
 	})
+	if err == nil {
+		err = p.noteDisk(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -460,8 +460,8 @@ func (p *pass) broughtDisk(ctx context.Context) (bool, error) {
 	if has || err != nil {
 		return has, err
 	}
-	never, err := dir.IsFirst(ctx, p.id)
-	if err == nil && !never {
+	made, err := dir.WasMade(ctx, p.id)
+	if err == nil && made {
 		err = croft.Errorf(croft.Conflict, "its disk is not on the shared storage %s any more: it was removed past "+
 			"croft; put it back, or rebuild the instance from its image", dir.Name)
 	}
@@ -481,6 +481,18 @@ func (p *pass) lockArriving(ctx context.Context) error {
 func (p *pass) hasDisk() bool {
 	moved := p.want.Want == croft.WantArriving || p.want.MovedFrom != "" && !p.want.Spec.Ephemeral
 	return p.want.Storage != "" && !p.fresh && (len(p.want.TakesFrom) > 0 || moved)
+}
+
+// noteDisk notes that the disk of the instance on shared storage is made.
+func (p *pass) noteDisk(ctx context.Context) error {
+	if p.want.Storage == "" {
+		return nil
+	}
+	dir, err := p.storage()
+	if err != nil {
+		return err
+	}
+	return dir.NoteMade(ctx, p.id)
 }
 
 // leaveAll releases the disk and the volumes of an instance that was lost with this host, and whose guest is off, so

@@ -41,6 +41,11 @@ func (d *Dir) lockPath(id croft.InstanceID, number int64) string {
 	return filepath.Join(d.Path, locksDir, fmt.Sprintf("%s.%d", id, number))
 }
 
+// madePath is next to the lock: it is there also if the directory of the disk is removed past croft.
+func (d *Dir) madePath(id croft.InstanceID) string {
+	return filepath.Join(d.Path, locksDir, string(id)+".made")
+}
+
 func (d *Dir) leasePath(host croft.HostID) string {
 	return filepath.Join(d.Path, locksDir, string(host)+".lease")
 }
@@ -222,6 +227,9 @@ func (d *Dir) remove(ctx context.Context, id croft.InstanceID, dir string) error
 		if err != nil || now.Host != d.Host {
 			return err
 		}
+		if err := os.Remove(d.madePath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.failed("remove the note that the disk is made", err)
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			return d.failed("remove the disk", err)
 		}
@@ -248,11 +256,29 @@ func (d *Dir) Holder(ctx context.Context, id croft.InstanceID) (croft.HostID, er
 	return now.Host, err
 }
 
-// IsFirst reports whether this host has the lock of an instance, and no host had it before: a lock is older than the
-// disk, and is removed after it.
-func (d *Dir) IsFirst(ctx context.Context, id croft.InstanceID) (bool, error) {
-	now, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
-	return now.Host == d.Host && now.Number == 1, err
+// NoteMade notes that the disk of an instance is made, before its guest writes to it.
+func (d *Dir) NoteMade(ctx context.Context, id croft.InstanceID) error {
+	return d.use(ctx, id, func() error {
+		if _, err := os.Stat(d.madePath(id)); err == nil {
+			return nil
+		}
+		if err := durable.Write(d.madePath(id), nil, 0o644); err != nil {
+			return d.failed("note that the disk is made", err)
+		}
+		return nil
+	})
+}
+
+// WasMade reports whether a host has made the disk of an instance. A host that dies before leaves only its lock, which
+// may have several hosts before one makes the disk.
+func (d *Dir) WasMade(ctx context.Context, id croft.InstanceID) (bool, error) {
+	return Use(ctx, d, id, func() (bool, error) {
+		_, err := os.Stat(d.madePath(id))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // LockedVolumes returns the volumes that have files here, and whose locks this host has.

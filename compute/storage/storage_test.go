@@ -121,14 +121,27 @@ func TestADiskHasOneHost(t *testing.T) {
 	must(t, a.Release(ctx, web))
 	must(t, b.Acquire(ctx, web))
 	wantKind(t, a.Acquire(ctx, web), croft.Conflict, "belongs to host "+string(hostB))
+	made := func() bool {
+		was, err := a.WasMade(ctx, web)
+		must(t, err)
+		return was
+	}
 	must(t, b.Prepare(ctx, web))
+	if made() {
+		t.Error("the disk was made before a host noted it")
+	}
+	must(t, b.NoteMade(ctx, web))
+	must(t, b.NoteMade(ctx, web))
 	must(t, a.Remove(ctx, web))
+	if !made() {
+		t.Error("the disk was never made after its host noted it")
+	}
 	if _, err := os.Stat(b.Disks(web)); err != nil {
 		t.Errorf("a host removed the disk of another one: %v", err)
 	}
 	must(t, b.Remove(ctx, web))
 	must(t, b.Remove(ctx, web))
-	if _, err := os.Stat(b.Disks(web)); err == nil {
+	if _, err := os.Stat(b.Disks(web)); err == nil || made() {
 		t.Error("the disk is there after its host removed it")
 	}
 	must(t, a.Acquire(ctx, web))

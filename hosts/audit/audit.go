@@ -102,6 +102,9 @@ func (a *Auditor) look(ctx context.Context) (Report, error) {
 	if err == nil {
 		e.Elsewhere, err = a.claimsElsewhere(ctx, e.Hosts)
 	}
+	if err == nil {
+		err = e.addStored(ctx, a.Claims)
+	}
 	if err != nil {
 		return report, err
 	}

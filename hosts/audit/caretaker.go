@@ -27,9 +27,13 @@ type Caretaker struct {
 	Volumes   Volumes
 	Resizes   Resizes // nil: requests to resize instances are not ended
 	Images    Images  // nil: images of the cloud's catalog get no further copies
-	Inventory Releaser
-	Every     time.Duration // interval of turns; 60 s by default
-	Log       *slog.Logger
+	Inventory interface {
+		Releaser
+		// Claims returns the allocations on a provider. NotFound: the provider does not exist.
+		Claims(ctx context.Context, provider croft.HostID) (map[croft.InstanceID]croft.Resources, error)
+	}
+	Every time.Duration // interval of turns; 60 s by default
+	Log   *slog.Logger
 	// Announce tells users that an instance expires soon; nil: it is only logged.
 	Announce func(ctx context.Context, inst croft.Instance) error
 
@@ -153,6 +157,9 @@ const confirmAfter = 5 * time.Second
 // the other differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
+	if err == nil {
+		err = e.addStored(ctx, c.Inventory)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,9 @@ import (
 // nobodys is the evidence that a caretaker reads; it records the steps of the caretaker, in order.
 type nobodys struct {
 	books    audit.Evidence
-	instance error           // returned by Instance; nil: the instance exists
-	fenced   *croft.Instance // returned by Fence; nil: the given record
+	instance error                                // returned by Instance; nil: the instance exists
+	fenced   *croft.Instance                      // returned by Fence; nil: the given record
+	stored   map[croft.InstanceID]croft.Resources // claims on shared storage
 	fails    map[string]error
 	steps    []string
 	turns    int
@@ -78,6 +79,11 @@ func (n nobodysRecords) NoteAnnounced(_ context.Context, inst croft.Instance) er
 
 func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return n.step("discard") }
 
+// Claims returns the claims on the shared storage.
+func (n nobodysClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
+	return n.stored, nil
+}
+
 func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
 	on, err := may(ctx)
 	if err != nil {
@@ -123,6 +129,32 @@ func TestACaretakerReleasesALeakedClaimAfterAnotherLook(t *testing.T) {
 		n.instance = c.reads
 		if got := n.turn(t); !slices.Equal(got, c.steps) {
 			t.Errorf("%s: done %q, want %q", c.name, got, c.steps)
+		}
+	}
+}
+
+// No agent sees a claim on shared storage whose request was undone before the claim was made, late.
+func TestACaretakerReleasesALeakedClaimOnSharedStorage(t *testing.T) {
+	mounts := []croft.HostStorage{{ID: "nfs", Name: "nfs1"}}
+	n := &nobodys{instance: croft.Errorf(croft.NotFound, "planned"), books: audit.Evidence{
+		Hosts: map[croft.HostID]croft.Host{"h": {ID: "h", Storages: mounts}, "i": {ID: "i", Storages: mounts}},
+		Instances: map[croft.InstanceID]croft.Instance{"web": {ID: "web", Project: "p", Name: "web",
+			State: croft.StateLost, Storage: "nfs"}},
+		Names: []audit.Name{{Project: "p", Name: "web", Instance: "web"}},
+		Volumes: map[croft.VolumeID]croft.Volume{"data": {ID: "data", Host: "h", Storage: "nfs", SizeGB: 1,
+			ClaimedGB: 1}},
+	}}
+	for _, c := range []struct {
+		of    croft.InstanceID
+		steps []string
+	}{
+		{"web", nil},
+		{"data", nil},
+		{"gone", []string{"release nfs"}},
+	} {
+		n.stored = map[croft.InstanceID]croft.Resources{c.of: {croft.DiskGB: 1}}
+		if got := n.turn(t); !slices.Equal(got, c.steps) {
+			t.Errorf("the claim of %s: done %q, want %q", c.of, got, c.steps)
 		}
 	}
 }

@@ -54,6 +54,9 @@ func Compare(b Evidence) []Difference {
 	for host := range b.Claims {
 		c.checkClaims(host)
 	}
+	for storage := range b.Stored {
+		c.checkStored(storage)
+	}
 	for host := range b.Contents {
 		c.checkContents(host)
 	}
@@ -339,6 +342,29 @@ func (c *comparison) checkClaims(host croft.HostID) {
 	}
 }
 
+// checkStored looks for claims on a shared storage without an instance or a volume, which no agent finds on its host.
+func (c *comparison) checkStored(provider croft.HostID) {
+	for id := range c.Stored[provider] {
+		if _, exists := c.Instances[id]; exists || c.isVolume(id) {
+			continue
+		}
+		c.add(Difference{Kind: LeakedClaim, Host: provider, Instance: id, Mendable: true,
+			Cause: fmt.Sprintf("a claim on the shared storage %s is left of an instance or a volume that no longer exists, "+
+				"and keeps its room from others: the program that made it died, or its answer was late",
+				c.storage(provider))})
+	}
+}
+
+// storage returns the name of a storage that hosts mount.
+func (c *comparison) storage(provider croft.HostID) string {
+	for _, h := range c.Hosts {
+		if s, mounted := h.Mounts(string(provider)); mounted {
+			return s.Name
+		}
+	}
+	return string(provider)
+}
+
 // lacksClaim reports whether checkClaim found that an instance has no claim on its host.
 func (c *comparison) lacksClaim(inst croft.Instance) bool {
 	return slices.ContainsFunc(c.found, func(d Difference) bool {
@@ -399,7 +425,7 @@ func (c *comparison) name(id croft.HostID) string {
 	if h, known := c.Hosts[id]; known {
 		return h.Name
 	}
-	return string(id)
+	return c.storage(id)
 }
 
 // home returns the host to which an instance belongs, for people. A lost instance has none.

@@ -53,8 +53,8 @@ var Kinds = []Kind{
 type Difference struct {
 	// The fault in two or three words.
 	Kind     Kind             `json:"kind"`
-	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`     // its UUID
-	HostName string           `json:"host_name,omitempty"`              // its name
+	Host     croft.HostID     `json:"host,omitempty" format:"uuid"`     // its UUID, or that of a shared storage
+	HostName string           `json:"host_name,omitempty"`              // name of the host, or of the shared storage
 	Instance croft.InstanceID `json:"instance,omitempty" format:"uuid"` // its UUID, or that of a volume
 	Project  croft.Project    `json:"project,omitempty"`                // project of the instance or volume
 	Name     string           `json:"name,omitempty"`                   // name of the instance or volume

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"croft"
@@ -26,6 +28,8 @@ type Evidence struct {
 	Volumes      map[croft.VolumeID]croft.Volume // of the host; of all hosts, if it covers everything
 
 	Claims map[croft.HostID]map[croft.InstanceID]croft.Resources // of the hosts whose claims were read
+	// Stored is the claims on the storages that hosts mount, by their providers.
+	Stored map[croft.HostID]map[croft.InstanceID]croft.Resources
 	// Elsewhere is the claims of instances on providers other than hosts, such as shared storage; nil: not read.
 	Elsewhere map[croft.InstanceID]croft.Resources
 	Contents  map[croft.HostID]Contents // of the hosts that were asked
@@ -35,6 +39,27 @@ type Evidence struct {
 	// ClockDifference is the largest difference between the clocks of a living host and this machine, see
 	// croft.Host.ClockDifference; set together with Clocks.
 	ClockDifference time.Duration
+}
+
+// addStored reads the claims on the storages that hosts mount. They are read after the records: a claim is younger than
+// its record.
+func (e *Evidence) addStored(ctx context.Context, from interface {
+	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
+}) error {
+	e.Stored = map[croft.HostID]map[croft.InstanceID]croft.Resources{}
+	for _, h := range e.Hosts {
+		for _, s := range h.Storages {
+			if _, read := e.Stored[s.ID.Provider()]; read {
+				continue
+			}
+			claims, err := from.Claims(ctx, s.ID.Provider())
+			if err != nil && !errors.Is(err, croft.NotFound) {
+				return err
+			}
+			e.Stored[s.ID.Provider()] = claims
+		}
+	}
+	return nil
 }
 
 // Name is an entry in the directory of names.
