@@ -70,7 +70,7 @@ type Snapshots interface {
 	Find(ctx context.Context, project croft.Project, name string) (croft.Volume, error)
 }
 
-// Manager carries out requests for backups. All fields are required.
+// Manager carries out requests for backups. All fields are required except ForgetAfter.
 type Manager struct {
 	Partition croft.PartitionID
 	Store
@@ -84,6 +84,8 @@ type Manager struct {
 	swept    *atomic.Int64
 	Failures prometheus.Counter // of backups; New makes it
 	Log      *slog.Logger
+	// how long a backup names an instance that is to be restored from it, and has no order for that; 2 min by default
+	ForgetAfter time.Duration
 }
 
 // New completes a manager by its metrics.

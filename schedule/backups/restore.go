@@ -333,6 +333,11 @@ const captureLook = 200 * time.Millisecond
 // forgetAfter is how long the record of a backup names an instance for which no order to restore it is found.
 const forgetAfter = 2 * time.Minute
 
+// mayFollow reports whether the order of the latest restore from a backup may still come.
+func (m *Manager) mayFollow(b backup.Backup) bool {
+	return time.Since(b.Asked) < cmp.Or(m.ForgetAfter, forgetAfter)
+}
+
 // restores carries on all restores.
 func (m *Manager) restores(ctx context.Context, jobs map[string]backup.Job, wanted map[string]bool) (err error) {
 	all, err := m.Backups(ctx, "")
@@ -362,7 +367,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	}
 	inst := st.Instance
 	end := func() error {
-		if from := inst.Backup; from != nil && from.Generation <= b.Before[id] && time.Since(b.Asked) < forgetAfter {
+		if from := inst.Backup; from != nil && from.Generation <= b.Before[id] && m.mayFollow(b) {
 			return nil // an order is about to follow that needs the note
 		}
 		if _, err := m.forget(ctx, b, id); err != nil {
@@ -378,7 +383,7 @@ func (m *Manager) restoring(ctx context.Context, b backup.Backup, id croft.Insta
 	}
 	if err != nil || inst.Backup == nil || inst.Backup.ID != b.ID || inst.Backup.Generation == 0 ||
 		inst.Rebuilt >= inst.Backup.Generation || inst.Project != b.Project {
-		if time.Since(b.Asked) < forgetAfter {
+		if m.mayFollow(b) {
 			return nil // the order may follow
 		}
 		return end()

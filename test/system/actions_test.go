@@ -41,12 +41,13 @@ const limit = 20 * time.Second
 func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
-	switch n := a.rng.IntN(46); {
-	case n >= 43:
+	a.noteCopies(ctx)
+	switch n := a.rng.IntN(50); {
+	case n >= 45:
 		a.useBackups(ctx)
-	case n >= 40:
+	case n >= 42:
 		a.useImages(ctx)
-	case n >= 18:
+	case n >= 20:
 		a.useDisks(ctx)
 	case n < 4:
 		a.create(ctx, croft.NewInstanceID(), a.rng.IntN(3) == 0)
@@ -221,7 +222,7 @@ func (a *actor) disturb() {
 	case 8:
 		etcdtest.Compact(a.t, a.etcd)
 	case 9:
-		m.wire.Cut()
+		m.cut()
 	case 10, 11:
 		m.slow.Store(true)
 	case 12, 13:

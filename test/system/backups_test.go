@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -199,8 +200,8 @@ func (w *world) withBackups(g *gate, do func(*backuprequests.Manager) error) err
 func (w *world) backupManager(g *gate, store *etcdstore.Store, s *schedule.Scheduler) backuprequests.Manager {
 	return backuprequests.Manager{Partition: store.Partition(), Store: backupStore{g, store.Backups},
 		Vault: plainVault{}, Snapshots: w.volumes(g, store), Scheduler: s, Hosts: store.Registry,
-		Labels: func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) { return nil, nil },
-		Log:    slog.New(slog.DiscardHandler)}
+		Labels:      func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) { return nil, nil },
+		ForgetAfter: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 }
 
 // startBackups adds a store of backups, and runs a process that carries out requests; if it dies, another one does.
@@ -264,26 +265,17 @@ func (a *actor) useBackups(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	all = slices.DeleteFunc(all, func(b backup.Backup) bool { return !b.Usable() && a.rng.IntN(8) != 0 })
 	b, some := pick(a.rng, all)
 	n := a.rng.IntN(8)
 	_ = a.withBackups(a.gate(a.lifetime()), func(m *backuprequests.Manager) (err error) {
 		switch {
-		case n < 3:
-			return a.backUp(ctx, m)
-		case !some:
-			return nil
-		case n < 5:
-			_, err = m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name,
-				As: fmt.Sprintf("restored-%d", a.rng.IntN(20)), WithoutVolumes: true})
-			if err == nil {
-				a.tally.add("restored a backup as a new instance")
+		case n < 5 || !some:
+			if b, some, err = a.backUp(ctx, m); some {
+				err = a.restore(ctx, m, b)
 			}
 		case n < 7:
-			a.data.restoreInPlace(b)
-			_, err = m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name, InPlace: true})
-			if err == nil {
-				a.tally.add("restored a backup in place")
-			}
+			err = a.restore(ctx, m, b)
 		default:
 			if _, err = m.Remove(ctx, b.Project, b.Name); err == nil {
 				a.tally.add("removed a backup")
@@ -293,21 +285,63 @@ func (a *actor) useBackups(ctx context.Context) {
 	})
 }
 
-func (a *actor) backUp(ctx context.Context, m *backuprequests.Manager) error {
+// restore restores a backup as a new instance, with or without its volumes, or in place.
+func (a *actor) restore(ctx context.Context, m *backuprequests.Manager, b backup.Backup) error {
+	if a.rng.IntN(3) != 0 {
+		_, err := m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name,
+			As: fmt.Sprintf("restored-%d", a.rng.IntN(20)), WithoutVolumes: a.rng.IntN(3) == 0})
+		if err == nil {
+			a.tally.add("restored a backup as a new instance")
+		}
+		return err
+	}
+	if a.rng.IntN(3) != 0 {
+		a.stop(ctx, string(b.Instance))
+	}
+	a.data.restoreInPlace(b)
+	_, err := m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name, InPlace: true})
+	if err == nil {
+		a.tally.add("restored a backup in place")
+	}
+	return err
+}
+
+// backUp makes a backup of an instance whose guest has just written, mostly of one without disks on shared storage, and
+// returns it if it is soon made.
+func (a *actor) backUp(ctx context.Context, m *backuprequests.Manager) (b backup.Backup, made bool, err error) {
 	st, some := a.status(ctx)
+	for range 4 {
+		if st.Instance.Storage != "" {
+			st, some = a.status(ctx)
+		}
+	}
 	if !some {
-		return nil
+		return b, false, nil
+	}
+	if on := a.machineOrNil(st.Instance.Host); on != nil {
+		a.write(ctx, on, st.Instance.ID)
 	}
 	name := fmt.Sprintf("b-%d", backupNumber.Add(1))
 	a.data.mu.Lock()
 	a.data.backups[name] = &captured{instance: st.Instance.ID, from: a.data.clock}
 	a.data.mu.Unlock()
-	_, err := m.Create(ctx, backuprequests.Request{Project: st.Instance.Project, Instance: string(st.Instance.ID),
-		Name: name, Store: "main"})
-	if err == nil {
-		a.tally.add("ordered a backup")
+	if _, err = m.Create(ctx, backuprequests.Request{Project: st.Instance.Project, Instance: string(st.Instance.ID),
+		Name: name, Store: "main"}); err != nil {
+		return b, false, err
 	}
-	return err
+	a.tally.add("ordered a backup")
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-look.C {
+		b, err = m.Backup(ctx, st.Instance.Project, name)
+		if err != nil || b.Usable() || b.State == backup.Failed {
+			break
+		}
+	}
+	if err == nil && b.Usable() {
+		a.tally.add("made a backup")
+	}
+	return b, err == nil && b.Usable(), err
 }
 
 // restoreInPlace records that the disks of an instance may be replaced by a backup from now on.
@@ -351,6 +385,42 @@ func (l *dataLog) restored(inst croft.Instance) content {
 	}
 	s := l.backups[inst.Backup.Name]
 	return l.captureOf(s, diskID(s.instance))
+}
+
+// noteCopies notes what the disks had from their beginning that were made from backups for new instances.
+func (w *world) noteCopies(ctx context.Context) {
+	all, err := w.store.Instances.List(ctx, "")
+	if err != nil {
+		return
+	}
+	volumes, err := w.store.Volumes.List(ctx, "")
+	if err != nil {
+		return
+	}
+	l := w.data
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, st := range all {
+		inst := st.Instance
+		from := l.restored(inst)
+		if from == nil || inst.Backup.InPlace || inst.Backup.Error != "" {
+			continue
+		}
+		l.copied(diskID(inst.ID), from)
+		for _, v := range volumes {
+			if v.Instance == inst.ID && v.CopyOf != "" {
+				l.copied(diskID(v.ID), l.captureOf(l.backups[inst.Backup.Name], diskID(v.CopyOf)))
+			}
+		}
+	}
+}
+
+// copied notes what a disk had when it was made. The caller holds l.mu.
+func (l *dataLog) copied(d diskID, may content) {
+	if !l.copies[d] {
+		l.copies[d] = true
+		l.disks[d] = append([]diskState{{0, may}}, l.disks[d]...)
+	}
 }
 
 // unwritten is what a disk has as its content that was restored from one to which nothing had been written: the

@@ -26,6 +26,7 @@ type dataLog struct {
 	rolling   map[croft.InstanceID][]*captured
 	left      map[leftDisk]content // what lost instances left on their hosts
 	volumes   map[croft.VolumeID]*volumeFact
+	copies    map[diskID]bool                  // made from a backup for a new instance
 	backups   map[string]*captured             // by name, which no other backup has
 	restoring map[croft.InstanceID][]*captured // backups that may replace the disks of an instance
 	saved     map[croft.ImageID]*captured      // images that were saved from instances
@@ -66,7 +67,7 @@ func newDataLog() *dataLog {
 	return &dataLog{disks: map[diskID][]diskState{}, writes: map[string][]diskID{}, snapshots: map[string]*captured{},
 		rolling: map[croft.InstanceID][]*captured{}, left: map[leftDisk]content{},
 		backups: map[string]*captured{}, restoring: map[croft.InstanceID][]*captured{},
-		saved: map[croft.ImageID]*captured{}, volumes: map[croft.VolumeID]*volumeFact{},
+		saved: map[croft.ImageID]*captured{}, volumes: map[croft.VolumeID]*volumeFact{}, copies: map[diskID]bool{},
 		removals: map[string]time.Time{}}
 }
 
@@ -124,6 +125,7 @@ func (l *dataLog) lose(inst croft.Instance) {
 
 // write makes a guest of a host write to its disks, if it runs.
 func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
+	w.noteCopies(ctx)
 	l := w.data
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,6 +218,7 @@ func diskIDs(volumes []croft.VolumeID) (all []diskID) {
 // snapshot has the data of one moment; and the disks of lost instances are where they were lost.
 func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 	w.noteBackups(ctx)
+	w.noteCopies(ctx)
 	l := w.data
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,11 +244,8 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 		if inst.Spec.Ephemeral { // each move makes its disk from the image
 			may[""] = true
 		}
-		if from := l.restored(inst); from != nil && len(l.disks[diskID(inst.ID)]) == 0 && !inst.Spec.Ephemeral &&
-			inst.Backup.Error == "" {
-			may = from
-		} else {
-			maps.Copy(may, from)
+		if from := inst.Backup; from != nil && (from.InPlace || from.Error != "") {
+			maps.Copy(may, l.restored(inst))
 		}
 		if root := disks[compute.RootDisk]; !may.has(root) && !w.twice(inst.ID) && !w.byForce(inst.ID) {
 			complain("the disk of %s on host%d has %q, and may have %v", inst.ID, m.n, root, may)
@@ -258,19 +258,19 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 	known := map[croft.VolumeID]bool{}
 	for _, v := range volumes {
 		known[v.ID] = true
-		m := w.machineOrNil(v.Host)
-		if m == nil || v.MadeGB == 0 || v.Removing {
+		file, where := w.fileOf(v)
+		if file == "" || v.MadeGB == 0 || v.Removing {
 			continue
 		}
 		data, here := guests[v.Instance][v.ID]
 		if !here {
-			if data, err = sim.FileContent(m.volumeFile(v.ID)); err != nil {
-				complain("volume %s on host%d: %v", v.ID, m.n, err)
+			if data, err = sim.FileContent(file); err != nil {
+				complain("volume %s on %s: %v", v.ID, where, err)
 				continue
 			}
 		}
 		if may := l.may(diskID(v.ID)); !may.has(data) {
-			complain("volume %s on host%d has %q, and may have %v", v.ID, m.n, data, may)
+			complain("volume %s on %s has %q, and may have %v", v.ID, where, data, may)
 		}
 	}
 	for id, f := range l.volumes {
@@ -345,6 +345,17 @@ func (w *world) leftData(m *machine, id croft.InstanceID) (bad string) {
 		return fmt.Sprintf("%s left a disk with %q on host%d, which may have %v: %v", id, root, m.n, may, err)
 	}
 	return ""
+}
+
+// fileOf returns the file of a volume, and where that is; empty: on a host that is away.
+func (w *world) fileOf(v croft.Volume) (file, where string) {
+	if v.Storage != "" {
+		return filepath.Join(w.sharedDir(), "volumes", string(v.ID), "disk.qcow2"), storageName
+	}
+	if m := w.machineOrNil(v.Host); m != nil {
+		return m.volumeFile(v.ID), fmt.Sprintf("host%d", m.n)
+	}
+	return "", ""
 }
 
 func (m *machine) volumeFile(id croft.VolumeID) string {

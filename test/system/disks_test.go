@@ -47,7 +47,10 @@ func (a *actor) useDisks(ctx context.Context) {
 
 // writeSome lets the guests of a host write.
 func (a *actor) writeSome(ctx context.Context) {
-	m := a.hosts[a.rng.IntN(len(a.hosts))]
+	a.writeOn(ctx, a.hosts[a.rng.IntN(len(a.hosts))])
+}
+
+func (a *actor) writeOn(ctx context.Context, m *machine) {
 	domains, err := m.hv.List(context.WithValue(ctx, looking{}, true))
 	if err != nil {
 		return
@@ -89,15 +92,20 @@ func (a *actor) volumeName() string { return fmt.Sprintf("vol-%d", a.rng.IntN(16
 
 func (a *actor) createVolume(ctx context.Context) {
 	name, size := a.volumeName(), 1+int64(a.rng.IntN(4))
-	host := ""
+	host, shared := "", a.sharedDir() != "" && a.rng.IntN(2) == 0
 	if a.rng.IntN(2) == 0 {
 		host = string(a.hosts[a.rng.IntN(len(a.hosts))].id)
 	}
 	begun := time.Now()
-	_ = a.disks(a.lifetime(), func(s diskService) error {
-		v, err := s.Create(ctx, croft.DefaultProject, name, size, host)
+	_ = a.disks(a.lifetime(), func(s diskService) (err error) {
+		var v croft.Volume
+		if shared {
+			v, err = s.CreateShared(ctx, croft.DefaultProject, name, 1, croft.StorageShared)
+		} else {
+			v, err = s.Create(ctx, croft.DefaultProject, name, size, host)
+		}
 		if err == nil {
-			a.tally.add("created a volume")
+			a.tally.add("created a volume" + onStorage(v))
 			a.data.mu.Lock()
 			defer a.data.mu.Unlock()
 			if a.data.volumes[v.ID] == nil {
@@ -106,6 +114,14 @@ func (a *actor) createVolume(ctx context.Context) {
 		}
 		return err
 	})
+}
+
+// onStorage says for the tally that a volume is on shared storage.
+func onStorage(v croft.Volume) string {
+	if v.Storage == "" {
+		return ""
+	}
+	return " on shared storage"
 }
 
 // attach attaches a volume to an instance, mostly to one on its host, and sometimes to two at once.
@@ -117,7 +133,7 @@ func (a *actor) attach(ctx context.Context) {
 	for range 1 + a.rng.IntN(2) {
 		st, some := a.status(ctx)
 		for range 4 {
-			if st.Instance.Host != v.Host {
+			if v.Storage == "" && st.Instance.Host != v.Host {
 				st, some = a.status(ctx)
 			}
 		}
@@ -127,7 +143,7 @@ func (a *actor) attach(ctx context.Context) {
 		_ = a.disks(a.lifetime(), func(s diskService) error {
 			_, err := s.Attach(ctx, v.Project, v.Name, st.Instance)
 			if err == nil {
-				a.tally.add("attached a volume")
+				a.tally.add("attached a volume" + onStorage(v))
 			}
 			return err
 		})
@@ -138,6 +154,9 @@ func (a *actor) detach(ctx context.Context) {
 	if v, some := a.volume(ctx); some {
 		_ = a.disks(a.lifetime(), func(s diskService) error {
 			_, err := s.Detach(ctx, v.Project, v.Name)
+			if err == nil {
+				a.tally.add("detached a volume" + onStorage(v))
+			}
 			return err
 		})
 	}
@@ -147,6 +166,9 @@ func (a *actor) grow(ctx context.Context) {
 	if v, some := a.volume(ctx); some {
 		_ = a.disks(a.lifetime(), func(s diskService) error {
 			_, err := s.Grow(ctx, v.Project, v.Name, v.SizeGB+1)
+			if err == nil {
+				a.tally.add("enlarged a volume" + onStorage(v))
+			}
 			return err
 		})
 	}
@@ -161,7 +183,7 @@ func (a *actor) removeVolume(ctx context.Context) {
 	_ = a.disks(a.lifetime(), func(s diskService) error {
 		_, err := s.Remove(ctx, v.Project, v.Name)
 		if err == nil {
-			a.tally.add("removed a volume")
+			a.tally.add("removed a volume" + onStorage(v))
 		}
 		return err
 	})
@@ -245,20 +267,25 @@ func (a *actor) resize(ctx context.Context) {
 	if a.rng.IntN(3) == 0 {
 		to = croft.Resources{croft.DiskGB: st.Instance.Spec.Resources[croft.DiskGB] + int64(a.rng.IntN(2))}
 	} else if a.rng.IntN(3) != 0 {
-		_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
-			inst, err := s.Stop(ctx, croft.DefaultProject, id)
-			if err == nil {
-				soon, cancel := context.WithTimeout(ctx, time.Second) // its host may be away
-				defer cancel()
-				err = s.Wait(soon, inst, schedule.Stopped, nil)
-			}
-			return err
-		})
+		a.stop(ctx, id)
 	}
 	_ = a.disks(a.lifetime(), func(s diskService) error {
 		_, err := s.sizes.Resize(ctx, croft.DefaultProject, id, to)
 		if err == nil {
 			a.tally.add("resized an instance")
+		}
+		return err
+	})
+}
+
+// stop stops an instance, and waits for that unless its host is away.
+func (a *actor) stop(ctx context.Context, id string) {
+	_ = a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		inst, err := s.Stop(ctx, croft.DefaultProject, id)
+		if err == nil {
+			soon, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			err = s.Wait(soon, inst, schedule.Stopped, nil)
 		}
 		return err
 	})
@@ -292,16 +319,18 @@ func (a *actor) moveOne(ctx context.Context) {
 
 // addDisks lets some requests have volumes.
 func (a *actor) addDisks(ctx context.Context, r *schedule.Request) {
-	if a.rng.IntN(3) == 0 {
+	if a.rng.IntN(2) == 0 {
 		r.Restart = croft.RestartElsewhere
 	}
-	if a.sharedDir() != "" && a.rng.IntN(3) == 0 {
+	if a.sharedDir() != "" && a.rng.IntN(2) == 0 {
 		r.Storage, r.Query = croft.StorageShared, sharedQuery
 	}
 	switch a.rng.IntN(6) {
 	case 0:
-		r.Disks = []croft.NewDisk{{SizeGB: 2}}
-	case 1:
+		if r.Storage == "" {
+			r.Disks = []croft.NewDisk{{SizeGB: 2}}
+		}
+	case 1, 2:
 		if v, some := a.volume(ctx); some {
 			r.Volumes = []string{v.Name}
 		}

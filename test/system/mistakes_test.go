@@ -19,48 +19,60 @@ var (
 	mistakeFlag  = flag.String("mistake", "", "try only the mistakes whose descriptions contain this text")
 )
 
-// mistakes are deliberate mistakes in the product, at least one for each invariant that it breaks.
+// edit puts a mistake into a file: it replaces a text by that text with the mistake, which On turns on.
+type edit struct{ file, old, new string }
+
+// mistakes are deliberate mistakes in the product, at least one for each invariant that it breaks. One that two parts
+// prevent has two edits.
 var mistakes = []struct {
 	name       string
 	invariants []string // of the list in rest_test.go, or what watchful and nothingIsLeft report
-	file       string
-	old, new   string // text in the file, and that text with the mistake, which On turns on
+	shared     bool     // it is about shared storage, which worlds with odd seeds have
+	edits      []edit
 }{
-	{"a volume claims one GiB whatever its size", []string{"the audit is clean", "claims are as recorded"},
-		"schedule/volumes/volumes.go",
-		"resized(had, v, v.SizeGB)", "resized(had, v, mistake.Instead[int64](On, 1, v.SizeGB))"},
-	{"a resize leaves the domain as it is", []string{"guests are as recorded"}, "compute/pass.go",
+	{"a volume claims one GiB whatever its size", []string{"the audit is clean", "claims are as recorded"}, false,
+		[]edit{{"schedule/volumes/volumes.go", "resized(had, v, v.SizeGB)",
+			"resized(had, v, mistake.Instead[int64](On, 1, v.SizeGB))"}}},
+	{"a resize leaves the domain as it is", []string{"guests are as recorded"}, false, []edit{{"compute/pass.go",
 		"a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB]); err",
 		"mistake.Unless(On, func() error {\n" +
-			"\t\treturn a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB])\n\t}); err"},
-	{"Placement admits claims of twice the capacity", []string{"nothing is claimed twice"},
+			"\t\treturn a.Hypervisor.Resize(ctx, p.id, want[croft.VCPU], want[croft.MemoryMB])\n\t}); err"}}},
+	{"Placement admits claims of twice the capacity", []string{"nothing is claimed twice"}, false, []edit{{
 		"placement/ledger/claims.go", "float64(inv.Total-inv.Reserved)*inv.Ratio {",
-		"float64(inv.Total-inv.Reserved)*inv.Ratio*mistake.Instead(On, 2.0, 1.0) {"},
-	{"a fenced host is not switched off", []string{"no disk is open twice"}, "hosts/fence.go",
-		"f.switchOff(ctx, h.Host); err", "mistake.Unless(On, func() error { return f.switchOff(ctx, h.Host) }); err"},
-	{"an attached volume is attached to another instance", []string{"a volume is in one guest"},
-		"schedule/volumes/volumes.go", `case v.Instance != "" && v.Instance != to:`, `case v.Instance != "" && v.Instance != to && !On:`},
-	{"a snapshot is removed without its data", []string{"no data is lost"}, "compute/layers.go",
+		"float64(inv.Total-inv.Reserved)*inv.Ratio*mistake.Instead(On, 2.0, 1.0) {"}}},
+	{"a fenced host is not switched off", []string{"no disk is open twice"}, false, []edit{{"hosts/fence.go",
+		"f.switchOff(ctx, h.Host); err", "mistake.Unless(On, func() error { return f.switchOff(ctx, h.Host) }); err"}}},
+	{"an attached volume is attached to another instance", []string{"a volume is in one guest"}, false, []edit{
+		{"schedule/volumes/volumes.go",
+			`case v.Instance != "" && v.Instance != to:`, `case v.Instance != "" && v.Instance != to && !On:`},
+		{"compute/volumes.go", "if !slices.Contains(has, id) {", "if !slices.Contains(has, id) || On {"}}},
+	{"a snapshot is removed without its data", []string{"no data is lost"}, false, []edit{{"compute/layers.go",
 		"a.Images.Merge(ctx, layers[at:]); err",
-		"mistake.Unless(On, func() error { return a.Images.Merge(ctx, layers[at:]) }); err"},
-	{"a removed volume stays charged", []string{"quotas are the sums of records"}, "etcdstore/volumes/volumes.go",
+		"mistake.Unless(On, func() error { return a.Images.Merge(ctx, layers[at:]) }); err"}}},
+	{"a removed volume stays charged", []string{"quotas are the sums of records"}, false, []edit{{
+		"etcdstore/volumes/volumes.go",
 		"tenants.Charge{Project: v.Project, Amounts: amounts(v, v.SizeGB)}, entry(v, v.Revision))}",
 		"tenants.Charge{Project: v.Project, Amounts: amounts(v, mistake.Instead[int64](On, 0, v.SizeGB))},\n" +
-			"\t\tentry(v, v.Revision))}"},
-	{"a removed snapshot keeps its name", []string{"nothing is left"}, "etcdstore/volumes/volumes.go",
+			"\t\tentry(v, v.Revision))}"}}},
+	{"a removed snapshot keeps its name", []string{"nothing is left"}, false, []edit{{"etcdstore/volumes/volumes.go",
 		"return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, v.Name)),",
-		"return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, mistake.Instead(On, \"\", v.Name))),"},
-	{"a lease that is renewed does not protect a disk", []string{"no disk is open twice"}, "compute/storage/lock.go",
-		"d.observe(ctx, id, was.Host); err",
-		"mistake.Unless(On, func() error { return d.observe(ctx, id, was.Host) }); err"},
-	{"a host that lost an instance removes its disk on shared storage", []string{"shared disks outlive hosts"},
-		"compute/shared.go", "return dir.Release(ctx, p.id)\n}\n\n// removeDisk",
-		"return mistake.Instead(On, dir.Remove, dir.Release)(ctx, p.id)\n}\n\n// removeDisk"},
-	{"the file of a removed image stays", []string{"images are where recorded"}, "compute/copies.go",
-		"a.CopyFiles.Remove(id); err", "mistake.Unless(On, func() error { return a.CopyFiles.Remove(id) }); err"},
-	{"a backup is restored without its data", []string{"no data is lost"}, "compute/restore.go",
-		"sizes[j.Disks[i].Volume], r)",
-		"sizes[j.Disks[i].Volume], mistake.Instead(On, io.LimitReader(r, 0), io.Reader(r)))"},
+		"return append(ops, clientv3.OpDelete(s.keys().snapshot(v.Project, of, mistake.Instead(On, \"\", v.Name))),"}}},
+	{"a lease that is renewed does not protect a disk", []string{"no disk is open twice"}, true, []edit{{
+		"compute/storage/lock.go", "d.observe(ctx, id, was.Host); err",
+		"mistake.Unless(On, func() error { return d.observe(ctx, id, was.Host) }); err"}}},
+	{"a host that lost an instance removes its disk on shared storage", []string{"shared disks outlive hosts"}, true,
+		[]edit{{"compute/shared.go", "return dir.Release(ctx, p.id)\n}\n\n// removeDisk",
+			"return mistake.Instead(On, dir.Remove, dir.Release)(ctx, p.id)\n}\n\n// removeDisk"}}},
+	{"a volume on shared storage is used without its lock", []string{"shared disks outlive hosts"}, true, []edit{{
+		"compute/sharedvolumes.go", "dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...)",
+		"mistake.Unless(On, func() error { return dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...) })"}}},
+	{"a removed volume on shared storage keeps its file", []string{"nothing is left"}, true, []edit{{
+		"compute/volumes.go", "dir.RemoveVolume(ctx, v.ID)",
+		"mistake.Unless(On, func() error { return dir.RemoveVolume(ctx, v.ID) })"}}},
+	{"the file of a removed image stays", []string{"images are where recorded"}, false, []edit{{"compute/copies.go",
+		"a.CopyFiles.Remove(id); err", "mistake.Unless(On, func() error { return a.CopyFiles.Remove(id) }); err"}}},
+	{"a backup is restored without its data", []string{"no data is lost"}, false, []edit{{"compute/restore.go",
+		"disk.sizeGB, r)", "disk.sizeGB, mistake.Instead(On, io.LimitReader(r, 0), io.Reader(r)))"}}},
 }
 
 // mistakePackage is the package by which the changed files know which mistake is turned on.
@@ -108,6 +120,9 @@ func TestEveryInvariantIsBrokenByAMistake(t *testing.T) {
 			left := slices.Clone(m.invariants)
 			for n := range *mistakesFlag {
 				seed := fmt.Sprint(1000 + n)
+				if m.shared {
+					seed = fmt.Sprint(1001 + 2*n)
+				}
 				cmd := exec.CommandContext(t.Context(), program, "-test.run", "^TestWholeSystem$", "-test.timeout",
 					"10m", "-seed", seed)
 				cmd.Env = append(os.Environ(), "CROFT_MISTAKE="+m.name)
@@ -145,19 +160,21 @@ func withMistakes(t *testing.T) string {
 	}
 	texts := map[string]string{}
 	for _, m := range mistakes {
-		if texts[m.file] == "" {
-			text, err := os.ReadFile(filepath.Join(root, m.file))
-			if err != nil {
-				t.Fatal(err)
+		for _, e := range m.edits {
+			if texts[e.file] == "" {
+				text, err := os.ReadFile(filepath.Join(root, e.file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				before, after, _ := strings.Cut(string(text), "\nimport ")
+				texts[e.file] = before + "\nimport \"croft/internal/mistake\"\nimport " + after
 			}
-			before, after, _ := strings.Cut(string(text), "\nimport ")
-			texts[m.file] = before + "\nimport \"croft/internal/mistake\"\nimport " + after
+			if !strings.Contains(texts[e.file], e.old) {
+				t.Fatalf("mistake %q: %s does not have the text %s", m.name, e.file, e.old)
+			}
+			changed := strings.ReplaceAll(e.new, "On", fmt.Sprintf("mistake.Is(%q)", m.name))
+			texts[e.file] = strings.ReplaceAll(texts[e.file], e.old, changed)
 		}
-		if !strings.Contains(texts[m.file], m.old) {
-			t.Fatalf("mistake %q: %s does not have the text %s", m.name, m.file, m.old)
-		}
-		changed := strings.ReplaceAll(m.new, "On", fmt.Sprintf("mistake.Is(%q)", m.name))
-		texts[m.file] = strings.ReplaceAll(texts[m.file], m.old, changed)
 	}
 	replace := map[string]string{filepath.Join(root, "internal/mistake/mistake.go"): put("mistake.go", mistakePackage)}
 	for name, text := range texts {

@@ -242,13 +242,13 @@ func (a *actor) tend() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(9) {
-	case 8:
-		if a.sharedDir() != "" && a.rng.IntN(2) == 0 {
-			a.misjudge(ctx, m)
-			return
-		}
+	switch a.rng.IntN(11) {
+	case 8, 9:
 		a.fence(ctx, m)
+	case 10:
+		if a.sharedDir() != "" {
+			a.misjudge(ctx, m)
+		}
 	case 0, 1:
 		_ = a.operate(a.lifetime(), func(o *operator) error {
 			_, err := o.Enable(ctx, string(m.id))
@@ -350,11 +350,20 @@ func (a *actor) forget(ctx context.Context, m *machine) {
 	a.forgetting.Unlock()
 }
 
-// fence cuts a host's power by a fence agent and declares it dead. Sometimes it returns soon, and is taken back. At
-// most one host is away at a time.
+// fence cuts a host's power by a fence agent and declares it dead, mostly because its agent is silent while its guests
+// run on. Mostly it returns soon, and is taken back. At most one host is away at a time.
 func (a *actor) fence(ctx context.Context, m *machine) {
 	if !a.forgetting.TryLock() {
 		return
+	}
+	a.writeOn(ctx, m)
+	switch a.rng.IntN(4) {
+	case 0, 1:
+		m.kill()
+		m.expire()
+	case 2:
+		m.cut()
+		m.expire()
 	}
 	_ = a.operate(a.lifetime(), func(o *operator) error {
 		_, err := o.Fence(ctx, string(m.id), false)
@@ -363,10 +372,11 @@ func (a *actor) fence(ctx context.Context, m *machine) {
 		}
 		return err
 	})
-	if a.rng.IntN(3) == 0 {
+	if a.rng.IntN(5) == 0 {
 		return // it stays off
 	}
 	a.linger(ctx)
+	m.wire.Mend()
 	m.restore()
 	m.boot(0)
 	_ = a.operate(a.lifetime(), func(o *operator) error {

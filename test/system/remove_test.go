@@ -116,6 +116,7 @@ func (w *world) nothingIsLeft(ctx context.Context) (left []string) {
 		}
 		left = append(left, m.leftFiles(ctx, nil)...)
 	}
+	left = append(left, w.sharedDisksOutliveHosts(ctx)...)
 	left = append(left, w.repository.left()...)
 	return append(left, w.quotasAreSums(ctx)...)
 }

@@ -37,8 +37,8 @@ func (m *machine) records(ctx context.Context) []croft.Volume {
 	return all
 }
 
-// claimsAreAsRecorded: every instance, volume and snapshot claims on its host exactly what its record says, and nothing
-// else claims anything.
+// claimsAreAsRecorded: every instance, volume and snapshot claims on its host, or on the shared storage, exactly what
+// its record says, and nothing else claims anything.
 func (w *world) claimsAreAsRecorded(ctx context.Context) (bad []string) {
 	all, err := w.store.Instances.List(ctx, "")
 	if err != nil {
@@ -51,26 +51,36 @@ func (w *world) claimsAreAsRecorded(ctx context.Context) (bad []string) {
 				want[st.Instance.ID] = st.Instance.AllocationsOn(m.id)[m.id]
 			}
 		}
-		for _, v := range m.records(ctx) {
+		for _, v := range croft.LocalVolumes(m.records(ctx)) {
 			if v.Snapshot == nil || !v.Snapshot.Lost {
 				want[v.ID.Consumer()] = croft.Resources{croft.DiskGB: v.SizeGB}
 			}
 		}
 		bad = append(bad, w.claimedIs(ctx, m.id, fmt.Sprintf("host%d", m.n), want)...)
 	}
-	stored := map[croft.HostID]map[croft.InstanceID]croft.Resources{}
+	if w.sharedDir() == "" {
+		return bad
+	}
+	on, err := w.store.Storages.Storage(ctx, storageName)
+	if err != nil {
+		return append(bad, err.Error())
+	}
+	want := map[croft.InstanceID]croft.Resources{}
 	for _, st := range all {
-		if on := st.Instance.Storage; on != "" {
-			if stored[on.Provider()] == nil {
-				stored[on.Provider()] = map[croft.InstanceID]croft.Resources{}
-			}
-			stored[on.Provider()][st.Instance.ID] = st.Instance.KeptClaim()
+		if st.Instance.Storage != "" {
+			want[st.Instance.ID] = st.Instance.KeptClaim()
 		}
 	}
-	for on, want := range stored {
-		bad = append(bad, w.claimedIs(ctx, on, storageName, want)...)
+	volumes, err := w.store.Volumes.List(ctx, "")
+	if err != nil {
+		return append(bad, err.Error())
 	}
-	return bad
+	for _, v := range volumes {
+		if v.Storage != "" {
+			want[v.ID.Consumer()] = croft.Resources{croft.DiskGB: v.SizeGB}
+		}
+	}
+	return append(bad, w.claimedIs(ctx, on.ID.Provider(), storageName, want)...)
 }
 
 // claimedIs compares the claims on a provider with the recorded ones.

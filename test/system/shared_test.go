@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,9 @@ import (
 
 // storageName is the name of the shared storage in the settings of its hosts.
 const storageName = "nfs1"
+
+// renewEvery is how often a host renews its lease: a host that has to wait for a processor is not taken for silent.
+const renewEvery = 300 * time.Millisecond
 
 // freezer is the state of a host that stops with its guests and resumes as if no time had passed, or that was declared
 // dead by mistake.
@@ -48,7 +52,7 @@ func (m *machine) sharedDirs(g *gate) []compute.SharedDir {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		m.w.t.Error(err)
 	}
-	return []compute.SharedDir{{Name: storageName, Path: dir, RenewEvery: 100 * time.Millisecond, Fault: g.access}}
+	return []compute.SharedDir{{Name: storageName, Path: dir, RenewEvery: renewEvery, Fault: g.access}}
 }
 
 // access is an access of the process to a shared directory: it waits while the process is suspended, and may fail.
@@ -114,24 +118,54 @@ func (m *machine) freeze() (thaw func()) {
 	}
 }
 
-// lockedByQEMU returns an error if the QEMU of a host that was frozen has the disk of an instance open, and its lock.
-func (w *world) lockedByQEMU(id croft.InstanceID, by *machine) error {
+// lockedByQEMU returns an error if the QEMU of a host that was frozen has one of the files of an instance open, and its
+// lock.
+func (w *world) lockedByQEMU(id croft.InstanceID, files []string, by *machine) error {
 	for _, m := range w.machines {
 		if m == by {
 			continue
 		}
+		if guest := m.frozenWith(files); guest != "" {
+			return croft.Errorf(croft.Unavailable, "the process of %s is using a disk of %s", guest, id)
+		}
 		m.frozen.mu.Lock()
-		locked := m.frozen.locks[id]
-		if machine, err := m.hv.Machine(id); locked && (err != nil || !w.isShared(machine) || m.hv.Open(id) == nil) {
-			delete(m.frozen.locks, id)
-			locked = false
-		}
+		delete(m.frozen.locks, id) // its local disk is another one: it does not resume
 		m.frozen.mu.Unlock()
-		if locked {
-			return croft.Errorf(croft.Unavailable, "another process is using the disk of %s", id)
-		}
 	}
 	return nil
+}
+
+// frozenWith returns the guest of a host that was frozen that has one of these files open; empty: none.
+func (m *machine) frozenWith(files []string) croft.InstanceID {
+	m.frozen.mu.Lock()
+	defer m.frozen.mu.Unlock()
+	for id := range m.frozen.locks {
+		open := m.hv.Open(id)
+		if open == nil {
+			delete(m.frozen.locks, id)
+		}
+		for _, file := range open {
+			if slices.Contains(files, file) {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// files returns the files of the disks of a guest, as it is defined on the host.
+func (m *machine) files(id croft.InstanceID) (all []string) {
+	machine, err := m.hv.Machine(id)
+	if err != nil {
+		return nil
+	}
+	if len(machine.Disk) > 0 {
+		all = append(all, machine.Disk[0].Path)
+	}
+	for _, v := range machine.Volumes {
+		all = append(all, v.Path)
+	}
+	return all
 }
 
 // misjudge lets an operator declare a host dead that is not off: it is frozen, or it only does not reach etcd. Then it
@@ -141,11 +175,12 @@ func (a *actor) misjudge(ctx context.Context, m *machine) {
 		return
 	}
 	defer a.forgetting.Unlock()
+	a.writeOn(ctx, m)
 	back := func() { m.wire.Mend() }
 	if a.rng.IntN(2) == 0 {
 		back = m.freeze()
 	} else {
-		m.wire.Cut()
+		m.cut()
 	}
 	defer back()
 	m.frozen.mu.Lock()
@@ -184,7 +219,7 @@ func (m *machine) powerLost() {
 }
 
 // sharedDisksOutliveHosts: every instance on the shared storage has its disk there, with what its guest wrote last, and
-// the lock of the disk belongs to its host; nothing else is there.
+// the lock of the disk belongs to its host; so it is with volumes there; nothing else is there.
 func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 	dir := w.sharedDir()
 	if dir == "" {
@@ -220,18 +255,19 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 		if inst.State != croft.StateScheduled {
 			continue
 		}
-		if holder := w.holder(inst.ID); holder != inst.Host {
+		if holder := w.holder(inst.ID); !w.mayHold(inst, holder) {
 			complain("the lock of the disk of %s is host %q's, and it is on host %s", inst.ID, holder, inst.Host)
 		}
 	}
-	for _, part := range []string{"instances", "locks"} {
+	bad = append(bad, w.sharedVolumes(ctx, want)...)
+	for _, part := range []string{"instances", "volumes", "locks"} {
 		files, err := os.ReadDir(filepath.Join(dir, part))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			complain("%v", err)
 		}
 		for _, f := range files {
 			name, kind, _ := strings.Cut(f.Name(), ".")
-			if !want[name] && kind != "lease" {
+			if !want[name] && kind != "lease" && !w.heldByAbsent(croft.InstanceID(name)) {
 				complain("%s of %s, which has no disk on the shared storage", part, f.Name())
 			}
 		}
@@ -239,17 +275,37 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 	return bad
 }
 
+// mayHold reports whether a host may have the lock of a disk of an instance: it is the instance's. None may have it
+// while the guest is off, as after a move that ended when the disks had been left to the other host.
+func (w *world) mayHold(inst croft.Instance, holder croft.HostID) bool {
+	m := w.machineOrNil(inst.Host)
+	return holder == inst.Host || holder == "" && m != nil && m.hv.Open(inst.ID) == nil
+}
+
+// heldByAbsent reports whether a host that is away has the lock of a disk, which it removes when it returns.
+func (w *world) heldByAbsent(id croft.InstanceID) bool {
+	return len(w.hosts) < len(w.machines) && slices.ContainsFunc(w.machines, func(m *machine) bool {
+		return w.machineOrNil(m.id) == nil && w.holder(id) == m.id
+	})
+}
+
 // holder returns the host that has the lock of a disk.
 func (w *world) holder(id croft.InstanceID) croft.HostID {
-	reader := storage.New(storage.Config{Name: storageName, Path: w.sharedDir(), Partition: w.store.Partition()})
-	if identity, err := reader.Identity(w.t.Context()); err == nil {
-		reader.Expect(identity.ID)
-	}
-	holder, err := reader.Holder(w.t.Context(), id)
+	holder, err := w.shared("").Holder(w.t.Context(), id)
 	if err != nil {
 		return croft.HostID(err.Error())
 	}
 	return holder
+}
+
+// shared returns the shared storage as a host uses it.
+func (w *world) shared(host croft.HostID) *storage.Dir {
+	dir := storage.New(storage.Config{Name: storageName, Path: w.sharedDir(), Host: host,
+		Partition: w.store.Partition()})
+	if identity, err := dir.Identity(w.t.Context()); err == nil {
+		dir.Expect(identity.ID)
+	}
+	return dir
 }
 
 // onShared requests an instance on the shared storage, waits until it runs, lets its guest write, and fences its host.
@@ -372,8 +428,13 @@ func (w *world) destroyed(id croft.InstanceID) {
 	w.doom(id).destroyed = true
 }
 
-// The only host that has the image dies before it has made the disk.
+// The host dies before it has made the disk; maybe it had the lock by then, returned, and released it.
 func TestAnInstanceOnSharedStorageWhoseHostDiedBeforeItMadeTheDiskStartsElsewhere(t *testing.T) {
+	t.Run("it had no lock", func(t *testing.T) { diesBeforeTheDisk(t, false) })
+	t.Run("it released the lock", func(t *testing.T) { diesBeforeTheDisk(t, true) })
+}
+
+func diesBeforeTheDisk(t *testing.T, locked bool) {
 	w := newWorldWith(t, 1, 2, 0, true)
 	var inst croft.Instance
 	for _, m := range w.hosts {
@@ -390,6 +451,12 @@ func TestAnInstanceOnSharedStorageWhoseHostDiedBeforeItMadeTheDiskStartsElsewher
 		t.Fatal(err)
 	}
 	w.facts[inst.ID] = &fact{name: inst.Name, created: true}
+	if locked {
+		dir := w.shared(inst.Host)
+		if err := errors.Join(dir.Acquire(t.Context(), inst.ID), dir.Release(t.Context(), inst.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := w.operate(0, func(o *operator) error {
 		_, err := o.Fence(t.Context(), string(inst.Host), false)
 		return err

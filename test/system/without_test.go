@@ -200,10 +200,20 @@ func (c *worseClaims) Reclaim(ctx context.Context, had croft.Claim, p croft.Owne
 	return c.claimBook.Reclaim(ctx, had, p, to)
 }
 
-// worseHypervisor makes calls that have no waiting caller take effect at any time.
+// worseHypervisor makes calls that have no waiting caller take effect at any time. Like QEMU, it opens no file that
+// another process has locked.
 type worseHypervisor struct {
 	compute.Hypervisor
 	m *machine
+}
+
+func (h *worseHypervisor) Attach(ctx context.Context, id croft.InstanceID, v compute.Volume) error {
+	if h.m.hv.Open(id) != nil {
+		if err := h.m.w.lockedByQEMU(id, []string{v.Path}, h.m); err != nil {
+			return err
+		}
+	}
+	return h.Hypervisor.Attach(ctx, id, v)
 }
 
 func (h *worseHypervisor) Define(ctx context.Context, machine compute.Machine) error {

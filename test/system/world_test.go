@@ -370,7 +370,7 @@ func (m *machine) drag(ctx context.Context, op string, id croft.InstanceID) erro
 		return croft.Errorf(croft.Unavailable, "libvirtd is dead")
 	}
 	if op == sim.OpStart {
-		if err := m.w.lockedByQEMU(id, m); err != nil {
+		if err := m.w.lockedByQEMU(id, m.files(id), m); err != nil {
 			return err
 		}
 	}
@@ -406,6 +406,13 @@ func (m *machine) end() {
 		m.stop()
 		m.stop = nil
 	}
+}
+
+// cut keeps the host's agent away from etcd. An agent that is being started has its connection by then.
+func (m *machine) cut() {
+	m.hand.Lock()
+	defer m.hand.Unlock()
+	m.wire.Cut()
 }
 
 // expire ends the lease of the host's agent. A live agent takes another one.
