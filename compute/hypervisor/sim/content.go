@@ -110,6 +110,11 @@ func (h *Hypervisor) Write(id croft.InstanceID, data string) (disks []croft.Volu
 	if err != nil {
 		return nil, err
 	}
+	return g.write(data)
+}
+
+// write writes data to all disks. The caller holds the hypervisor's mutex.
+func (g *guest) write(data string) (disks []croft.VolumeID, err error) {
 	for _, disk := range g.disks() {
 		top := g.layers(disk)[0].Path
 		f, err := readFile(top)

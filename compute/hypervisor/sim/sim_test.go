@@ -315,3 +315,36 @@ func TestFaultFailsWhatItSays(t *testing.T) {
 		t.Errorf("it is %+v, %v", d, err)
 	}
 }
+
+// A program that types at the console knows which data the guest has on which disks.
+func TestAGuestWritesWhatIsTypedToItsDisksAndNamesThem(t *testing.T) {
+	hv := open(t, sim.Config{File: filepath.Join(t.TempDir(), "sim.json")})
+	defer hv.Close()
+	m := hvtest.Machine(t)
+	volume := compute.Volume{ID: croft.VolumeID(croft.NewInstanceID()), Path: filepath.Join(t.TempDir(), "volume")}
+	for _, path := range []string{m.Disk[0].Path, volume.Path} {
+		must(t, sim.Images{}.Volume(t.Context(), path, 1))
+	}
+	m.Disk, m.Volumes = m.Disk[:1], []compute.Volume{volume}
+	must(t, hv.Define(t.Context(), m))
+	must(t, hv.Start(t.Context(), m.ID))
+	console, err := hv.OpenConsole(t.Context(), m.ID, false)
+	must(t, err)
+	defer console.Close()
+	for _, typed := range []string{"wri", "te so", "me data\rls\r", "write \r"} {
+		_, err := console.Write([]byte(typed))
+		must(t, err)
+	}
+	got := make([]byte, 1<<10)
+	n, err := console.Read(got)
+	must(t, err)
+	want := "write some data\r\nls\r\nwritten to disk " + string(volume.ID) + "\r\nwrite \r\n"
+	if string(got[:n]) != want {
+		t.Errorf("the console says %q, want %q", got[:n], want)
+	}
+	for _, path := range []string{m.Disk[0].Path, volume.Path} {
+		if data, err := sim.FileContent(path); err != nil || data != "some data" {
+			t.Errorf("%s has %q, %v", path, data, err)
+		}
+	}
+}
