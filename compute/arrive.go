@@ -92,8 +92,8 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 		if err == nil {
 			err = p.carryVolumes(ctx, from)
 		}
-		if err == nil {
-			disks := p.diskDir()
+		disks, failed := p.diskDir()
+		if err = cmp.Or(err, failed); err == nil {
 			layers, err = onStorage(ctx, p, func() ([]Layer, error) { return p.agent.topmost(disks) })
 		}
 		return leaving, layers, err

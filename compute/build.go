@@ -56,7 +56,10 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err := p.prepareDisk(ctx); err != nil {
 		return err
 	}
-	dir := p.diskDir()
+	dir, err := p.diskDir()
+	if err != nil {
+		return err
+	}
 	var layers []Layer
 	err = p.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
 		layers, err = onStorage(ctx, p, func() ([]Layer, error) {

@@ -130,7 +130,11 @@ const resumeSpace = 256 << 20
 
 // full reports whether a file system with disks of the instance has less free space than resumeSpace.
 func (p *pass) full(ctx context.Context) bool {
-	for _, dir := range []string{p.agent.Dir, p.diskDir()} {
+	dirs := []string{p.agent.Dir}
+	if dir, err := p.diskDir(); err == nil {
+		dirs = append(dirs, dir)
+	}
+	for _, dir := range dirs {
 		if usage, err := disk.UsageWithContext(ctx, dir); err == nil && usage.Free < resumeSpace {
 			return true
 		}

@@ -63,10 +63,10 @@ func StorageAggregate(partition croft.PartitionID, id croft.StorageID) string {
 	return uuid.NewSHA1(space, []byte("storage/"+string(id))).String()
 }
 
-// storageOf returns the shared storage with this ID. Unavailable: this host does not mount it now.
+// storageOf returns the shared storage with this ID. Unavailable: this host does not mount it now, or the ID is empty.
 func (a *Agent) storageOf(id croft.StorageID) (*storage.Dir, error) {
 	for _, s := range a.shared {
-		if known, _ := s.mounted(); known == id {
+		if known, _ := s.mounted(); known == id && id != "" { // of one that is not examined yet, the ID is empty
 			return s.dir, nil
 		}
 	}
@@ -323,12 +323,17 @@ func (a *Agent) announceStorages(ctx context.Context) {
 	}
 }
 
-// diskDir returns the directory with the disk of the pass's instance.
-func (p *pass) diskDir() string {
-	if dir, err := p.storage(); err == nil {
-		return dir.Disks(p.id)
+// diskDir returns the directory with the disk of the pass's instance. Unavailable: it is on shared storage that this
+// host does not mount now.
+func (p *pass) diskDir() (string, error) {
+	if p.want.Storage == "" {
+		return p.agent.dir(p.id), nil
 	}
-	return p.agent.dir(p.id)
+	dir, err := p.storage()
+	if err != nil {
+		return "", err
+	}
+	return dir.Disks(p.id), nil
 }
 
 // storage returns the shared storage with the disk of the pass's instance.

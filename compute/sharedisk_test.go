@@ -1,6 +1,9 @@
 package compute_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,4 +38,22 @@ func TestTheDiskOfAnEarlierInstanceWithTheSameUUIDIsNotUsed(t *testing.T) {
 	c.await(inst, croft.StateRunning)
 	inst = c.again(inst, func(o *croft.Order) { o.Rebuilt = o.Generation })
 	c.await(inst, croft.StateRunning)
+}
+
+// The directory has the identity of another cloud, so the agent does not know the ID of its storage, as before it has
+// examined the directory.
+func TestADiskOfTheHostIsNotLookedForOnAStorageThatIsNotExamined(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.check(os.WriteFile(filepath.Join(c.mounted, "croft-storage.json"), fmt.Appendf(nil,
+		`{"id":%q,"name":"nfs1","partition":%q}`, croft.NewHostID(), croft.NewHostID()), 0o600))
+	c.start()
+	inst := c.requestInstance(croft.Instance{ID: croft.NewInstanceID(), Project: "berta", Name: "web",
+		Spec: croft.Spec{Image: "http://images/web", Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 256,
+			croft.DiskGB: 1}}})
+	c.await(inst, croft.StateRunning)
+	if _, err := os.Stat(filepath.Join(c.mounted, "instances")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the storage has instances: %v", err)
+	}
 }
