@@ -216,6 +216,8 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 		return m.fail(ctx, b, fmt.Sprintf("the instance has a snapshot %s already: remove it", v.Name))
 	case v.Removing:
 		return m.fail(ctx, b, "the instance is being removed")
+	case v.Session != "":
+		return nil // it claims nothing yet: if nothing fits, or the process that asked for it dies, its record goes
 	case b.Snapshot == "":
 		b.Snapshot = v.ID
 		_, err = m.put(ctx, b)

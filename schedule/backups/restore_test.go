@@ -82,3 +82,53 @@ func TestARequestIsRepeatedWhenItsRecordWasChangedMeanwhile(t *testing.T) {
 		t.Errorf("%v, %v", store.b.Restoring, err)
 	}
 }
+
+// otherCaptures are the methods that no test here calls.
+type otherCaptures interface{ Snapshots }
+
+// oneHost is a cloud with one host.
+type oneHost struct{ schedule.Registry }
+
+func (oneHost) Hosts(context.Context, ...croft.HostID) (map[croft.HostID]croft.Host, error) {
+	return map[croft.HostID]croft.Host{"": {}}, nil
+}
+
+// captures has the temporary snapshot of one backup.
+type captures struct {
+	otherCaptures
+	v *croft.Volume // nil: there is none
+}
+
+func (c *captures) FindSnapshot(context.Context, croft.Instance, string) (croft.Volume, error) {
+	if c.v == nil {
+		return croft.Volume{}, croft.Errorf(croft.NotFound, "there is no such snapshot")
+	}
+	return *c.v, nil
+}
+
+func (c *captures) AttachedTo(context.Context, croft.InstanceID) ([]croft.Volume, error) {
+	return nil, nil
+}
+
+func (c *captures) CaptureFor(_ context.Context, _ croft.Status, name, of string) (croft.Volume, error) {
+	c.v = &croft.Volume{ID: "second", Name: name, Snapshot: &croft.Snapshot{Backup: of}}
+	return *c.v, nil
+}
+
+// The server that was asked for the backup claims the space, and another manager looks at it meanwhile.
+func TestASnapshotThatClaimsNothingYetAndGoesIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	store := &records{b: backup.Backup{ID: "0123456789", Name: "b", State: backup.Creating, Revision: 1}}
+	pending := &captures{v: &croft.Volume{ID: "first", Session: "of the server",
+		Snapshot: &croft.Snapshot{Backup: "b"}}}
+	m := &Manager{Store: store, Snapshots: pending, Hosts: oneHost{},
+		Scheduler: &schedule.Scheduler{Config: schedule.Config{View: view{}}}}
+	if err := m.advance(t.Context(), store.b, backup.Job{}); err != nil || store.b.Snapshot != "" {
+		t.Errorf("before the claim is made, the backup has the snapshot %q, %v", store.b.Snapshot, err)
+	}
+	pending.v = nil // nothing fits
+	if err := m.advance(t.Context(), store.b, backup.Job{}); err != nil || store.b.Snapshot != "second" ||
+		store.b.State != backup.Creating {
+		t.Errorf("the backup is %s (%q), with the snapshot %q, %v", store.b.State, store.b.Error, store.b.Snapshot, err)
+	}
+}
