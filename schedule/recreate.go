@@ -107,7 +107,7 @@ func (s *Scheduler) recreate(ctx context.Context, project croft.Project, idOrNam
 			return false, nil
 		}
 		if undo := a.undo(ctx); undo != nil {
-			err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
+			err = croft.Errorf(croft.Unavailable, "%v; and then, undoing it: %v", err, undo)
 		}
 		return false, err
 	})

@@ -202,8 +202,8 @@ func (s *Scheduler) Request(ctx context.Context, r Request) (d Decision, err err
 		s.Log.Info("instance "+string(decision.Instance.State), "instance", inst.ID, "host", decision.Host.ID)
 		return decision, nil
 	}
-	if undo := a.undo(ctx); undo != nil {
-		err = fmt.Errorf("%w; and then, undoing it: %w", err, undo)
+	if undo := a.undo(ctx); undo != nil { // so the record may be there, and go later: no refusal, and no success
+		err = croft.Errorf(croft.Unavailable, "%v; and then, undoing it: %v", err, undo)
 	}
 	return Decision{}, err
 }

@@ -13,6 +13,7 @@ import (
 	"croft/cli/args"
 	"croft/control/api"
 	"croft/internal/command"
+	"croft/internal/delay"
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/tenant"
@@ -102,16 +103,30 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 	return errors.Join(errs...)
 }
 
+// repeatAfter is the pause before a request is repeated that an identical earlier one precedes.
+const repeatAfter = 250 * time.Millisecond
+
+// ask makes a request. If an identical earlier one is still being carried out, such as one whose answer was lost, it
+// repeats the request until that one is done: until then the instance can still be refused.
 func (c *session) ask(ctx context.Context, r api.ClaimRequest) (o outcome) {
 	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
 	defer cancel()
-	if r.Hold != 0 {
-		o.made, o.err = c.CreateClaim(ctx, r)
-	} else {
-		in := api.NewInstance{InProject: r.InProject, InstanceRequest: r.InstanceRequest}
-		o.made, o.err = c.CreateInstance(ctx, in)
+	for {
+		if r.Hold != 0 {
+			o.made, o.err = c.CreateClaim(ctx, r)
+		} else {
+			in := api.NewInstance{InProject: r.InProject, InstanceRequest: r.InstanceRequest}
+			o.made, o.err = c.CreateInstance(ctx, in)
+		}
+		if o.err != nil || o.made.State != string(croft.StateScheduling) {
+			return o
+		}
+		if delay.For(ctx, repeatAfter) != nil {
+			o.err = croft.Errorf(croft.Unavailable, "request instance %s: an identical earlier request is still being "+
+				"carried out: repeat it with --uuid %s", o.made.Name, o.made.ID)
+			return o
+		}
 	}
-	return o
 }
 
 // printMade prints the line that scripts rely on. Tenants do not see the host.
