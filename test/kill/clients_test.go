@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,6 +98,7 @@ type actor struct {
 	n    int
 	r    *rand.Rand
 	made int
+	env  []string // in addition to that of all clients
 	dead []string // UUIDs of instances that are certainly gone and may be reused
 }
 
@@ -121,7 +123,7 @@ func (r result) explained(name string, args []string) bool {
 // run runs a command to its end; if calm, it is not killed.
 func (a *actor) run(calm bool, name string, args ...string) result {
 	cmd := exec.Command(filepath.Join(binaries, name), args...)
-	cmd.Env, cmd.Dir = a.w.clientEnvironment(), a.w.dir
+	cmd.Env, cmd.Dir = append(a.w.clientEnvironment(), a.env...), a.w.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -141,7 +143,7 @@ func (a *actor) run(calm bool, name string, args ...string) result {
 	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
 		r.code = exit.ExitCode() // -1: by a signal
 	}
-	a.w.count(fmt.Sprintf("%s %s exit %d", name, args[0], r.code))
+	a.w.count(fmt.Sprintf("exit %2d: %s", r.code, action(name, args)))
 	a.w.journal.write("client %d, %v, %s, exit %d: %s %s\n%s", a.n, time.Since(begun).Round(time.Millisecond), fate,
 		r.code, name, strings.Join(args, " "), r.out)
 	if !r.explained(name, args) {
@@ -149,6 +151,25 @@ func (a *actor) run(calm bool, name string, args ...string) result {
 			strings.Join(args, " "), r.out)
 	}
 	return r
+}
+
+// action returns the words of a command that say what it does.
+func action(name string, args []string) string {
+	words := []string{name}
+	for _, arg := range args[:min(2, len(args))] {
+		switch {
+		case strings.Contains(arg, ":"):
+			return "schedule QUERY"
+		case len(words) == 1, name == "croft" && arg != "--fix":
+			words = append(words, arg)
+		}
+	}
+	for _, flag := range []string{"--move", "--off", "--confirm-off", "--on", "--shared", "--in-place", "--as"} {
+		if slices.Contains(args, flag) {
+			words = append(words, flag)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // disturb kills or suspends a command at a random moment, most often during its actual work.
@@ -198,7 +219,9 @@ func (a *actor) user(ctx context.Context) {
 		case dice < 70 || len(mine) >= 8 && dice < 80:
 			a.destroy(mine[a.r.IntN(len(mine))])
 		case dice < 73: // another actor's
-			others := a.w.ledger.pick(func(i croft.Instance) bool { return i.State == croft.StateScheduled })
+			others := a.w.ledger.pick(func(i croft.Instance) bool {
+				return i.State == croft.StateScheduled && !isKept(i)
+			})
 			if len(others) > 0 {
 				a.change(others[a.r.IntN(len(others))])
 			}

@@ -19,7 +19,7 @@ import (
 func (w *world) misfortune(ctx context.Context, r *rand.Rand) {
 	deck := []func(*rand.Rand){
 		w.killControl, w.suspendControl, w.freeze, w.freeze,
-		w.killAgent, w.killAgent, w.suspendAgent, w.suspendAgent, w.suspendAgent,
+		w.killAgent, w.killAgent, w.suspendAgent, w.suspendAgent, w.suspendAgent, w.killAPI,
 	}
 	for {
 		r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -111,6 +111,10 @@ func (w *world) killAgent(r *rand.Rand) {
 	w.suffer(p, "kill an agent", down, p.kill)
 }
 
+func (w *world) killAPI(r *rand.Rand) {
+	w.suffer(w.api, "kill the server of the API", time.Duration(r.Int64N(int64(3*time.Second))), w.api.kill)
+}
+
 func (w *world) suspendAgent(r *rand.Rand) {
 	p := w.agent(r)
 	w.suffer(p, "suspend an agent", w.pause(r), p.suspend)
@@ -136,8 +140,10 @@ func (a *actor) operator(ctx context.Context) {
 			}
 		case dice < 33:
 			a.run(false, "croft", "host", "drain", h.name)
-		case dice < 94:
+		case dice < 87:
 			a.run(false, "croft", "host", "enable", h.name)
+		case dice < 94:
+			a.fence(h)
 		default:
 			a.forget(h)
 		}
@@ -156,12 +162,7 @@ func (a *actor) forget(h *host) {
 	defer h.release()
 	h.signal(syscall.SIGKILL)
 	a.w.count("forget a host")
-	for range 40 { // until its lease expired; if that is unknown, --force implies it
-		a.w.sleep(500 * time.Millisecond)
-		if alive, err := a.w.isAlive(id); err == nil && !alive {
-			break
-		}
-	}
+	a.awaitSilent(id) // if it is unknown whether it is silent, --force implies it
 	began := time.Now()
 	a.w.mu.Lock()
 	a.w.forgets = append(a.w.forgets, forgetting{host: id, begin: began})
@@ -173,7 +174,20 @@ func (a *actor) forget(h *host) {
 	a.w.mu.Unlock()
 }
 
-func (w *world) isAlive(host string) (bool, error) {
+// awaitSilent returns once the lease of a host has expired, or after a while.
+func (a *actor) awaitSilent(id string) {
+	for range 40 {
+		a.w.sleep(500 * time.Millisecond)
+		if alive, err := a.w.isAlive(id); err == nil && !alive {
+			return
+		}
+	}
+}
+
+func (w *world) isAlive(host string) (bool, error) { return w.hasKey("alive", host) }
+
+// hasKey reports whether there is a key of this kind of a host.
+func (w *world) hasKey(kind, host string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	keys, err := w.ledger.etcd.Get(ctx, "/croft/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -181,7 +195,7 @@ func (w *world) isAlive(host string) (bool, error) {
 		return false, err
 	}
 	for _, kv := range keys.Kvs {
-		if kind, rest := cut(string(kv.Key)); kind == "alive" && rest == host {
+		if is, rest := cut(string(kv.Key)); is == kind && rest == host {
 			return true, nil
 		}
 	}
@@ -213,6 +227,7 @@ func (w *world) quiesce() {
 	for _, place := range w.places {
 		w.awaitReady(place)
 	}
+	w.takeBack()
 	a := &actor{w: w, n: 100, r: w.random(100)}
 	for _, h := range w.hosts {
 		h.release()

@@ -21,7 +21,7 @@ const (
 )
 
 // users is the number of users who type commands concurrently.
-const users = 8
+const users = 6
 
 // length is the duration of one test: 15 s by default. make soak and make kill-loop set 20 minutes.
 func length(t *testing.T) time.Duration {
@@ -52,6 +52,7 @@ func seed(t *testing.T) uint64 {
 func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
 	t.Parallel() // at the end both wait for the leases of killed commands
 	w := newWorld(t, seed(t), length(t))
+	w.writeSettings("h0", "h1", "h2")
 	w.startControl()
 	for n := range 3 {
 		w.startAgent(fmt.Sprintf("h%d", n))
@@ -63,6 +64,7 @@ func TestKilledProcessesLoseAndLeaveNothing(t *testing.T) {
 func TestKilledMembersLoseAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, seed(t), length(t))
+	w.writeSettings("h0", "h1")
 	w.startMember("m0", "")
 	token := w.token()
 	w.startMember("m1", token)
@@ -78,6 +80,8 @@ func (w *world) live() {
 	w.t.Logf("sampled: again with CROFT_KILL=%v CROFT_KILL_SEED=%d go test ./test/kill -run '^%s$'", w.length, w.seed,
 		w.t.Name())
 	w.ledger = w.newLedger()
+	w.writeImage()
+	w.startAPI()
 	over, cancel := context.WithTimeout(context.Background(), w.length)
 	defer cancel()
 	w.over = over
@@ -87,6 +91,13 @@ func (w *world) live() {
 	for n := range users {
 		a := &actor{w: w, n: n, r: w.random(uint64(n))}
 		people.Go(func() { a.user(over) })
+	}
+	for n := range keepers {
+		k := &keeper{actor: &actor{w: w, n: n, r: w.random(uint64(70 + n))}}
+		if n%2 == 0 {
+			k.env = w.throughAPI()
+		}
+		people.Go(func() { k.keep(over) })
 	}
 	people.Go(func() { (&actor{w: w, n: 50, r: w.random(50)}).operator(over) })
 	people.Go(func() { w.misfortune(over, w.random(60)) })
@@ -100,7 +111,7 @@ func (w *world) live() {
 	}
 	w.checkLogs()
 	for _, what := range slices.Sorted(maps.Keys(w.counts)) {
-		w.t.Logf("%5d %s", w.counts[what], what)
+		w.t.Logf("%6d %s", w.counts[what], what)
 	}
 	if w.ledger.gaps > 0 {
 		w.t.Logf("%d parts of the history are missing", w.ledger.gaps)

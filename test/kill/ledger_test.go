@@ -25,6 +25,9 @@ type ledger struct {
 	records map[string]croft.Instance // current ones
 	last    map[string]croft.Instance // last versions of the removed ones
 	gone    map[string]time.Time      // when their removal was seen
+	volumes map[string]string         // UUIDs of the volumes that have a record, or had one, by name
+	tokens  map[string]string         // of the APIs of agents, by host
+	losses  map[string]int            // how often an instance was lost with its host
 	gaps    int
 	work    sync.WaitGroup
 	end     context.CancelFunc
@@ -42,7 +45,8 @@ func (w *world) newLedger() *ledger {
 	l := &ledger{
 		etcd: etcd, history: map[string][]string{}, records: map[string]croft.Instance{},
 		last: map[string]croft.Instance{},
-		gone: map[string]time.Time{},
+		gone: map[string]time.Time{}, losses: map[string]int{}, volumes: map[string]string{},
+		tokens: map[string]string{},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.end = cancel
@@ -97,6 +101,18 @@ func (l *ledger) note(event *clientv3.Event) {
 	}
 	l.history[id] = append(l.history[id], fmt.Sprintf("rev %d seen %s %s/%s: %s", event.Kv.ModRevision,
 		time.Now().Format("15:04:05.000"), kind, key, what))
+	if strings.HasPrefix(key, "records/") && kind == "volumes" && event.Type == clientv3.EventTypePut {
+		var v croft.Volume
+		if json.Unmarshal(event.Kv.Value, &v) == nil && v.Snapshot == nil {
+			l.volumes[v.Name] = string(v.ID)
+		}
+	}
+	if kind == "hosts" {
+		var h struct{ Token string }
+		if json.Unmarshal(event.Kv.Value, &h) == nil {
+			l.tokens[id] = h.Token
+		}
+	}
 	if kind != "instances" {
 		return
 	}
@@ -107,6 +123,9 @@ func (l *ledger) note(event *clientv3.Event) {
 	}
 	var inst croft.Instance
 	if json.Unmarshal(event.Kv.Value, &inst) == nil {
+		if inst.State == croft.StateLost && l.records[id].State != croft.StateLost {
+			l.losses[id]++
+		}
 		l.records[id], l.last[id] = inst, inst
 		delete(l.gone, id)
 	}
@@ -165,6 +184,35 @@ func (l *ledger) pick(fits func(croft.Instance) bool) []croft.Instance {
 	}
 	slices.SortFunc(all, func(a, b croft.Instance) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return all
+}
+
+// record returns the current record of an instance; false: it has none.
+func (l *ledger) record(id string) (croft.Instance, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	inst, exists := l.records[id]
+	return inst, exists
+}
+
+// volumeID returns the UUID of a volume; empty: it never had a record.
+func (l *ledger) volumeID(name string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.volumes[name]
+}
+
+// token returns the token of the API of a host's agent.
+func (l *ledger) token(host string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tokens[host]
+}
+
+// lost returns how often an instance was lost with its host.
+func (l *ledger) lost(id string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.losses[id]
 }
 
 // endOf returns the last version of a removed record, and when its removal was seen.

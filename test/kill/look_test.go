@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
+	"croft/compute/backup"
 )
 
 // A look is a snapshot of all stored records, claims and running guests, read without the code under test.
@@ -28,11 +30,19 @@ type look struct {
 	observed map[string]croft.Observation // likewise
 	names    map[string]string            // project/name to instance
 	groups   []croft.GroupMember
-	projects map[string]string          // of the members of groups
-	claims   map[string]map[string]bool // by provider, of consumers
-	amounts  map[string]croft.Resources // claimed amounts by provider/consumer
-	guests   map[string]map[string]bool // by host: guest to whether it is on
-	leases   []string                   // sessions of commands
+	projects map[string]string           // of the members of groups
+	claims   map[string]map[string]bool  // by provider, of consumers
+	amounts  map[string]croft.Resources  // claimed amounts by provider/consumer
+	guests   map[string]map[string]guest // by host
+	volumes  map[string]croft.Volume     // and snapshots, by host/volume
+	named    map[string]bool             // volumes with a name, by UUID
+	attached map[string]string           // by instance/volume, to the host
+	images   map[string]croft.Image
+	copies   map[string]string // by host/image
+	backups  map[string]backup.Backup
+	dead     []string
+	leases   []string // sessions of commands
+	files    []string // the guests in the files of hypervisors
 }
 
 func (w *world) look() (*look, error) {
@@ -40,7 +50,9 @@ func (w *world) look() (*look, error) {
 		records: map[string]croft.Instance{}, orders: map[string]croft.Order{},
 		observed: map[string]croft.Observation{}, names: map[string]string{},
 		projects: map[string]string{}, claims: map[string]map[string]bool{}, amounts: map[string]croft.Resources{},
-		guests: map[string]map[string]bool{},
+		guests: map[string]map[string]guest{}, volumes: map[string]croft.Volume{}, named: map[string]bool{},
+		attached: map[string]string{}, images: map[string]croft.Image{}, copies: map[string]string{},
+		backups: map[string]backup.Backup{},
 	}
 	print := sha256.New()
 	if err := l.readStore(w, print); err != nil {
@@ -56,7 +68,14 @@ func (w *world) look() (*look, error) {
 		}
 		l.guests[h.id()] = guests
 	}
-	fmt.Fprint(print, l.amounts, l.guests)
+	fmt.Fprint(print, l.amounts)
+	for _, h := range w.hosts {
+		for id, g := range l.guests[h.id()] {
+			l.files = append(l.files, fmt.Sprint(h.name, id, g.on, len(g.machine.Volumes)))
+		}
+	}
+	slices.Sort(l.files)
+	fmt.Fprint(print, l.files)
 	l.print = fmt.Sprintf("%x", print.Sum(nil))
 	return l, nil
 }
@@ -89,6 +108,21 @@ func (l *look) readStore(w *world, print io.Writer) error {
 				Host:     croft.HostID(part[3]), Instance: croft.InstanceID(part[4]),
 			})
 			l.projects[part[4]] = part[0]
+		case "volumes":
+			err = l.readVolumes(rest, kv.Value)
+		case "images":
+			switch part, rest, _ := strings.Cut(rest, "/"); part {
+			case "records":
+				err = put(l.images, rest, kv.Value)
+			case "copies":
+				l.copies[rest] = string(kv.Value)
+			}
+		case "backups":
+			if part, rest, _ := strings.Cut(rest, "/"); part == "records" {
+				err = put(l.backups, rest, kv.Value)
+			}
+		case "dead":
+			l.dead = append(l.dead, rest)
 		case "sessions":
 			l.leases = append(l.leases, rest)
 		default:
@@ -98,6 +132,19 @@ func (l *look) readStore(w *world, print io.Writer) error {
 			return fmt.Errorf("%s: %w", kv.Key, err)
 		}
 		fmt.Fprintln(print, string(kv.Key), kv.ModRevision)
+	}
+	return nil
+}
+
+// readVolumes reads a record of volumes and snapshots, whose key without the kind is given.
+func (l *look) readVolumes(key string, value []byte) error {
+	switch part, rest, _ := strings.Cut(key, "/"); part {
+	case "records":
+		return put(l.volumes, rest, value)
+	case "names", "snapshots":
+		l.named[last(string(value))] = true
+	case "attached":
+		l.attached[rest] = string(value)
 	}
 	return nil
 }
@@ -161,7 +208,8 @@ type violation struct {
 // violations compares all records with each other and with the answers to commands.
 func (w *world) violations(l *look) (all []violation) {
 	complain := func(id, format string, args ...any) {
-		all = append(all, violation{instance: id, text: fmt.Sprintf(format, args...), move: l.records[id].Moving != ""})
+		all = append(all, violation{instance: id, text: fmt.Sprintf(format, args...),
+			move: l.records[id].Moving != "" || strings.Contains(format, unclaimed)})
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.records)) {
 		w.checkInstance(l, l.records[id], func(format string, args ...any) { complain(id, format, args...) })
@@ -182,13 +230,7 @@ func (w *world) violations(l *look) (all []violation) {
 			complain(id, "the name %s belongs to no record", name)
 		}
 	}
-	for host, on := range l.claims {
-		for id := range on {
-			if inst, exists := l.records[id]; !exists || string(inst.Host) != host {
-				complain(id, "a claim on host %s (%v) belongs to no record", host, l.amounts[host+"/"+id])
-			}
-		}
-	}
+	w.checkClaims(l, complain)
 	for host, guests := range l.guests {
 		for id := range guests {
 			if inst, exists := l.records[id]; !exists || string(inst.Host) != host {
@@ -196,11 +238,39 @@ func (w *world) violations(l *look) (all []violation) {
 			}
 		}
 	}
-	l.checkGroups(complain)
-	for _, s := range l.leases {
-		complain("", "the session %s of a command is left", s)
+	for _, host := range l.dead {
+		complain("", "host %s is dead", host)
 	}
+	w.checkDisks(l, complain)
+	l.checkGroups(complain)
 	return append(all, w.checkFacts(l)...)
+}
+
+// checkClaims looks for claims without owners.
+func (w *world) checkClaims(l *look, complain func(id, format string, args ...any)) {
+	owners := map[string]bool{}
+	for id, inst := range l.records {
+		owners[string(inst.Host)+"/"+id] = true
+		if inst.Storage != "" {
+			owners[string(inst.Storage)+"/"+id] = true
+		}
+	}
+	for _, v := range l.volumes {
+		owners[provider(v)+"/"+string(v.ID)] = true
+	}
+	for key := range l.amounts {
+		if !owners[key] {
+			complain(last(key), "a claim of %s belongs to no record: %v", key, l.amounts[key])
+		}
+	}
+}
+
+// provider returns the UUID of the provider of which a volume or snapshot claims its size.
+func provider(v croft.Volume) string {
+	if v.Storage != "" {
+		return string(v.Storage)
+	}
+	return string(v.Host)
 }
 
 func last(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
@@ -235,15 +305,23 @@ func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string
 		complain("it is wanted %s by generation %d and observed %s of generation %d: %s", order.Want, order.Generation,
 			seen.State, seen.Generation, seen.Error)
 	}
-	if on, exists := l.guests[string(inst.Host)][id]; !exists || on != (order.Want == croft.WantRunning) {
-		complain("it is wanted %s, its guest is there: %v, and on: %v", order.Want, exists, on)
+	if g, exists := l.guests[string(inst.Host)][id]; !exists || g.on != (order.Want == croft.WantRunning) {
+		complain("it is wanted %s, its guest is there: %v, and on: %v", order.Want, exists, g.on)
 	}
-	if got := l.amounts[key]; !maps.Equal(got, inst.Spec.Resources) {
-		complain("it claims %v of its host %s and was made with %v", got, inst.Host, inst.Spec.Resources)
+	got := maps.Clone(l.amounts[key])
+	if inst.Storage != "" && got != nil {
+		maps.Copy(got, l.amounts[string(inst.Storage)+"/"+id])
+	}
+	if !maps.Equal(got, inst.Spec.Resources) {
+		complain("it claims %v of its host %s and of storage %q, and has the size %v", got, inst.Host, inst.Storage,
+			inst.Spec.Resources)
+	}
+	if inst.Resizing != nil || inst.Backup != nil && inst.Backup.Error != "" {
+		complain("its resize is %+v, its restore %+v", inst.Resizing, inst.Backup)
 	}
 	w.facts.mu.Lock()
 	defer w.facts.mu.Unlock()
-	if f := w.facts.all[id]; f != nil && !f.wants[string(order.Want)] {
+	if f := w.facts.all[id]; f != nil && w.ledger.lost(id) == 0 && !f.wants[string(order.Want)] {
 		complain("it is wanted %s, and commands said %v", order.Want, slices.Collect(maps.Keys(f.wants)))
 	}
 }
@@ -322,9 +400,10 @@ func (w *world) settle() {
 		case len(wrong) == 0:
 			w.t.Logf("all is as it should be after %v", time.Since(begun).Round(time.Second))
 			w.audit()
+			w.endSessions()
 			return
-		case onlyMoves && !ended && w.movers > 0 && time.Since(moved) > 15*time.Second:
-			w.t.Logf("moves whose operators died: %d", len(wrong))
+		case onlyMoves && !ended && (w.movers > 0 || len(w.forgets) > 0) && time.Since(moved) > 15*time.Second:
+			w.t.Logf("moves whose operators died, and volumes of hosts that were forgotten: %d", len(wrong))
 			(&actor{w: w, n: 101, r: w.random(101)}).run(true, "croft", "audit", "--fix")
 			ended, moved = true, time.Now()
 		case time.Since(moved) > patience || time.Since(begun) > 15*time.Minute:
@@ -332,6 +411,23 @@ func (w *world) settle() {
 			return
 		}
 	}
+}
+
+// endSessions ends the server of the API, after which no session of a server or a command may be left.
+func (w *world) endSessions() {
+	w.api.hold()
+	w.api.signal(syscall.SIGTERM)
+	var left []string
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(200 * time.Millisecond) {
+		now, err := w.look()
+		if err == nil && len(now.leases) == 0 {
+			return
+		}
+		if err == nil {
+			left = now.leases
+		}
+	}
+	w.t.Errorf("the sessions %v are left", left)
 }
 
 // removeLeftovers does with the disks of lost instances on hosts that returned what an operator does who needs none.

@@ -20,6 +20,8 @@ type process struct {
 	args []string
 	env  []string
 	log  string // file
+	// the process does not run while this file exists, as if its machine were switched off; empty: always may
+	off string
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -33,7 +35,8 @@ type process struct {
 
 // begin starts a process and keeps it running until the world ends.
 func (w *world) begin(name string, args, env []string) *process {
-	p := &process{w: w, name: name, args: args, env: env, log: filepath.Join(w.dir, name+".log")}
+	p := &process{w: w, name: name, args: args, env: env, log: filepath.Join(w.dir, name+".log"),
+		off: filepath.Join(w.dir, name+".off")}
 	p.changed = sync.NewCond(&p.mu)
 	p.done.Go(p.keep)
 	w.t.Cleanup(p.close)
@@ -69,7 +72,7 @@ func (p *process) runOnce() {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.mu.Lock()
-	if p.held || p.closed {
+	if p.held || p.closed || p.isOff() {
 		p.mu.Unlock()
 		return
 	}
@@ -83,12 +86,39 @@ func (p *process) runOnce() {
 	p.starts++
 	p.changed.Broadcast()
 	p.mu.Unlock()
+	pid := filepath.Join(p.w.dir, p.name+".pid")
+	if err := os.WriteFile(pid, fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil {
+		p.w.t.Error(err)
+	}
+	if p.isOff() { // its fence agent did not find it
+		p.signal(syscall.SIGKILL)
+	}
 	err = cmd.Wait()
+	_ = os.Remove(pid)
 	fmt.Fprintf(log, "time=%s level=KILL msg=\"ended: %v\"\n", time.Now().Format(time.RFC3339Nano), err)
 	p.mu.Lock()
 	p.cmd = nil
 	p.changed.Broadcast()
 	p.mu.Unlock()
+}
+
+// isOff reports whether the machine of the process is switched off.
+func (p *process) isOff() bool {
+	_, err := os.Stat(p.off)
+	return err == nil
+}
+
+// switchOff cuts the power of the machine of the process. It returns when the process has ended.
+func (p *process) switchOff() {
+	if err := os.WriteFile(p.off, nil, 0o600); err != nil {
+		p.w.t.Error(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.cmd != nil {
+		_ = p.cmd.Process.Kill() // it may have ended
+		p.changed.Wait()
+	}
 }
 
 // signal sends a signal to the running process, if any.
@@ -125,6 +155,9 @@ func (p *process) suspend(d time.Duration) {
 	p.w.sleep(d)
 	p.signal(syscall.SIGCONT)
 }
+
+// suspendOnly stops the process until it is killed.
+func (p *process) suspendOnly() { p.signal(syscall.SIGSTOP) }
 
 // claim reserves the process for a fault; false: another fault is in progress.
 func (p *process) claim() bool {

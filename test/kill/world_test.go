@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"croft/compute"
+	"croft/compute/restic"
 	"croft/internal/testing/freeport"
 )
 
@@ -31,6 +32,11 @@ type world struct {
 	places   []string // addresses of Placement servers
 	controls []*control
 	hosts    []*host
+	api      *process // a server of the API
+	url      string   // of that server
+	access   string   // a token for it
+	backups  bool     // the machine has what backups need
+	image    string   // file
 	ledger   *ledger
 	facts    *facts
 	journal  *journal
@@ -41,6 +47,7 @@ type world struct {
 	forgets  []forgetting
 	movers   int // moves that ended wrongly
 	counts   map[string]int
+	disks    *disks
 }
 
 // A control is a process that serves etcd and Placement.
@@ -70,7 +77,7 @@ func newWorld(t *testing.T, seed uint64, length time.Duration) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, seed: seed, dir: dir, length: length, counts: map[string]int{}, facts: newFacts(),
-		journal: newJournal(t, filepath.Join(dir, "clients.log"))}
+		disks: newDisks(), journal: newJournal(t, filepath.Join(dir, "clients.log"))}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last commands:\n%s", w.journal.end())
@@ -108,12 +115,14 @@ func (w *world) environment() []string {
 
 // clientEnvironment returns the addresses of the cloud's servers.
 func (w *world) clientEnvironment() []string {
-	return append(w.environment(), "CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","),
+	return append(w.environment(), "CROFT_FENCE="+filepath.Join(w.dir, "fence.yaml"),
+		"CROFT_ETCD_ENDPOINTS="+strings.Join(w.etcd, ","),
 		"CROFT_PLACEMENT_ENDPOINT="+strings.Join(w.places, ","))
 }
 
 // agentSettings make agents sweep and resync often, so that they repair problems soon.
 var agentSettings = []string{"CROFT_SIM_BOOT=200ms", "CROFT_SWEEP=5s", "CROFT_RESYNC=5s", "CROFT_OFFER_VCPU_RATIO=40",
+	"CROFT_OFFER_DISK_RATIO=8",
 	"CROFT_METADATA_SERVER=false"}
 
 func (w *world) address() string { return freeport.For(w.t, "127.0.0.1") }
@@ -191,6 +200,40 @@ func (w *world) token() string {
 	return file
 }
 
+// startAPI starts a server of the API, which also carries out backups, and gives it a store for them.
+func (w *world) startAPI() {
+	w.access = strings.TrimSpace(w.command("token", "create", "--for", "api", "--user", "root", "--role",
+		"partition-admin"))
+	address, key := w.address(), filepath.Join(w.dir, "cluster.key")
+	w.command("cluster", "credential", "key", key)
+	w.url = "http://" + address
+	w.api = w.begin("api", []string{"control", "--insecure", "--listen", address, "--state-dir",
+		filepath.Join(w.dir, "api"), "--etcd", strings.Join(w.etcd, ","), "--placement", strings.Join(w.places, ",")},
+		[]string{"CROFT_HOST_FENCE=" + filepath.Join(w.dir, "fence.yaml"), "CROFT_CLUSTERS_CREDENTIAL_KEY_FILE=" + key})
+	w.awaitReady(w.url)
+	if missing := restic.Missing(); len(missing) > 0 {
+		w.t.Logf("no backups are made: %v are missing", missing)
+		return
+	}
+	w.backups = true
+	repository, password := filepath.Join(w.dir, "repository"), filepath.Join(w.dir, "password")
+	if err := os.Mkdir(repository, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(password, []byte("the password of the store\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	a := &actor{w: w, n: 107, r: w.random(107), env: w.throughAPI()}
+	if r := a.run(true, "croft", "backup", "store", "add", "main", repository, "--password-file", password); !r.ok() {
+		w.t.Fatalf("croft backup store add ends with %d: %s", r.code, r.out)
+	}
+}
+
+// throughAPI is the environment of a client that reaches the cloud through the server of its API.
+func (w *world) throughAPI() []string {
+	return []string{"CROFT_URL=" + w.url, "CROFT_TOKEN=" + w.access}
+}
+
 var anybody = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 func isReady(url string) bool {
@@ -218,8 +261,14 @@ func (h *host) id() string {
 	return string(id)
 }
 
-// guests returns the guests in the file of the host's hypervisor, and whether they are on.
-func (h *host) guests() (map[string]bool, error) {
+// A guest is one in the file of a host's hypervisor.
+type guest struct {
+	on      bool
+	machine compute.Machine
+}
+
+// guests returns the guests in the file of the host's hypervisor. None runs while the host is switched off.
+func (h *host) guests() (map[string]guest, error) {
 	text, err := os.ReadFile(filepath.Join(h.stateDir, "sim.json"))
 	if os.IsNotExist(err) {
 		return nil, nil
@@ -229,15 +278,17 @@ func (h *host) guests() (map[string]bool, error) {
 	}
 	var kept struct {
 		Guests map[string]struct {
-			Power compute.Power `json:"power"`
+			Machine compute.Machine `json:"machine"`
+			Power   compute.Power   `json:"power"`
 		} `json:"guests"`
 	}
 	if err := json.Unmarshal(text, &kept); err != nil {
 		return nil, fmt.Errorf("the guests of %s: %w", h.name, err)
 	}
-	all := map[string]bool{}
+	off := h.isOff()
+	all := map[string]guest{}
 	for id, g := range kept.Guests {
-		all[id] = g.Power == compute.PowerOn
+		all[id] = guest{g.Power == compute.PowerOn && !off, g.Machine}
 	}
 	return all, nil
 }
@@ -259,30 +310,35 @@ func (w *world) breach(format string, args ...any) {
 	}
 }
 
-// watch checks continuously for guests that run on two hosts. A guest that is off on one of them is none: a move leaves
-// it there with its disk until the guest runs on the other host, and a lost host keeps it. A violation counts only if
-// two successive looks find it, because a guest may have moved between two reads of one look.
+// watch checks continuously for guests that run on two hosts, and for volumes that are open on two. A guest that is off
+// on one of them is none: a move leaves it there with its disk until the guest runs on the other host, and a lost host
+// keeps it. A violation counts only if two successive looks find it, because a guest may have moved between two reads
+// of one look.
 func (w *world) watch(ctx context.Context) {
 	before := map[string]string{}
 	for ctx.Err() == nil {
-		now := map[string][]string{}
+		open := map[string][]string{} // by the UUID of an instance, or of a volume
 		for _, h := range w.hosts {
 			guests, err := h.guests()
 			if err != nil {
 				w.breach("%v", err)
 			}
-			for id, runs := range guests {
-				if runs {
-					now[id] = append(now[id], h.name)
+			for id, g := range guests {
+				if !g.on || w.facts.forced(id) {
+					continue
+				}
+				open[id] = append(open[id], h.name)
+				for _, v := range g.machine.Volumes {
+					open[string(v.ID)] = append(open[string(v.ID)], h.name+" in "+id)
 				}
 			}
 		}
 		twice := map[string]string{}
-		for id, on := range now {
+		for id, on := range open {
 			if len(on) > 1 {
 				twice[id] = strings.Join(on, " and ")
-				if before[id] == twice[id] && !w.facts.forced(id) {
-					w.breach("instance %s runs on %s", id, twice[id])
+				if before[id] == twice[id] {
+					w.breach("the disk of %s is open on %s", id, twice[id])
 				}
 			}
 		}
