@@ -273,6 +273,28 @@ func TestForgettingGoesOnlyAsFarAsItCan(t *testing.T) {
 	}
 }
 
+// The others are lost.
+func TestAnInstanceThatIsRemovedWhileItsHostIsForgottenHindersNothing(t *testing.T) {
+	gone := croft.Errorf(croft.NotFound, "no instance")
+	w := away()
+	w.instances = []croft.Status{
+		{Instance: croft.Instance{ID: "web", Name: "web", Host: "a", State: croft.StateScheduled}},
+		{Instance: croft.Instance{ID: "old", Name: "old", State: croft.StateLost, Lost: &croft.Loss{Host: "a"}}},
+		{Instance: croft.Instance{ID: "job", Name: "job", Host: "a", State: croft.StateDestroying}},
+		{Instance: croft.Instance{ID: "db", Name: "db", Host: "a", State: croft.StateScheduled}},
+	}
+	w.fails = map[string]error{"lose web left on a": gone, "release old": gone, "bury job": gone}
+	h, err := w.fleet(t).Forget(t.Context(), "one", true)
+	if err != nil || len(h.Lost) != 1 || h.Lost[0].ID != "db" {
+		t.Errorf("lost %+v, %v", h.Lost, err)
+	}
+	for step := range w.fails {
+		if !slices.Contains(w.steps, step) {
+			t.Errorf("%q was not done: %q", step, w.steps)
+		}
+	}
+}
+
 // The host's own instances are lost, and buried if they are being destroyed or held; an instance that arrived after the
 // operator looked is not lost without force. The claim of an instance that an earlier call marked as lost is released.
 func TestWhatIsLostWithAHost(t *testing.T) {

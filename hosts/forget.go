@@ -176,13 +176,16 @@ func (f *Fleet) loseAll(ctx context.Context, h Host, force, bury bool) (lost []L
 			return lost, croft.Errorf(croft.Conflict, "instance %s has just come to it; try again", inst.Name)
 		case inst.State == croft.StateScheduled || inst.State == croft.StateLost:
 			lacks, err := f.lose(ctx, inst, h)
+			if errors.Is(err, croft.NotFound) { // its owner has removed it since it was listed
+				continue
+			}
 			if err != nil {
 				return lost, err
 			}
 			lost = append(lost, LostInstance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Lacks: lacks,
 				Kept: lacks == noData})
 		case bury:
-			if err := f.bury(ctx, inst); err != nil {
+			if err := f.bury(ctx, inst); err != nil && !errors.Is(err, croft.NotFound) {
 				return lost, err
 			}
 		}
