@@ -14,6 +14,7 @@ import (
 
 	"croft/cli/actions"
 	"croft/cli/admin"
+	"croft/cli/apply"
 	"croft/cli/backups"
 	"croft/cli/catalogue"
 	"croft/cli/clusters"
@@ -121,7 +122,8 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
 			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(), backups.Command(),
-			keys.Command(), instances.InventoryCommand(), top.Command()}},
+			keys.Command(), instances.InventoryCommand(), apply.Command(),
+			apply.ExportCommand(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			hosts.StorageCommand(),
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},

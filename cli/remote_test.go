@@ -57,6 +57,8 @@ whoami
 log
 audit
 inventory
+apply
+export
 top`
 
 // local lists the commands, and groups of commands, that do not work over an API, with the reason. Commands that a user
