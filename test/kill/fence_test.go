@@ -101,10 +101,11 @@ func (a *actor) fence(h *host) {
 		a.w.journal.write("FAULT: suspend %s, which is fenced", h.name)
 		h.suspendOnly()
 	}
-	for range 3 {
-		if a.run(false, "croft", "host", "fence", h.name, how, "--yes", h.name).ok() {
+	for range 8 { // etcd may be away for some seconds
+		if a.run(false, "croft", "host", "fence", h.name, how, "--yes", h.name).ok() || a.w.over.Err() != nil {
 			break
 		}
+		a.w.sleep(500 * time.Millisecond)
 	}
 	a.w.sleep(time.Duration(a.r.Int64N(int64(5 * time.Second))))
 	h.switchOn()
