@@ -714,12 +714,17 @@ const (
 	EventAddress EventName = "address" // the guest has acquired its address
 )
 
-// CloudInit is the result of cloud-init at the first boot, as reported by the guest.
+// CloudInit is the result of cloud-init at a boot, as reported by the guest.
 type CloudInit struct {
 	State CloudInitState `json:"state"`           // whether cloud-init runs, is done or failed
 	At    time.Time      `json:"at"`              // when it was reported
 	Error string         `json:"error,omitempty"` // if State is CloudInitFailed
+	// It was reported before the guest was last started; the guest has not reported since.
+	Earlier bool `json:"earlier,omitempty"`
 }
+
+// Current reports whether the guest reported c since it was last started. A nil report is not current.
+func (c *CloudInit) Current() bool { return c != nil && !c.Earlier }
 
 // CloudInitState is the result reported by a guest.
 type CloudInitState string

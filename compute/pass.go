@@ -317,6 +317,9 @@ func (p *pass) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.agent.Reports().age(ctx, p.id); err != nil {
+		return err
+	}
 	p.observePassing(ctx, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
 	if err := p.phase(ctx, phaseBoot, func(ctx context.Context) error {
 		return p.agent.Hypervisor.Start(ctx, p.id)

@@ -33,6 +33,19 @@ func (r Reports) CloudInit(ctx context.Context, id croft.InstanceID, c croft.Clo
 	})
 }
 
+// age marks the report of the guest's set-up as one of an earlier boot, before the guest is started again.
+func (r Reports) age(ctx context.Context, id croft.InstanceID) error {
+	if !r.read(id).CloudInit.Current() {
+		return nil
+	}
+	return r.change(ctx, id, func(t *guestReport) error {
+		if t.CloudInit != nil {
+			t.CloudInit.Earlier = true
+		}
+		return nil
+	})
+}
+
 // SetPassword stores a guest's password. NotFound: the host has no such instance. Conflict: it has a password already.
 func (r Reports) SetPassword(ctx context.Context, id croft.InstanceID, password string) error {
 	return r.change(ctx, id, func(t *guestReport) error {

@@ -14,7 +14,7 @@ import (
 // ownParts returns croft's own parts of the guest's set-up. They are separate from the user's data, as vendor data if
 // the metadata source supports it, so that the user's data takes precedence.
 func (g Guest) ownParts() []userdata.Part {
-	parts := []userdata.Part{nocloud.Reporter()}
+	parts := []userdata.Part{nocloud.BootReporter()}
 	if config := g.hostKeyConfig(); config != nil {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}

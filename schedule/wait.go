@@ -22,14 +22,14 @@ type Goal func(*croft.Status) (reached bool, err error)
 // Running is reached when the guest runs and has an address.
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
-// Ready is reached when the guest runs and has reported the end of its set-up. A failed set-up is an error, but not a
+// Ready is reached when the guest runs and has reported the end of its set-up since it was last started. A failed set-up is an error, but not a
 // *Failure: the host did its part. Unavailable: the guest is simulated, so it never reports.
 func Ready(st *croft.Status) (bool, error) {
 	running, err := Running(st)
 	if err != nil || !running {
 		return false, err
 	}
-	if st.Observation.CloudInit == nil {
+	if !st.Observation.CloudInit.Current() {
 		if st.Host != nil && st.Host.NoSetUp {
 			return false, croft.Errorf(croft.Unavailable,
 				"it runs, and a guest of the simulated hypervisor never reports the end of its set-up: wait with --wait=running")
@@ -197,15 +197,15 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 		return fmt.Sprintf("it is %s: %v", Describe(&st), why), false
 	}
 	if waitsForReport(&st, goal) {
-		return "it is running, and its guest has not reported the end of its set-up; guests without cloud-init, and those " +
-			"of the simulated hypervisor, never do: wait with --wait=running", false
+		return "it is running, and its guest has not reported the end of its set-up since it was started; guests without " +
+			"cloud-init, and those of the simulated hypervisor, never do: wait with --wait=running", false
 	}
 	return "it is " + Describe(&st), false
 }
 
 // waitsForReport reports whether only the guest's report of its set-up is missing for the goal.
 func waitsForReport(st *croft.Status, goal Goal) bool {
-	if st.Observation == nil || st.Observation.CloudInit != nil {
+	if st.Observation == nil || st.Observation.CloudInit.Current() {
 		return false
 	}
 	reporting, observation := *st, *st.Observation

@@ -197,9 +197,9 @@ func (l *lines) end(i int, err error) {
 
 func (*lines) close() {}
 
-// reported describes how the guest's set-up ended, if it has reported.
+// reported describes how the guest's set-up ended, if it has reported since it was last started.
 func reported(c *croft.CloudInit) string {
-	if c == nil {
+	if !c.Current() {
 		return ""
 	}
 	return ", set-up " + string(c.State)

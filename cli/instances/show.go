@@ -204,6 +204,8 @@ func setUp(c *croft.CloudInit) string {
 	switch {
 	case c == nil:
 		return ""
+	case c.Earlier:
+		return string(c.State) + " before the last start, says the guest; it has not reported since"
 	case c.State == croft.CloudInitFailed:
 		return fmt.Sprintf("the guest reports a failure: %s", c.Error)
 	}

@@ -86,8 +86,13 @@ func Hostname(name string, id croft.InstanceID) string {
 var reporter []byte
 
 // Reporter returns a script with which cloud-init's own Python reports to the metadata server, if there is one, how the
-// guest's set-up ended.
+// guest's set-up ended. cloud-init runs it at the first boot only.
 func Reporter() userdata.Part { return userdata.Part{Name: "croft-report", Data: reporter} }
+
+// BootReporter is like Reporter, and cloud-init runs it at each boot.
+func BootReporter() userdata.Part {
+	return userdata.Part{Name: "croft-report", Data: append([]byte("#cloud-boothook\n"), reporter...)}
+}
 
 // Marshal returns a value as YAML, as in the files of a disk.
 func Marshal(v any) ([]byte, error) {
