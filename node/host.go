@@ -151,7 +151,7 @@ func (h *host) closeHypervisor() {
 // images returns the source of disks; simulated guests have none.
 func (h *host) images() (compute.ImageStore, error) {
 	if h.settings.Hypervisor == "sim" {
-		return sim.Images{Kept: &sim.Kept{}}, nil
+		return sim.Images{Kept: &sim.Kept{}, Dir: filepath.Join(h.dir.Path, "images")}, nil
 	}
 	c, err := h.settings.ForImages()
 	if err != nil {

@@ -3,9 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,10 +61,10 @@ func (f diskFile) write(path string) error {
 // content returns the data of a disk, given its files, the topmost first; nil: nothing was written since it was made.
 func content(layers []compute.Layer) ([]byte, error) {
 	for _, l := range layers {
-		f, err := readFile(l.Path)
-		if errors.Is(err, fs.ErrNotExist) && l.Shared {
-			return nil, nil // the images of simulated guests have no files
+		if l.Shared {
+			return nil, nil // the image, whose data simulated guests do not have
 		}
+		f, err := readFile(l.Path)
 		if err != nil || f.data != nil {
 			return f.data, err
 		}

@@ -15,13 +15,19 @@ import (
 
 	"croft"
 	"croft/compute"
+	"croft/internal/durable"
 )
 
 var _ compute.ImageStore = Images{}
 
 // Images replaces the image cache for simulated guests: it accepts every reference, fetches nothing and creates empty
-// disks.
+// disks. An image that has a file, such as one that was uploaded to the cloud's catalog, is linked into the directory of
+// the disk, as in the real cache, so that moves find it there.
 type Images struct {
+	// Dir gets a small bootable file for each reference that is fetched, so that the catalog can have it as an image.
+	// Empty: fetched images have no file.
+	Dir string
+
 	// Fault is called by every Fetch. It may block; its error fails the fetch.
 	Fault func(ctx context.Context, ref string) error
 	Kept  *Kept // records fetched references; nil: not recorded
@@ -101,7 +107,41 @@ func (s Images) Fetch(ctx context.Context, ref string, progress func(croft.Progr
 	if s.Kept != nil {
 		s.Kept.keep(ref)
 	}
-	return compute.CachedImage{Path: "/simulated", Format: "raw"}, ctx.Err()
+	if s.Dir == "" || ctx.Err() != nil {
+		return compute.CachedImage{Path: "/simulated", Format: "raw"}, ctx.Err()
+	}
+	return s.standIn(ref)
+}
+
+// standIn makes the file of a reference: a boot sector that jumps to itself, and the digest of the reference.
+func (s Images) standIn(ref string) (compute.CachedImage, error) {
+	sum := sha256.Sum256([]byte(ref))
+	disk := make([]byte, 4096)
+	copy(disk, []byte{0xeb, 0xfe})
+	copy(disk[510:], []byte{0x55, 0xaa})
+	copy(disk[512:], sum[:])
+	path := filepath.Join(s.Dir, hex.EncodeToString(sum[:])+".raw")
+	err := os.MkdirAll(s.Dir, 0o700)
+	if err == nil {
+		err = durable.Write(path, disk, 0o600)
+	}
+	if err != nil {
+		return compute.CachedImage{}, fmt.Errorf("make a simulated image: %w", err)
+	}
+	return onDisk(path, "raw")
+}
+
+// onDisk returns an image with a file.
+func onDisk(path, format string) (compute.CachedImage, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return compute.CachedImage{}, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	return compute.CachedImage{Path: path, Format: format, VirtualSize: size, Digest: hex.EncodeToString(sum.Sum(nil))},
+		err
 }
 
 // FetchPublic is Fetch, which opens no connections.
@@ -116,12 +156,31 @@ func (Images) Disk(_ context.Context, img compute.CachedImage, dir string, _ int
 	path := filepath.Join(dir, "disk.qcow2")
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
+		err = linkBase(img, dir)
+	}
+	if _, there := os.Stat(path); err == nil && errors.Is(there, os.ErrNotExist) {
 		err = diskFile{below: base(img, dir).Path}.write(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make a simulated disk: %w", err)
 	}
 	return layers(img, path), nil
+}
+
+// linkBase gives a disk the file of its image, if the image has one.
+func linkBase(img compute.CachedImage, dir string) error {
+	if img.Digest == "" {
+		return nil
+	}
+	to := base(img, dir).Path
+	if img.Path == to {
+		return nil
+	}
+	err := os.Link(img.Path, to)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // base returns the layer of an image below a disk in dir.
@@ -133,14 +192,23 @@ func layers(img compute.CachedImage, path string) []compute.Layer {
 	return []compute.Layer{{Path: path, Format: "qcow2"}, base(img, filepath.Dir(path))}
 }
 
-// Base returns the image that every Fetch returns: directories of simulated guests have none.
-func (Images) Base(context.Context, string) (compute.CachedImage, error) {
+// Base returns the image that Disk linked, or else the one without a file.
+func (Images) Base(_ context.Context, dir string) (compute.CachedImage, error) {
+	for _, format := range []string{"qcow2", "raw"} {
+		img, err := onDisk(filepath.Join(dir, "base."+format), format)
+		if !errors.Is(err, os.ErrNotExist) {
+			return img, err
+		}
+	}
 	return compute.CachedImage{Path: "/simulated", Format: "raw"}, nil
 }
 
 // Adopt gives a disk that was copied its name.
 func (Images) Adopt(_ context.Context, img compute.CachedImage, dir, staged string, _ int64) ([]compute.Layer, error) {
 	path := filepath.Join(dir, "disk.qcow2")
+	if err := linkBase(img, dir); err != nil {
+		return nil, fmt.Errorf("adopt a simulated disk: %w", err)
+	}
 	if err := os.Rename(staged, path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("adopt a simulated disk: %w", err)
 	}
