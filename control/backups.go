@@ -187,13 +187,13 @@ var backupOperations = noun{Tag: "backups", Home: true,
 			Summary: "List the instances without a recent backup, and for how long"},
 			func(ctx context.Context, c *call, in api.OverdueFilter) (list api.UnprotectedList, err error) {
 				list.Instances = []api.Unprotected{}
-				found, err := c.Cloud.Backups.Overdue(ctx, c.project, time.Duration(cmp.Or(in.Than,
-					24*3600))*time.Second)
+				found, err := c.Cloud.Backups.Overdue(ctx, c.project, time.Duration(in.Than)*time.Second)
 				for _, u := range found {
 					if c.scope.Sees(u.Instance.Project) {
 						list.Instances = append(list.Instances, api.Unprotected{Instance: u.Instance.ID,
 							Name:    u.Instance.Name,
-							Project: u.Instance.Project, Last: given(u.Last), Failed: c.aboutHosts(u.Failed)})
+							Project: u.Instance.Project, Last: given(u.Last), Failed: c.aboutHosts(u.Failed),
+							FailedAt: given(u.FailedAt), Schedule: u.Schedule})
 					}
 				}
 				return list, err
@@ -284,7 +284,7 @@ func (c *call) backups(ctx context.Context, all []backup.Backup) ([]api.Backup, 
 		report := reports[b.Job]
 		one := api.Backup{Name: b.Name, ID: b.ID, Project: b.Project, Instance: b.Instance, InstanceName: b.Of,
 			Store: b.Store, State: b.State, Error: c.aboutHosts(cmp.Or(b.Error, report.Waits(time.Now()))),
-			SizeGB: b.SizeGB, Taken: given(b.Taken),
+			ErrorKind: b.ErrorKind, SizeGB: b.SizeGB, Taken: given(b.Taken),
 			Method: string(b.Method), Note: b.Note, Schedule: b.Schedule, Created: b.Created, Done: given(b.Done),
 			Checked: given(b.Checked), Progress: report.Progress, Image: cmp.Or(b.Spec.ImageName, b.Spec.Image),
 			Query: cmp.Or(b.Spec.Query, b.Spec.Resources.String()), Restores: len(b.Restoring),
@@ -310,10 +310,13 @@ var backupScheduleOperations = noun{Tag: "backup-schedules", Home: true, Object:
 			func(ctx context.Context, c *call, _ api.InProject) (list api.BackupScheduleList, err error) {
 				list.Schedules = []api.BackupSchedule{}
 				all, err := c.Cloud.Backups.Plans(ctx, c.project)
+				all = slices.DeleteFunc(all, func(p backup.Schedule) bool { return !c.scope.Sees(p.Project) })
+				if err != nil || len(all) == 0 {
+					return list, err
+				}
+				found, err := c.Cloud.Backups.Overdue(ctx, c.project, 0)
 				for _, p := range all {
-					if c.scope.Sees(p.Project) {
-						list.Schedules = append(list.Schedules, c.backupSchedule(p))
-					}
+					list.Schedules = append(list.Schedules, c.backupSchedule(p, found))
 				}
 				return list, err
 			}),
@@ -329,13 +332,17 @@ var backupScheduleOperations = noun{Tag: "backup-schedules", Home: true, Object:
 					Instance: in.Instance, Labels: slices.Sorted(slices.Values(in.Labels)), Store: in.Store,
 					Every: in.Every,
 					At:    in.At, Keep: in.Keep}, id)
-				return c.backupSchedule(p), err
+				return c.backupSchedule(p, nil), err // it has just begun
 			}),
 		do(Operation{ID: "getBackupSchedule", At: "GET /v1/backup-schedules/{name}", May: access.Reads,
 			Summary: "Get a backup schedule"},
 			func(ctx context.Context, c *call, in api.BackupScheduleNamed) (api.BackupSchedule, error) {
 				p, err := c.Cloud.Backups.Plan(ctx, c.home(), in.Name)
-				return c.backupSchedule(p), c.hiddenSchedule(in.Name, err)
+				if err != nil {
+					return api.BackupSchedule{}, c.hiddenSchedule(in.Name, err)
+				}
+				found, err := c.Cloud.Backups.Overdue(ctx, c.home(), 0)
+				return c.backupSchedule(p, found), err
 			}),
 		do(Operation{ID: "removeBackupSchedule", At: "DELETE /v1/backup-schedules/{name}", May: access.Changes,
 			Summary: "Remove a backup schedule; its backups stay"},
@@ -352,11 +359,17 @@ func (c *call) hiddenSchedule(name string, err error) error {
 	return err
 }
 
-// backupSchedule returns a schedule as the caller sees it.
-func (c *call) backupSchedule(p backup.Schedule) api.BackupSchedule {
+// backupSchedule returns a schedule as the caller sees it, with its instances among the ones without a recent backup.
+func (c *call) backupSchedule(p backup.Schedule, overdue []requests.Unprotected) api.BackupSchedule {
 	one := api.BackupSchedule{Name: p.Name, Project: p.Project, Instance: p.Instance,
 		Labels: append([]string{}, p.Labels...), Store: p.Store, Every: p.Every, At: p.At, Keep: p.Keep,
-		Created: p.Created, Last: given(p.Last), Next: p.Next(), Error: c.aboutHosts(p.Error), Missed: []string{}}
+		Created: p.Created, Last: given(p.Last), Next: p.Next(), Error: c.aboutHosts(p.Error), Missed: []string{},
+		Overdue: []string{}}
+	for _, u := range overdue {
+		if u.Schedule == p.Name && u.Instance.Project == p.Project {
+			one.Overdue = append(one.Overdue, u.Instance.Name)
+		}
+	}
 	for _, m := range p.Missed {
 		one.Missed = append(one.Missed, c.aboutHosts(m))
 	}

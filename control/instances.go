@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/compute/backup"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/schedule"
@@ -393,6 +394,13 @@ func getInstance(ctx context.Context, c *call, in api.InstanceShown) (shown api.
 		if shown.LastBackup, err = c.Cloud.Backups.Newest(ctx, st.Instance); err != nil {
 			return shown, err
 		}
+	}
+	if shown.Backup != nil && shown.Backup.State == api.Restoring {
+		reports, err := c.reportsOfJobs(ctx)
+		if err != nil {
+			return shown, err
+		}
+		shown.Backup.Progress = reports[backup.RestoreJob(st.Instance.ID, st.Instance.Generation)].Progress
 	}
 	attached, err := c.Cloud.Volumes.AttachedTo(ctx, st.Instance.ID)
 	if err != nil {

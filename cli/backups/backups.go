@@ -2,6 +2,7 @@
 package backups
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -46,11 +47,10 @@ var backups = verb.Noun[api.Backup]{
 		return c.GetBackup(ctx, named(c, name))
 	},
 	Word: func(b api.Backup) (string, string) { return b.Name, "of " + b.InstanceName + ", " + string(b.State) },
-	Head: []string{"NAME", "INSTANCE", "STATE", "METHOD", "SIZE", "ADDED", "STORE", "TAKEN"},
+	Head: []string{"NAME", "INSTANCE", "STATE", "METHOD", "SIZE", "ADDED", "STORE", "TAKEN", "REASON"},
 	Row: func(b api.Backup) []out.Cell {
 		return verb.Texts(b.Name, b.InstanceName, state(b), b.Method, fmt.Sprintf("%dG", b.SizeGB), bytes(b.Added),
-			b.Store,
-			clock(b.Taken))
+			b.Store, clock(b.Taken), b.Error)
 	},
 	Rows: func(t *out.Table, b api.Backup) {
 		for _, row := range [][2]string{{"name", b.Name}, {"id", b.ID}, {"project", string(b.Project)},
@@ -137,7 +137,7 @@ func await(ctx context.Context, c *args.Client, b api.Backup) (api.Backup, error
 	}
 	switch b.State {
 	case backup.Failed:
-		return b, croft.Errorf(croft.Unavailable, "backup %s was not made: %s", b.Name, b.Error)
+		return b, croft.Errorf(cmp.Or(b.ErrorKind, croft.Unavailable), "backup %s was not made: %s", b.Name, b.Error)
 	case backup.Damaged:
 		return b, croft.Errorf(croft.Unavailable, "backup %s is damaged: %s", b.Name, b.Error)
 	}
@@ -256,7 +256,7 @@ and boots.`,
 			if inst, err = awaitRestore(ctx, c, inst); err != nil {
 				return err
 			}
-			return c.Report(inst, "instance %s is restored from backup %s", inst.Name, c.Args[0])
+			return c.Report(inst, "instance %s is restored from backup %s; %s", inst.Name, c.Args[0], next(inst))
 		}),
 	}
 	cmd.Flags().StringVar(&in.As, "as", "", "the `name` of a new instance")
@@ -270,7 +270,7 @@ and boots.`,
 
 // awaitRestore returns the instance once its host has restored it.
 func awaitRestore(ctx context.Context, c *args.Client, inst api.Instance) (api.Instance, error) {
-	name := inst.ID
+	name, said := inst.ID, ""
 	for {
 		now, err := verb.Asked(ctx, c.GetInstance, api.InstanceShown{InstanceNamed: c.Named(string(name))})
 		switch {
@@ -285,10 +285,31 @@ func awaitRestore(ctx context.Context, c *args.Client, inst api.Instance) (api.I
 		case now.Backup != nil && now.Backup.State == api.Restored:
 			return now, nil
 		}
+		if text := restored(now); text != said && text != "" {
+			said = text
+			c.Say("instance %s: restoring, %s", now.Name, text)
+		}
 		if err := delay.For(ctx, poll); err != nil {
 			return inst, err
 		}
 	}
+}
+
+// restored describes how much of an instance is restored; empty: that is unknown.
+func restored(inst api.Instance) string {
+	if inst.Backup == nil || inst.Backup.Progress == nil || inst.Backup.Progress.Total == 0 {
+		return ""
+	}
+	p := inst.Backup.Progress
+	return fmt.Sprintf("%d%% of %s", p.Done*100/p.Total, bytes(p.Total))
+}
+
+// next describes what the guest of a restored instance does, and the next command.
+func next(inst api.Instance) string {
+	if inst.State == string(croft.StateStopped) {
+		return fmt.Sprintf("it is off, and `schedule start %s` boots it", inst.Name)
+	}
+	return fmt.Sprintf("it boots, and `schedule wait %s` waits for that", inst.Name)
 }
 
 func removeCommand() *cobra.Command {
@@ -335,8 +356,10 @@ func overdueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "overdue",
 		Short: "List the instances without a recent backup",
-		Long:  `overdue lists the instances whose newest backup is older than a time, or that have none.`,
-		Args:  cobra.NoArgs,
+		Long: `overdue lists the instances whose newest backup is older than one and a half intervals of
+the schedule that makes backups of them, or than a day if none does. With --than it lists
+the instances whose newest backup is older than that time, or that have none.`,
+		Args: cobra.NoArgs,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.ListUnprotected(ctx, api.OverdueFilter{InProject: api.InProject{Project: c.Project},
 				Than: int64(than / time.Second)})
@@ -344,17 +367,17 @@ func overdueCommand() *cobra.Command {
 				return err
 			}
 			return c.Print(list, func(t *out.Table) {
-				t.Head("INSTANCE", "PROJECT", "LAST BACKUP", "FAILED SINCE")
+				t.Head("INSTANCE", "PROJECT", "SCHEDULE", "LAST BACKUP", "FAILED", "REASON")
 				for _, u := range list.Instances {
 					last := "never"
 					if u.Last != nil {
 						last = u.Last.Format(time.DateTime)
 					}
-					t.Texts(u.Name, string(u.Project), last, u.Failed)
+					t.Texts(u.Name, string(u.Project), out.OrDash(u.Schedule), last, clock(u.FailedAt), u.Failed)
 				}
 			})
 		}),
 	}
-	command.DurationVar(cmd.Flags(), &than, "than", 24*time.Hour, "how old the newest backup may be, from `1m` on")
+	command.DurationVar(cmd.Flags(), &than, "than", 0, "how old the newest backup may be, from `1m` on (as schedules say)")
 	return cmd
 }

@@ -3,6 +3,7 @@ package backups
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,15 +28,16 @@ var schedules = verb.Noun[api.BackupSchedule]{
 		return c.GetBackupSchedule(ctx, scheduleNamed(c, name))
 	},
 	Word: func(s api.BackupSchedule) (string, string) { return s.Name, times(s) },
-	Head: []string{"NAME", "OF", "TIMES", "KEEP", "STORE", "LAST", "NEXT", "ERROR"},
+	Head: []string{"NAME", "OF", "TIMES", "KEEP", "STORE", "LAST", "NEXT", "OVERDUE", "ERROR"},
 	Row: func(s api.BackupSchedule) []out.Cell {
 		return verb.Texts(s.Name, of(s), times(s), keeps(s.Keep), s.Store, clock(s.Last), s.Next.Format(time.DateTime),
-			s.Error)
+			strconv.Itoa(len(s.Overdue)), s.Error)
 	},
 	Rows: func(t *out.Table, s api.BackupSchedule) {
 		for _, row := range [][2]string{{"name", s.Name}, {"project", string(s.Project)}, {"of", of(s)},
 			{"times", times(s)}, {"keep", keeps(s.Keep)}, {"store", s.Store}, {"last", clock(s.Last)},
-			{"next", s.Next.Format(time.DateTime)}, {"error", s.Error}, {"missed", strings.Join(s.Missed, "; ")}} {
+			{"next", s.Next.Format(time.DateTime)}, {"error", s.Error}, {"missed", strings.Join(s.Missed, "; ")},
+			{"overdue", strings.Join(s.Overdue, ", ")}} {
 			if row[1] != "" {
 				t.Texts(row[0], row[1])
 			}

@@ -137,7 +137,9 @@ type Backup struct {
 	SizeGB   int64            `json:"size_gb"`        // of all disks, charged to the project
 	State    State            `json:"state"`
 	Error    string           `json:"error,omitempty"`
-	Job      string           `json:"job,omitempty"` // in progress
+	// of Error, if the backup failed; empty: unavailable
+	ErrorKind croft.Kind `json:"error_kind,omitempty"`
+	Job       string     `json:"job,omitempty"` // in progress
 	// the copy is ordered, so the store may have data of it
 	Copying bool `json:"copying,omitempty"`
 	// it failed, and the store has no data of it
@@ -309,6 +311,24 @@ func (s Schedule) Next() time.Time {
 		next = next.AddDate(0, 0, 1)
 	}
 	return next
+}
+
+// Covers reports whether the schedule makes backups of an instance of its project that has these labels.
+func (s Schedule) Covers(inst croft.Instance, labels []string) bool {
+	if s.Instance != "" {
+		return s.Instance == inst.Name || s.Instance == string(inst.ID)
+	}
+	return !slices.ContainsFunc(s.Labels, func(l string) bool { return !slices.Contains(labels, l) })
+}
+
+// Allowed is how old the newest backup of an instance may be that the schedule makes backups of: half as long again as
+// its interval.
+func (s Schedule) Allowed() time.Duration {
+	interval := 24 * time.Hour
+	if s.Every > 0 {
+		interval = time.Duration(s.Every) * time.Second
+	}
+	return interval + interval/2
 }
 
 // minimumEvery is the least interval of a schedule.

@@ -69,9 +69,11 @@ type Backup struct {
 	InstanceName string `json:"instance_name"`
 	Store        string `json:"store"` // name of the store
 	// State in one word; damaged: a host could not read all of it.
-	State  backup.State `json:"state" enum:"creating,checking,ready,failed,damaged,removing"`
-	Error  string       `json:"error"`   // why it failed, or is not verified or removed yet
-	SizeGB int64        `json:"size_gb"` // of all disks, in GiB: charged to the project as BACKUP_GB
+	State backup.State `json:"state" enum:"creating,checking,ready,failed,damaged,removing"`
+	Error string       `json:"error"` // why it failed, or is not verified or removed yet
+	// Kind of the error of a backup that failed, such as no capacity.
+	ErrorKind croft.Kind `json:"error_kind,omitempty"`
+	SizeGB    int64      `json:"size_gb"` // of all disks, in GiB: charged to the project as BACKUP_GB
 	// Bytes that were new to the store when it was made. For operators: it tells what other projects have in the store.
 	Added int64 `json:"added,omitempty"`
 	// The moment that the disks are of; left out: not known yet.
@@ -152,6 +154,8 @@ type BackupSchedule struct {
 	Next     time.Time     `json:"next"`           // when it is due
 	Error    string        `json:"error"`          // what the last run could not order
 	Missed   []string      `json:"missed"`         // the instances of which the last run ordered none, with the reason
+	// The instances whose newest backup is older than one and a half intervals of this schedule, by name.
+	Overdue []string `json:"overdue"`
 }
 
 // BackupScheduleList has schedules.
@@ -186,7 +190,8 @@ type NewBackupSchedule struct {
 type OverdueFilter struct {
 	InProject
 
-	// Seconds; an instance whose newest backup is older is listed. A day by default.
+	// Seconds; an instance whose newest backup is older is listed. Left out: one and a half intervals of the strictest
+	// schedule that makes backups of the instance; without a schedule a day.
 	Than int64 `query:"than" json:"-" minimum:"60" maximum:"315360000"`
 }
 
@@ -197,6 +202,9 @@ type Unprotected struct {
 	Project  croft.Project    `json:"project"`                // the project that it belongs to
 	Last     *time.Time       `json:"last,omitempty"`         // of its newest backup; left out: it has none
 	Failed   string           `json:"failed"`                 // why the newest attempt since then failed
+	FailedAt *time.Time       `json:"failed_at,omitempty"`    // when that failed
+	// The schedule that should have made one; left out: none makes backups of it.
+	Schedule string `json:"schedule,omitempty"`
 }
 
 // UnprotectedList has instances without recent backups.

@@ -145,6 +145,8 @@ type InstanceBackup struct {
 	// failed: the instance keeps its former disks, and has none if it was to be built from the backup
 	State string `json:"state" enum:"restoring,restored,failed"`
 	Error string `json:"error"` // why it was not restored
+	// Bytes of its disks that its host has restored; left out: none yet, or it is not being restored.
+	Progress *croft.Progress `json:"progress,omitempty"`
 }
 
 // States of InstanceBackup.

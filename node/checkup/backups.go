@@ -12,12 +12,8 @@ import (
 	"croft/schedule/backups"
 )
 
-const (
-	// recent is the age up to which a backup is good enough, as for croft backup overdue.
-	recent = 24 * time.Hour
-	// mostNamed is the maximum number of instances without a backup that are named.
-	mostNamed = 5
-)
+// mostNamed is the maximum number of instances without a backup that are named.
+const mostNamed = 5
 
 // lookBackups reports the instances of the cloud that have no recent backup, if there is a store for backups.
 func lookBackups(s direct.EtcdSettings) func(context.Context) checks.Result {
@@ -38,7 +34,8 @@ func lookBackups(s direct.EtcdSettings) func(context.Context) checks.Result {
 			return checks.Good("none are made: there is no backup store")
 		}
 		now := time.Now()
-		found, err := backups.Overdue(ctx, store.Instances, store.Backups, "", now.Add(-recent))
+		found, err := backups.Protection{Instances: store.Instances, Records: store.Backups,
+			Labels: direct.Labels(store)}.Overdue(ctx, "", now, 0)
 		if err != nil {
 			return checks.Result{Level: checks.Warn, Found: "not looked at: " + err.Error()}
 		}
@@ -49,7 +46,7 @@ func lookBackups(s direct.EtcdSettings) func(context.Context) checks.Result {
 // judgeBackups reports the instances without a recent backup.
 func judgeBackups(found []backups.Unprotected, now time.Time) checks.Result {
 	if len(found) == 0 {
-		return checks.Good("every instance has one of the last day")
+		return checks.Good("every instance has a recent one")
 	}
 	var named []string
 	for _, u := range found[:min(len(found), mostNamed)] {
@@ -58,13 +55,16 @@ func judgeBackups(found []backups.Unprotected, now time.Time) checks.Result {
 		if !u.Last.IsZero() {
 			since = "none for " + wording.Duration(now.Sub(u.Last).Round(time.Minute))
 		}
+		if u.Schedule != "" {
+			since += ", though schedule " + u.Schedule + " makes them"
+		}
 		named = append(named, fmt.Sprintf("%s of project %s: %s", u.Instance.Name, u.Instance.Project, since))
 	}
 	if more := len(found) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("and %d more", more))
 	}
 	return checks.Result{Level: checks.Warn,
-		Found: wording.Count(len(found), "instance") + " without a backup of the last day: " +
+		Found: wording.Count(len(found), "instance") + " without a recent backup: " +
 			strings.Join(named, "; "),
 		Do: "`croft backup overdue` lists them with the reasons; `croft backup schedule create` makes backups " +
 			"regularly"}

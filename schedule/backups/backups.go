@@ -1,6 +1,7 @@
 package backups
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,11 @@ type Request struct {
 func (m *Manager) Create(ctx context.Context, r Request) (b backup.Backup, err error) {
 	s, err := m.usable(ctx, r.Store, r.Project, r.ProjectID)
 	if err != nil {
-		return b, fmt.Errorf("back up instance %s: %w", r.Instance, err)
+		name := r.Instance
+		if st, unknown := m.Scheduler.View.Find(ctx, r.Project, r.Instance); unknown == nil {
+			name = st.Instance.Name
+		}
+		return b, fmt.Errorf("back up instance %s: %w", name, err)
 	}
 	return m.createIn(ctx, s, r)
 }
@@ -171,10 +176,11 @@ func (m *Manager) tidy(ctx context.Context, b backup.Backup) error {
 }
 
 // fail ends a backup without a copy.
-func (m *Manager) fail(ctx context.Context, b backup.Backup, why string) error {
+func (m *Manager) fail(ctx context.Context, b backup.Backup, why error) error {
 	host, job := b.Host, b.Job
 	b.Nothing = b.Nothing || !b.Copying
-	b.State, b.Error, b.Job, b.Done = backup.Failed, why, "", time.Now().UTC()
+	b.State, b.Error, b.Job, b.Done = backup.Failed, why.Error(), "", time.Now().UTC()
+	b.ErrorKind = cmp.Or(croft.KindOf(why), croft.Unavailable)
 	b, err := m.put(ctx, b)
 	if err != nil {
 		return err
@@ -194,28 +200,29 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 	switch {
 	case j.Report.Done && j.Report.Error != "":
 		b.Nothing = j.Report.Nothing
-		return m.fail(ctx, b, j.Report.Error)
+		return m.fail(ctx, b, errors.New(j.Report.Error))
 	case j.Report.Done:
 		return m.copied(ctx, b, j)
 	}
 	if why, err := m.lost(ctx, b.Host); err != nil || why != "" {
 		if why != "" {
-			err = m.fail(ctx, b, why)
+			err = m.fail(ctx, b, errors.New(why))
 		}
 		return err
 	}
 	v, err := m.Snapshots.FindSnapshot(ctx, target(b), snapshotName(b))
 	switch {
 	case errors.Is(err, croft.NotFound) && b.Snapshot != "":
-		return m.fail(ctx, b, "the instance was removed while it was copied")
+		return m.fail(ctx, b, croft.Errorf(croft.Conflict, "the instance, or its temporary snapshot, was removed while it "+
+			"was copied"))
 	case errors.Is(err, croft.NotFound):
 		return m.capture(ctx, b)
 	case err != nil:
 		return err
 	case v.Snapshot.Backup != b.Name:
-		return m.fail(ctx, b, fmt.Sprintf("the instance has a snapshot %s already: remove it", v.Name))
+		return m.fail(ctx, b, croft.Errorf(croft.Conflict, "the instance has a snapshot %s already: remove it", v.Name))
 	case v.Removing:
-		return m.fail(ctx, b, "the instance is being removed")
+		return m.fail(ctx, b, croft.Errorf(croft.Conflict, "the instance is being removed"))
 	case v.Session != "":
 		return nil // it claims nothing yet: if nothing fits, or the process that asked for it dies, its record goes
 	case b.Snapshot == "":
@@ -223,9 +230,9 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 		_, err = m.put(ctx, b)
 		return err
 	case v.MadeGB == 0 && v.Error != "":
-		return m.fail(ctx, b, "no snapshot was taken: "+v.Error)
+		return m.fail(ctx, b, errors.New("no snapshot was taken: "+v.Error))
 	case v.MadeGB == 0 && time.Since(b.Created) > snapshotTime:
-		return m.fail(ctx, b, fmt.Sprintf("its host has taken no snapshot within %s", wording.Duration(snapshotTime)))
+		return m.fail(ctx, b, fmt.Errorf("its host has taken no snapshot within %s", wording.Duration(snapshotTime)))
 	case v.MadeGB == 0 || j.ID != "":
 		return nil
 	case !b.Copying: // the store gets data only after that is recorded
@@ -242,7 +249,7 @@ func (m *Manager) advanceCopy(ctx context.Context, b backup.Backup, j backup.Job
 func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 	st, err := m.Scheduler.View.FindByID(ctx, b.Instance)
 	if errors.Is(err, croft.NotFound) || err == nil && st.Instance.Project != b.Project {
-		return m.fail(ctx, b, "the instance was removed")
+		return m.fail(ctx, b, croft.Errorf(croft.Conflict, "the instance was removed"))
 	}
 	if err != nil {
 		return err
@@ -272,7 +279,7 @@ func (m *Manager) capture(ctx context.Context, b backup.Backup) error {
 				return nil // the host has room once it has copied and merged that
 			}
 		}
-		return m.fail(ctx, b, "no snapshot was taken: "+err.Error())
+		return m.fail(ctx, b, fmt.Errorf("no snapshot was taken: %w", err))
 	}
 	b.Snapshot, b.Host = v.ID, v.Host
 	_, err = m.put(ctx, b)
@@ -289,7 +296,7 @@ func former(v croft.Volume) bool { return temporary(v) && v.Removing }
 func (m *Manager) orderCopy(ctx context.Context, b backup.Backup, v croft.Volume) error {
 	s, err := m.Store.Store(ctx, b.Store)
 	if err != nil {
-		return m.fail(ctx, b, err.Error())
+		return m.fail(ctx, b, err)
 	}
 	attached, err := m.Snapshots.AttachedTo(ctx, b.Instance)
 	if err != nil {
@@ -313,7 +320,7 @@ func (m *Manager) orderCopy(ctx context.Context, b backup.Backup, v croft.Volume
 	err = m.order(ctx, s, backup.Job{ID: b.Job, Host: v.Host, Kind: backup.Copy, Backup: b.ID, Instance: b.Instance,
 		Snapshot: v.ID, Disks: disks, Describe: text})
 	if croft.KindOf(err) == croft.Invalid || croft.KindOf(err) == croft.NotFound {
-		return m.fail(ctx, b, err.Error())
+		return m.fail(ctx, b, err)
 	}
 	return err
 }
@@ -321,11 +328,11 @@ func (m *Manager) orderCopy(ctx context.Context, b backup.Backup, v croft.Volume
 // copied records a complete copy.
 func (m *Manager) copied(ctx context.Context, b backup.Backup, j backup.Job) error {
 	if len(j.Report.Disks) != len(j.Disks) {
-		return m.fail(ctx, b, "its host did not report all disks")
+		return m.fail(ctx, b, errors.New("its host did not report all disks"))
 	}
 	var said backup.Backup
 	if err := json.Unmarshal(j.Describe, &said); err != nil {
-		return m.fail(ctx, b, "its description is damaged")
+		return m.fail(ctx, b, errors.New("its description is damaged"))
 	}
 	host, job := b.Host, b.Job
 	b.Taken, b.Method, b.Note = said.Taken, said.Method, said.Note
@@ -429,7 +436,7 @@ func (m *Manager) remove(ctx context.Context, project croft.Project, name string
 			b.Restoring[0])
 	}
 	if b.State == backup.Creating {
-		if err := m.fail(ctx, b, "it was removed while it was made"); err != nil {
+		if err := m.fail(ctx, b, croft.Errorf(croft.Conflict, "it was removed while it was made")); err != nil {
 			return b, err
 		}
 		if b, err = m.Backup(ctx, project, name); err != nil {

@@ -82,6 +82,8 @@ type Manager struct {
 	Labels   func(ctx context.Context, project croft.Project) (map[croft.InstanceID][]string, error)
 	meters   *meter.Set
 	swept    *atomic.Int64
+	counted  *atomic.Int64
+	overdue  prometheus.Gauge
 	Failures prometheus.Counter // of backups; New makes it
 	Log      *slog.Logger
 	// how long a backup names an instance that is to be restored from it, and has no order for that; 2 min by default
@@ -90,8 +92,10 @@ type Manager struct {
 
 // New completes a manager by its metrics.
 func New(m Manager) *Manager {
-	m.meters, m.swept = &meter.Set{}, &atomic.Int64{}
+	m.meters, m.swept, m.counted = &meter.Set{}, &atomic.Int64{}, &atomic.Int64{}
 	m.Failures = m.meters.Counter("croft_backup_failures_total", "Backups that were not made, by this process.")
+	m.overdue = m.meters.Gauge("croft_backup_overdue_instances",
+		"Instances of the cloud without a recent backup, as `croft backup overdue` lists them; 0 without a store.")
 	m.meters.Now("croft_backup_manager", "1: this process carries out requests for backups.",
 		func() float64 { return 1 })
 	return &m
@@ -208,6 +212,7 @@ func (m *Manager) Look(ctx context.Context) (err error) {
 	}
 	note("schedules", m.runPlans(ctx, now, backups))
 	note("temporary snapshots", m.sweep(ctx, now))
+	note("instances without a recent backup", m.count(ctx, now, stores))
 	return problems
 }
 

@@ -1,9 +1,11 @@
 package backups
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -125,9 +127,7 @@ func (m *Manager) chosen(ctx context.Context, p backup.Schedule) (chosen []croft
 		return nil, err
 	}
 	for _, st := range all {
-		has := func(l string) bool { return slices.Contains(labels[st.Instance.ID], l) }
-		if st.Instance.State == croft.StateScheduled && !slices.ContainsFunc(p.Labels,
-			func(l string) bool { return !has(l) }) {
+		if st.Instance.State == croft.StateScheduled && p.Covers(st.Instance, labels[st.Instance.ID]) {
 			chosen = append(chosen, st.Instance)
 		}
 	}
@@ -158,35 +158,51 @@ type Unprotected struct {
 	Instance croft.Instance
 	Last     time.Time // of its newest complete backup; zero: it has none
 	Failed   string    // why the newest attempt since then failed; empty: there was none
+	FailedAt time.Time // when that failed
+	Schedule string    // the schedule that should have made one; empty: none makes backups of it
 }
 
-// Overdue returns the instances of a project, of all with an empty project, that have had no backup for a time, by
-// name.
+// unscheduled is how old the newest backup of an instance may be that no schedule makes backups of.
+const unscheduled = 24 * time.Hour
+
+// Overdue returns the instances of a project, of all with an empty project, whose newest backup is older than a time,
+// by name; 0: older than their schedules should let it become or, without a schedule, than a day.
 func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.Duration) ([]Unprotected, error) {
-	return Overdue(ctx, m.Scheduler.View, m.Store, project, time.Now().Add(-than))
+	return Protection{m.Scheduler.View, m.Store, m.Labels}.Overdue(ctx, project, time.Now(), than)
 }
 
-// instanceLister lists instances.
-type instanceLister interface {
-	// List returns the instances of a project; with an empty project, all.
-	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+// Protection finds the instances without a recent backup. All fields are required.
+type Protection struct {
+	Instances interface {
+		// List returns the instances of a project; with an empty project, all.
+		List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	}
+	Records interface {
+		// Backups returns the backups of a project, the oldest first; with an empty project, all.
+		Backups(ctx context.Context, project croft.Project) ([]backup.Backup, error)
+		// Plans returns the schedules of a project; with an empty project, all.
+		Plans(ctx context.Context, project croft.Project) ([]backup.Schedule, error)
+	}
+	// Labels is as for a Manager.
+	Labels func(ctx context.Context, project croft.Project) (map[croft.InstanceID][]string, error)
 }
 
-// backupLister lists backups.
-type backupLister interface {
-	// Backups returns the backups of a project, the oldest first; with an empty project, all.
-	Backups(ctx context.Context, project croft.Project) ([]backup.Backup, error)
-}
-
-// Overdue returns the instances of a project, of all with an empty project, that have had no backup since a time, by
-// name.
-func Overdue(ctx context.Context, from instanceLister, kept backupLister, project croft.Project, since time.Time) (
+// Overdue is like Manager.Overdue, at a time.
+func (p Protection) Overdue(ctx context.Context, project croft.Project, now time.Time, than time.Duration) (
 	found []Unprotected, err error) {
-	instances, err := from.List(ctx, project)
+	instances, err := p.Instances.List(ctx, project)
 	if err != nil {
 		return nil, err
 	}
-	backups, err := kept.Backups(ctx, project)
+	backups, err := p.Records.Backups(ctx, project)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := p.Records.Plans(ctx, project)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := p.labels(ctx, plans)
 	if err != nil {
 		return nil, err
 	}
@@ -195,17 +211,76 @@ func Overdue(ctx context.Context, from instanceLister, kept backupLister, projec
 		u := last[b.Instance]
 		switch {
 		case b.Usable() && b.Taken.After(u.Last):
-			u.Last, u.Failed = b.Taken, ""
+			u.Last, u.Failed, u.FailedAt = b.Taken, "", time.Time{}
 		case b.State == backup.Failed || b.State == backup.Damaged:
-			u.Failed = b.Error
+			u.Failed, u.FailedAt = b.Error, cmp.Or(b.Done, b.Created)
 		}
 		last[b.Instance] = u
 	}
 	for _, st := range instances {
 		u := last[st.Instance.ID]
-		if u.Instance = st.Instance; u.Last.Before(since) {
+		u.Instance = st.Instance
+		allowed, since := unscheduled, u.Last
+		if plan, is := strictest(plans, u.Instance, labels[u.Instance.ID]); is {
+			u.Schedule, allowed = plan.Name, plan.Allowed()
+			since = latest(u.Last, u.Instance.Created, plan.Created) // the schedule could make none before
+		}
+		if than > 0 {
+			allowed, since = than, u.Last
+		}
+		if since.Before(now.Add(-allowed)) {
 			found = append(found, u)
 		}
 	}
 	return found, nil
+}
+
+// labels returns the labels of the instances that schedules choose by labels.
+func (p Protection) labels(ctx context.Context, plans []backup.Schedule) (map[croft.InstanceID][]string, error) {
+	all, read := map[croft.InstanceID][]string{}, map[croft.Project]bool{}
+	for _, plan := range plans {
+		if len(plan.Labels) == 0 || read[plan.Project] {
+			continue
+		}
+		read[plan.Project] = true
+		labels, err := p.Labels(ctx, plan.Project)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, labels)
+	}
+	return all, nil
+}
+
+// strictest returns the schedule with the shortest interval of the ones that make backups of an instance; false: none
+// does.
+func strictest(plans []backup.Schedule, inst croft.Instance, labels []string) (found backup.Schedule, is bool) {
+	for _, p := range plans {
+		if p.Project == inst.Project && p.Covers(inst, labels) && (!is || p.Allowed() < found.Allowed()) {
+			found, is = p, true
+		}
+	}
+	return found, is
+}
+
+func latest(all ...time.Time) time.Time { return slices.MaxFunc(all, time.Time.Compare) }
+
+// countEvery is how often a manager counts the instances without a recent backup.
+const countEvery = time.Minute
+
+// count updates the metric of the instances without a recent backup. Without a store, none is expected.
+func (m *Manager) count(ctx context.Context, now time.Time, stores []backup.Store) error {
+	if last := m.counted.Load(); now.Sub(time.Unix(last, 0)) < countEvery {
+		return nil
+	}
+	m.counted.Store(now.Unix())
+	if len(stores) == 0 {
+		m.overdue.Set(0)
+		return nil
+	}
+	found, err := m.Overdue(ctx, "", 0)
+	if err == nil {
+		m.overdue.Set(float64(len(found)))
+	}
+	return err
 }

@@ -225,6 +225,25 @@ func (m *Manager) newest(ctx context.Context, inst croft.Instance) (last backup.
 	return all[at], nil
 }
 
+// LastOf returns the names of the last backups to restore instances from, by their UUIDs; an instance without one is
+// left out. It reads the backups once.
+func (m *Manager) LastOf(ctx context.Context, all []croft.Instance) (map[croft.InstanceID]string, error) {
+	last := map[croft.InstanceID]string{}
+	if len(all) == 0 {
+		return last, nil
+	}
+	kept, err := m.Backups(ctx, "")
+	slices.SortFunc(kept, backup.Newest)
+	for _, b := range slices.Backward(kept) {
+		if b.Usable() && slices.ContainsFunc(all, func(i croft.Instance) bool {
+			return i.ID == b.Instance && i.Project == b.Project
+		}) {
+			last[b.Instance] = b.Name
+		}
+	}
+	return last, err
+}
+
 // Newest returns the name of the last backup of an instance to restore it from; empty: there are none.
 func (m *Manager) Newest(ctx context.Context, inst croft.Instance) (string, error) {
 	last, err := m.newest(ctx, inst)

@@ -82,13 +82,14 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	}
 	kept = backups.New(backups.Manager{Partition: store.Partition(), Store: store.Backups,
 		Vault:     building.Vault,
-		Snapshots: requests, Scheduler: scheduler, Hosts: store.Registry, Labels: labels(store), Log: building.Log})
+		Snapshots: requests, Scheduler: scheduler, Hosts: store.Registry, Labels: Labels(store), Log: building.Log})
 	over.Backups = kept
 	return over, nil
 }
 
 // labels returns the source of the labels of a project's instances, as name=value.
-func labels(store *etcdstore.Store) func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) {
+// Labels returns a function that reads the labels of a project's instances, as name=value.
+func Labels(store *etcdstore.Store) func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) {
 	return func(ctx context.Context, project croft.Project) (map[croft.InstanceID][]string, error) {
 		noted, _, err := store.Objects.List(ctx, access.Everything(), objects.Instance)
 		all := map[croft.InstanceID][]string{}
