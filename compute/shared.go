@@ -112,15 +112,15 @@ func (a *Agent) renew(ctx context.Context, s *shared) {
 	}
 	lost, err := s.dir.Renew(ctx)
 	for _, id := range lost {
-		a.cutPower(ctx, s, id)
+		a.endUsers(ctx, s, id)
 	}
 	if err != nil {
 		a.troubled(s, err.Error())
 	}
 }
 
-// cutPower cuts the power of the guests that have the disk of an instance, or the volume, whose lock another host has.
-func (a *Agent) cutPower(ctx context.Context, s *shared, id croft.InstanceID) {
+// endUsers cuts the power of the guests that have the disk of an instance, or the volume, whose lock another host has.
+func (a *Agent) endUsers(ctx context.Context, s *shared, id croft.InstanceID) {
 	users, err := a.usersOf(ctx, croft.VolumeID(id))
 	if err != nil {
 		a.logUnless(ctx, err, "look for the guests of a volume")

@@ -358,20 +358,20 @@ func usageOf(of unix.Statfs_t, ours int64) Usage {
 
 // Prepare makes the directory of an instance, which has its lock.
 func (d *Dir) Prepare(ctx context.Context, id croft.InstanceID) error {
-	return d.use(ctx, id, func() error {
-		if err := os.Mkdir(d.Disks(id), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-			return d.failed("make the directory of the instance", err)
-		}
-		return nil
-	})
+	return d.makeDirs(ctx, id, d.Disks(id))
 }
 
 // PrepareVolume makes the directory of a volume.
 func (d *Dir) PrepareVolume(ctx context.Context, id croft.VolumeID) error {
-	return d.use(ctx, id.Consumer(), func() error {
-		for _, dir := range []string{filepath.Join(d.Path, volumesDir), d.Volume(id)} {
+	return d.makeDirs(ctx, id.Consumer(), filepath.Join(d.Path, volumesDir), d.Volume(id))
+}
+
+// makeDirs makes the directories that are missing, the outermost first, for what has the lock.
+func (d *Dir) makeDirs(ctx context.Context, locked croft.InstanceID, dirs ...string) error {
+	return d.use(ctx, locked, func() error {
+		for _, dir := range dirs {
 			if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-				return d.failed("make the directory of the volume", err)
+				return d.failed("make the directory of a disk", err)
 			}
 		}
 		return nil

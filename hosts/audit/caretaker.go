@@ -281,6 +281,11 @@ func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool,
 	case err != nil:
 		return false, err
 	}
+	if now.Lost != nil && c.Volumes != nil { // while the record leads to them
+		if err := c.Volumes.Return(ctx, now.ID); err != nil {
+			return false, err
+		}
+	}
 	err = c.Shared.Discard(ctx, now)
 	if errors.Is(err, croft.Conflict) {
 		return false, nil // another caretaker swept it

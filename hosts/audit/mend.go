@@ -92,6 +92,9 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 // then the claim, while the record still allows a retry.
 func (a *Auditor) undo(ctx context.Context, inst croft.Instance) error {
 	now, err := releaseAbandoned(ctx, a.Claims, a.Instances, inst)
+	if err == nil && now.Lost != nil && a.Volumes != nil {
+		err = a.Volumes.Return(ctx, now.ID)
+	}
 	if err != nil {
 		return err
 	}

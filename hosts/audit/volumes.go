@@ -16,6 +16,9 @@ type Volumes interface {
 	Undo(ctx context.Context, v croft.Volume) error
 	// Reclaim makes a volume claim its size on its host. NoCapacity: others have claimed that room meanwhile.
 	Reclaim(ctx context.Context, v croft.Volume) error
+	// Return makes the volumes of a lost instance claim on the hosts of their records again, as far as these have room:
+	// the request to recreate it there with them, which claimed elsewhere, died.
+	Return(ctx context.Context, id croft.InstanceID) error
 }
 
 // ofVolume completes a difference of a volume.

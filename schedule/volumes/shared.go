@@ -30,12 +30,19 @@ func (m *Manager) CreateShared(ctx context.Context, project croft.Project, name 
 	if err != nil {
 		return v, fmt.Errorf("create volume %s: %w", name, err)
 	}
-	full := fmt.Sprintf("the shared storage %s has no DISK_GB:%d left, or the hosts that mount it take no orders",
-		storage, sizeGB)
-	if storage == croft.StorageShared {
-		full = fmt.Sprintf("no shared storage has DISK_GB:%d left on hosts that take orders", sizeGB)
+	if v, err = m.createOn(ctx, project, name, sizeGB, places); err == nil || !errors.Is(err, errNowhere) {
+		return v, err
 	}
-	return m.createOn(ctx, project, name, sizeGB, places, full)
+	only := ""
+	if len(places) == 1 {
+		only = m.only(ctx, places[0].Provider())
+	}
+	full := fmt.Sprintf("the shared storage %s has no DISK_GB:%d left%s, or the hosts that mount it take no orders",
+		storage, sizeGB, only)
+	if storage == croft.StorageShared {
+		full = fmt.Sprintf("no shared storage has DISK_GB:%d left%s on hosts that take orders", sizeGB, only)
+	}
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
 }
 
 // storages returns the places on the storages that are named so, each with a host that can keep a volume there, sorted

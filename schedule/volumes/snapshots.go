@@ -117,9 +117,8 @@ func (m *Manager) snapshot(ctx context.Context, st croft.Status, name, backup st
 	size := v.SizeGB
 	v, err = m.claim(ctx, v)
 	if errors.Is(err, croft.NoCapacity) {
-		err = croft.Errorf(croft.NoCapacity, "its host has no DISK_GB:%d left, which a snapshot claims for what is "+
-			"written "+
-			"after it", size)
+		err = croft.Errorf(croft.NoCapacity, "a snapshot claims the size of the disks for what is written after it, and "+
+			"its host has no DISK_GB:%d left%s", size, m.only(ctx, inst.Host))
 	}
 	if err != nil {
 		return v, fmt.Errorf("%s: %w", what, err)

@@ -94,8 +94,8 @@ type Manager struct {
 // undoTime is the timeout of undoing a request that failed.
 const undoTime = 5 * time.Second
 
-// most is the maximum number of candidates.
-const most = 1 << 16
+// candidateLimit is the maximum number of candidates.
+const candidateLimit = 1 << 16
 
 // Create creates a volume on a host with room: on the named host, or else on the one with the most room. It returns
 // once the volume is ordered; its host makes the file. Conflict: the name is taken. NoCapacity. OverQuota. Invalid.
@@ -139,13 +139,24 @@ func (m *Manager) create(ctx context.Context, project croft.Project, name string
 	for _, host := range candidates {
 		places = append(places, croft.Volume{Host: host})
 	}
-	return m.createOn(ctx, project, name, sizeGB, places, nowhere(sizeGB, called))
+	if v, err = m.createOn(ctx, project, name, sizeGB, places); err == nil || !errors.Is(err, errNowhere) {
+		return v, err
+	}
+	full := fmt.Sprintf("no host that takes orders has DISK_GB:%d left%s", sizeGB, m.only(ctx, ""))
+	if called != "" {
+		h, _ := m.hostCalled(ctx, hostName) // it was found before
+		full = fmt.Sprintf("%s has no DISK_GB:%d left%s, or takes no orders", called, sizeGB, m.only(ctx, h))
+	}
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
 }
 
+// errNowhere says that no place has room.
+var errNowhere = croft.Errorf(croft.NoCapacity, "no place has room")
+
 // createOn creates a volume at the first of these places, of which each has a Host and perhaps a Storage, that has room
-// for it; full is the error if none has.
+// for it; errNowhere: none has.
 func (m *Manager) createOn(ctx context.Context, project croft.Project, name string, sizeGB int64,
-	places []croft.Volume, full string) (v croft.Volume, err error) {
+	places []croft.Volume) (v croft.Volume, err error) {
 	for _, at := range places {
 		v = croft.Volume{ID: croft.NewVolumeID(), Project: project, Name: name, Host: at.Host, Storage: at.Storage,
 			SizeGB: sizeGB, Created: time.Now().UTC()}
@@ -159,14 +170,42 @@ func (m *Manager) createOn(ctx context.Context, project croft.Project, name stri
 			return v, fmt.Errorf("create volume %s: %w", name, err)
 		}
 	}
-	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
+	return v, errNowhere
 }
 
-func nowhere(sizeGB int64, called string) string {
-	if called != "" {
-		return fmt.Sprintf("%s has no DISK_GB:%d left, or takes no orders", called, sizeGB)
+// hostCalled returns the host with this UUID or name.
+func (m *Manager) hostCalled(ctx context.Context, idOrName string) (croft.HostID, error) {
+	hosts, err := m.Hosts.Hosts(ctx)
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("no host that takes orders has DISK_GB:%d left", sizeGB)
+	h, err := croft.HostCalled(maps.Values(hosts), idOrName)
+	return h.ID, err
+}
+
+// only describes how much room a provider has for disks; without an ID, the host with the most. Empty: that is unknown.
+func (m *Manager) only(ctx context.Context, provider croft.HostID) string {
+	left, err := m.left(ctx, provider)
+	switch {
+	case err != nil:
+		return ""
+	case provider == "":
+		return fmt.Sprintf("; the most is %d", left)
+	}
+	return fmt.Sprintf(", only %d", left)
+}
+
+// left returns how many GiB of disks a provider has left; without an ID, the host with the most.
+func (m *Manager) left(ctx context.Context, provider croft.HostID) (most int64, err error) {
+	all, err := m.Claims.Candidates(ctx, "resources="+croft.Resources{croft.DiskGB: 1}.String(), candidateLimit)
+	for _, c := range all {
+		for id := range c.Allocations {
+			if s := c.Summaries[id]; id == provider || provider == "" {
+				most = max(most, s.Capacity[croft.DiskGB]-s.Used[croft.DiskGB])
+			}
+		}
+	}
+	return most, err
 }
 
 // candidates returns the hosts with room that take orders about volumes, the best first.
@@ -183,7 +222,7 @@ func (m *Manager) candidates(ctx context.Context, sizeGB int64, host string) ([]
 		}
 		query.Set("in_tree", string(h.ID))
 	}
-	all, err := m.Claims.Candidates(ctx, query.Encode(), most)
+	all, err := m.Claims.Candidates(ctx, query.Encode(), candidateLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +327,7 @@ func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 }
 
 // beginMove makes a volume of a lost instance claim its size on another host. Its record names the lost host until the
-// transaction of the instance's order; if this process dies before, an audit restores the claim there.
+// transaction of the instance's order; if this process dies before, a caretaker restores the claim there with Return.
 func (m *Manager) beginMove(ctx context.Context, v croft.Volume, to croft.HostID) (croft.Volume, error) {
 	had, err := m.Claims.ClaimOf(ctx, v.ID.Consumer())
 	if err != nil {
@@ -316,12 +355,51 @@ func (m *Manager) endMove(ctx context.Context, v croft.Volume) error {
 		return nil
 	}
 	if err == nil {
-		err = m.Claims.Reclaim(ctx, had, m.owner(now), amount(now, now.ClaimedGB))
+		err = m.claimHome(ctx, had, now)
 	}
-	if errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.NotFound) { // Placement does not offer the lost host
-		err = m.Claims.Release(ctx, v.ID.Consumer(), croft.On())
+	if errors.Is(err, croft.NoCapacity) || errors.Is(err, croft.NotFound) { // the lost host is not offered
+		return nil
 	}
 	return err
+}
+
+// claimHome makes a volume claim its size on its own provider alone. Where that is not possible, it claims elsewhere no
+// longer, and the error says why it does not claim at home.
+func (m *Manager) claimHome(ctx context.Context, had croft.Claim, v croft.Volume) error {
+	err := m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
+	if !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.NotFound) {
+		return err
+	}
+	var elsewhere []croft.HostID
+	for provider := range had.Allocations {
+		if provider != v.Provider() {
+			elsewhere = append(elsewhere, provider)
+		}
+	}
+	if len(elsewhere) == 0 {
+		return err
+	}
+	if failed := m.Claims.Release(ctx, v.ID.Consumer(), croft.On(elsewhere...)); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// Return implements audit.Volumes.
+func (m *Manager) Return(ctx context.Context, id croft.InstanceID) error {
+	attached, err := m.AttachedTo(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, v := range attached {
+		if v.Storage != "" || v.Snapshot != nil || v.Removing || v.ClaimedGB < v.SizeGB {
+			continue
+		}
+		if err := m.endMove(ctx, v); err != nil {
+			return fmt.Errorf("return the claim of volume %s: %w", v.Name, err)
+		}
+	}
+	return nil
 }
 
 // Undo implements audit.Volumes.
@@ -402,7 +480,7 @@ func (m *Manager) Reclaim(ctx context.Context, v croft.Volume) error {
 	if err := m.resting(ctx, v); err != nil {
 		return err
 	}
-	return m.Claims.Reclaim(ctx, had, m.owner(v), amount(v, v.ClaimedGB))
+	return m.claimHome(ctx, had, v)
 }
 
 // change finds a volume and changes it, again after a concurrent change.
@@ -498,10 +576,21 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 			if v.Storage != "" {
 				provider = "shared storage"
 			}
-			err = croft.Errorf(croft.NoCapacity, "its %s has no room for %d GiB; it keeps its size", provider, sizeGB)
+			err = croft.Errorf(croft.NoCapacity, "its %s has no room for %d GiB%s; it keeps its size", provider, sizeGB,
+				m.most(ctx, v))
 		}
 		return v, err
 	})
+}
+
+// most describes up to which size a volume can grow that has claimed its present one. Empty: that is unknown.
+func (m *Manager) most(ctx context.Context, v croft.Volume) string {
+	left, err := m.left(ctx, v.Provider())
+	now, read := m.Claims.ClaimOf(ctx, v.ID.Consumer())
+	if err != nil || read != nil {
+		return ""
+	}
+	return fmt.Sprintf(": the most that fits is %d", left+now.Allocations[v.Provider()][croft.DiskGB])
 }
 
 // reachable returns why the host of a volume carries out no orders. Unavailable.

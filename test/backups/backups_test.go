@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,7 +21,10 @@ import (
 	"croft/compute/restic"
 	"croft/control/api"
 	"croft/control/controltest"
+	"croft/etcdstore"
+	"croft/hosts/audit"
 	"croft/internal/testing/patient"
+	"croft/schedule/volumes"
 	"croft/test/simcloud"
 )
 
@@ -540,6 +544,46 @@ func (w world) reads(file, want string) {
 	}
 }
 
+// diesAfterClaim begins to recreate a lost instance with its volume on host2, as a process that dies between the claim
+// of the volume and the order, and waits until a caretaker has taken that back.
+func (w world) diesAfterClaim(id croft.InstanceID, volume croft.VolumeID) {
+	w.Helper()
+	ctx, to := w.Context(), w.cloud.Hosts["host2"].ID
+	dying, err := etcdstore.Open(ctx, etcdstore.Config{Endpoints: []string{w.cloud.Etcd.Endpoint()},
+		DialTimeout: patient.Longest})
+	w.must(err)
+	requests := func(s *etcdstore.Store) *volumes.Manager {
+		return &volumes.Manager{Partition: s.Partition(), Store: s.Volumes, Claims: w.cloud.Claims, Hosts: s.Registry,
+			Instances: s.Instances, Log: slog.New(slog.DiscardHandler)}
+	}
+	claims := func() bool {
+		claim, err := w.cloud.Claims.ClaimOf(ctx, volume.Consumer())
+		w.must(err)
+		return len(claim.Allocations[to]) > 0
+	}
+	inst, err := dying.Instances.Instance(ctx, id)
+	w.must(err)
+	_, err = dying.Instances.Recreate(ctx, inst)
+	w.must(err)
+	v, err := dying.Volumes.Find(ctx, inst.Project, "data")
+	w.must(err)
+	_, err = requests(dying).Begin(ctx, to, []croft.Volume{v})
+	w.must(err)
+	if !claims() {
+		w.Fatal("the volume does not claim on the new host")
+	}
+	w.must(dying.Close()) // and with it its session
+	caretaker := &audit.Caretaker{Records: w.cloud.Store.Records, Shared: w.cloud.Store.Turn,
+		Inventory: w.cloud.Claims, Volumes: requests(w.cloud.Store), Every: 100 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler)}
+	w.until("the claim is taken back", func(ctx context.Context) bool {
+		w.must(caretaker.Sweep(ctx))
+		now, err := w.cloud.Store.Instances.Instance(ctx, id)
+		w.must(err)
+		return now.State == croft.StateLost && !claims()
+	})
+}
+
 func TestAnInstanceThatIsLostWithItsVolumesIsRestoredWithThemOnAnotherHost(t *testing.T) {
 	t.Parallel()
 	w := withBig(t)
@@ -562,6 +606,10 @@ func TestAnInstanceThatIsLostWithItsVolumesIsRestoredWithThemOnAnotherHost(t *te
 		in.Name = of
 		return c.RestoreBackup(t.Context(), in)
 	}
+
+	t.Run("after a request that died once it had claimed the volume", func(t *testing.T) {
+		w.diesAfterClaim(both.ID, data)
+	})
 
 	t.Run("in place", func(t *testing.T) {
 		inst, err := restore(api.BackupRestore{InPlace: true}, "of-both")

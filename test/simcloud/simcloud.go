@@ -27,6 +27,7 @@ import (
 	"croft/internal/testing/patient"
 	"croft/placement"
 	"croft/placementclient"
+	"croft/schedule/volumes"
 )
 
 // Cloud is a whole cloud in the test's process: a real etcd, a real Placement and agents with simulated guests.
@@ -192,7 +193,9 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
 		Backups: jobs, Key: key, Repository: repository,
 		Copies: c.Store.Images, CopyFiles: files,
-		Shared:     c.Store.Turn,
+		Shared: c.Store.Turn,
+		VolumeRequests: &volumes.Manager{Partition: c.Store.Partition(), Store: c.Store.Volumes, Claims: c.Claims,
+			Hosts: c.Store.Registry, Instances: c.Store.Instances, Log: slog.New(slog.DiscardHandler)},
 		Inventory:  c.Claims,
 		Hypervisor: h.Hypervisor,
 		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},
