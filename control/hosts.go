@@ -158,6 +158,11 @@ func getHost(ctx context.Context, c *call, in api.HostNamed) (api.Host, error) {
 	if err != nil {
 		return api.Host{}, err
 	}
+	if !h.IsDead() || h.Alive {
+		if cannot := c.Cloud.Fleet.CanSwitchOff(ctx, h.Host); errors.Is(cannot, croft.Invalid) {
+			h.NoFence = cannot.Error()
+		}
+	}
 	shown := api.HostOf(h)
 	for _, st := range h.Instances {
 		shown.Statuses = append(shown.Statuses, c.instance(st))
@@ -200,23 +205,25 @@ func removeLeftover(ctx context.Context, c *call, in api.LeftoverNamed) (nothing
 		return nothing{}, err
 	}
 	c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
-	id, err := croft.ParseInstanceID(in.Instance)
-	if err == nil {
-		err = c.Cloud.Fleet.RemoveLeftover(ctx, h.ID, id)
-	}
-	return nothing{}, err
+	return nothing{}, c.Cloud.Fleet.RemoveLeftover(ctx, h.ID, in.Instance)
 }
 
 // lost adds entries to the action logs of the projects whose instances were lost with a host. It adds the last backups
 // of these instances to the answer.
 func (c *call) lost(ctx context.Context, h hosts.Host) {
+	var stay []croft.Instance
+	for _, lost := range h.Lost {
+		if lost.To == "" {
+			stay = append(stay, croft.Instance{ID: lost.ID, Project: lost.Project})
+		}
+	}
+	last, err := c.Cloud.Backups.LastOf(ctx, stay)
+	if err != nil { // getInstance names them too
+		c.Log.Warn("the last backups of lost instances are not named", "host", h.ID, "err", err)
+	}
 	for i, lost := range h.Lost {
 		if lost.To == "" {
-			var err error
-			if h.Lost[i].Backup, err = c.Cloud.Backups.Newest(ctx, croft.Instance{ID: lost.ID, Project: lost.Project,
-				Name: lost.Name}); err != nil { // getInstance names it too
-				c.Log.Warn("the last backup of a lost instance is not named", "instance", lost.ID, "err", err)
-			}
+			h.Lost[i].Backup = last[lost.ID]
 		}
 		c.action.also(c, actions.InstanceLost, lost.Project,
 			actions.Object{Kind: actions.Instance, ID: string(lost.ID), Name: lost.Name})

@@ -47,7 +47,7 @@ func (s *Instances) place(ctx context.Context, inst, next, stored croft.Instance
 			next.Revision = done.Header.Revision
 			return next, nil
 		}
-		if next.Seats, err = refused(inst, next, done); err != nil {
+		if next.Seats, err = s.refused(inst, next, done); err != nil {
 			return inst, err
 		}
 	}
@@ -67,12 +67,13 @@ func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Insta
 		Else(slices.Concat([]clientv3.Op{
 			clientv3.OpGet(record),
 			clientv3.OpGet(k.session(inst.Session)),
+			clientv3.OpGet(k.order(next.Host, next.ID)),
 		}, read, readOrderable(k, next))...).Commit()
 }
 
 // refused returns which comparison of place failed. Without an error, other requests took the numbers of seats, and the
 // returned ones are free. Each such conflict means that another request got its order, so the retries end.
-func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
+func (s *Instances) refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Seat, error) {
 	record := done.Responses[0].GetResponseRange().Kvs
 	switch {
 	case len(record) == 0 || record[0].ModRevision != inst.Revision:
@@ -83,7 +84,7 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 			"the lease of the scheduler of instance %s ran out, as after a pause of this machine, so that its "+
 				"request is being undone; try again", inst.ID)
 	}
-	answers := done.Responses[2:]
+	order, answers := done.Responses[2], done.Responses[3:]
 	var attached []*mvccpb.KeyValue
 	for _, answer := range answers[:len(next.Volumes)] {
 		attached = append(attached, kv.First(answer))
@@ -93,7 +94,9 @@ func refused(inst, next croft.Instance, done *clientv3.TxnResponse) ([]croft.Sea
 	}
 	seats, collided, err := unorderable(next, answers[len(next.Volumes):])
 	if err == nil && !collided {
-		err = croft.Errorf(croft.Unavailable, "host %s still holds an older order for instance %s", next.Host, inst.ID)
+		if err = s.conn.occupied(next.Host, order); err == nil { // it is gone by now, or this is another comparison
+			err = croft.Errorf(croft.Unavailable, "host %s got no order for instance %s; try again", next.Host, inst.ID)
+		}
 	}
 	return seats, err
 }

@@ -44,7 +44,8 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 		Then(append(hold, clientv3.OpPut(k.instance(inst.ID), encode(next)),
 			clientv3.OpPut(k.order(leaving.Host, inst.ID), s.conn.encodeOrder(leaving)),
 			clientv3.OpPut(k.order(arriving.Host, inst.ID), s.conn.encodeOrder(arriving)))...).
-		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))}, readChosen(k, next)...)...).Commit()
+		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)), clientv3.OpGet(k.order(arriving.Host, inst.ID))},
+			readChosen(k, next)...)...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
@@ -53,12 +54,14 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 			record[0].ModRevision != inst.Revision {
 			return inst, changedMeanwhile(inst.ID)
 		}
-		if err := stale(next, done.Responses[1:]); err != nil {
+		if err := stale(next, done.Responses[2:]); err != nil {
+			return inst, err
+		}
+		if err := s.conn.occupied(arriving.Host, done.Responses[1]); err != nil {
 			return inst, err
 		}
 		return inst, croft.Errorf(croft.Unavailable,
-			"host %s or its own is silent, the former is drained or still removes an older instance of this UUID, or a "+
-				"volume was attached or changed", arriving.Host)
+			"host %s or its own is silent, the former is drained, or a volume was attached or changed", arriving.Host)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil

@@ -52,7 +52,7 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 			clientv3.OpPut(k.order(inst.Host, inst.ID), s.conn.encodeOrder(tombstone)),
 			clientv3.OpPut(k.order(order.Host, inst.ID), s.conn.encodeOrder(order)),
 		)...).
-		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID))},
+		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)), clientv3.OpGet(k.order(order.Host, inst.ID))},
 			readChosen(k, next)...)...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
@@ -64,12 +64,13 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 				croft.Errorf(croft.Conflict, "instance %s was changed by another request while it was being moved",
 					inst.ID)
 		}
-		if err := stale(next, done.Responses[1:]); err != nil {
+		if err := stale(next, done.Responses[2:]); err != nil {
 			return inst, err
 		}
-		return inst,
-			croft.Errorf(croft.Unavailable,
-				"host %s is silent, drained, or still removes an older instance of this UUID", order.Host)
+		if err := s.conn.occupied(order.Host, done.Responses[1]); err != nil {
+			return inst, err
+		}
+		return inst, croft.Errorf(croft.Unavailable, "host %s is silent or drained", order.Host)
 	}
 	next.Revision = done.Header.Revision
 	return next, nil

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"croft"
 	"croft/compute"
 	"croft/hosts"
+	"croft/schedule"
 )
 
 // Orders stores the orders for the agents of hosts, and their observations.
@@ -73,6 +75,19 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 		}
 	}
 	return o, err
+}
+
+// occupied returns why an instance cannot come to a host, according to the answer to a read of its order there; nil:
+// there is none. Unavailable.
+func (s *conn) occupied(host croft.HostID, answer *etcdserverpb.ResponseOp) error {
+	for _, kv := range answer.GetResponseRange().Kvs {
+		reason := schedule.ErrRemains
+		if o, err := s.decodeOrder(kv); err == nil && o.Want == croft.WantLeft {
+			reason = schedule.ErrLeftover
+		}
+		return croft.Errorf(croft.Unavailable, "host %s %w", host, reason)
+	}
+	return nil
 }
 
 func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {

@@ -93,8 +93,8 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 			clientv3.OpPut(k.instance(next.ID), stored),
 			clientv3.OpPut(name, string(next.ID)),
 			clientv3.OpPut(k.order(o.Host, next.ID), s.conn.encodeOrder(o))),
-		Otherwise: slices.Concat([]clientv3.Op{clientv3.OpGet(name), clientv3.OpGet(k.order(o.Host, next.ID),
-			clientv3.WithCountOnly())}, k.readMACs(next), readOrderable(k, next)),
+		Otherwise: slices.Concat([]clientv3.Op{clientv3.OpGet(name), clientv3.OpGet(k.order(o.Host, next.ID))},
+			k.readMACs(next), readOrderable(k, next)),
 		Alone: append(tenants.MACs(next), name),
 		Mine: func(record []byte) bool {
 			var inst croft.Instance
@@ -113,8 +113,7 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 		seats, collided, err := unorderable(next, answers[2+len(macs):])
 		switch {
 		case err == nil && answers[1].GetResponseRange().Count > 0:
-			return croft.Errorf(croft.Unavailable, "%w: host %s still holds an older order for instance %s",
-				schedule.ErrClosed, o.Host, next.ID)
+			return croft.Errorf(croft.Unavailable, "%w: %w", schedule.ErrClosed, s.conn.occupied(o.Host, answers[1]))
 		case errors.Is(err, croft.Unavailable):
 			return croft.Errorf(croft.Unavailable, "%w: %w", schedule.ErrClosed, err)
 		case err == nil && collided:

@@ -8,9 +8,12 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
+	"croft/internal/plain"
+	"croft/schedule"
 )
 
 // Fence ensures that a host is off and declares it dead. Then its instances are lost, as by Forget, and those with the
@@ -50,9 +53,10 @@ func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error 
 	case confirmed && h.Alive:
 		return croft.Errorf(croft.Conflict, "its agent is alive, so it is not off; an agent that dies counts as alive for "+
 			"ten seconds")
-	case !confirmed && f.Power == nil:
-		return croft.Errorf(croft.Invalid, "no fence agents are configured here (host.fence): switch it off yourself, and "+
-			"confirm that with --confirm-off")
+	case !confirmed:
+		if err := f.CanSwitchOff(ctx, h.Host); err != nil {
+			return err
+		}
 	}
 	death, err := f.Hosts.BeginDeath(ctx, h.ID)
 	if err != nil {
@@ -71,6 +75,20 @@ func (f *Fleet) declareDead(ctx context.Context, h *Host, confirmed bool) error 
 	h.Death, h.Alive, h.Drained = &death, false, true
 	f.Log.Warn("host declared dead", "host", h.ID, "name", h.Name, "how", string(how))
 	return nil
+}
+
+// CanSwitchOff returns why the fence agents of the settings cannot switch a host off; nil: they are configured for it.
+// Invalid.
+func (f *Fleet) CanSwitchOff(ctx context.Context, h croft.Host) error {
+	if f.Power == nil {
+		return croft.Errorf(croft.Invalid, "no fence agents are configured here (host.fence): switch it off yourself, and "+
+			"confirm that with --confirm-off")
+	}
+	all, err := f.Hosts.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	return f.Power.Knows(NamedAlone(h, maps.Values(all)))
 }
 
 // declare declares a host dead that is off. Meanwhile others may have declared the same death, or drained the host.
@@ -215,10 +233,14 @@ type Leftover struct {
 	Instance croft.InstanceID `json:"instance" format:"uuid"` // UUID of the instance
 	Project  croft.Project    `json:"project"`                // the project that it belongs to, or belonged to
 	Name     string           `json:"name"`                   // its name in the project
+	DiskGB   int64            `json:"disk_gb,omitempty"`      // nominal size of its disk; left out: it was removed
+	// Volumes with files here that were attached to it.
+	Volumes []croft.VolumeID `json:"volumes,omitempty" format:"uuid"`
 	// Where the instance is now: the UUID of its host; empty: it is lost, or was removed.
-	Now croft.HostID `json:"now,omitempty"`
-	// The state of the instance now; empty: it was removed.
-	State croft.State `json:"state,omitempty"`
+	Now     croft.HostID `json:"now,omitempty"`
+	NowName string       `json:"now_name,omitempty"` // name of that host
+	// The state of the instance now, on whichever host it is; empty: it was removed.
+	State string `json:"state,omitempty"`
 	// When it was lost.
 	Since time.Time `json:"since"`
 	// The guest here, as the host last saw it since it returned: stopped, or failed with the reason. Empty: not seen.
@@ -236,10 +258,9 @@ func (f *Fleet) Leftovers(ctx context.Context, host croft.HostID) ([]Leftover, e
 	}
 	all := []Leftover{}
 	for _, st := range orders {
-		l := Leftover{Instance: st.Order.Instance, Project: st.Order.Project, Name: st.Order.Name,
-			Now: st.Instance.Host, State: st.Instance.State, Since: st.Order.Issued}
-		if seen := st.Observation; seen != nil && seen.Generation == st.Order.Generation {
-			l.Seen, l.Error = seen.State, seen.Error
+		l, err := f.leftover(ctx, st)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, l)
 	}
@@ -250,17 +271,56 @@ func (f *Fleet) Leftovers(ctx context.Context, host croft.HostID) ([]Leftover, e
 	return all, nil
 }
 
-// RemoveLeftover orders a host to remove what an instance left on it. NotFound: it left nothing.
-func (f *Fleet) RemoveLeftover(ctx context.Context, host croft.HostID, id croft.InstanceID) error {
+// leftover describes what an instance left on a host, according to the host's order and observation.
+func (f *Fleet) leftover(ctx context.Context, st croft.Status) (Leftover, error) {
+	l := Leftover{Instance: st.Order.Instance, Project: st.Order.Project, Name: st.Order.Name,
+		DiskGB:  cmp.Or(st.Order.Spec.Resources[croft.DiskGB], st.Instance.Spec.Resources[croft.DiskGB]),
+		Volumes: st.Order.Left, Since: st.Order.Issued}
+	if seen := st.Observation; seen != nil && seen.Generation == st.Order.Generation {
+		l.Seen, l.Error = seen.State, seen.Error
+	}
+	if st.Instance.ID == "" {
+		return l, nil
+	}
+	now, err := f.Instances.Find(ctx, st.Instance.Project, string(st.Instance.ID))
+	switch {
+	case errors.Is(err, croft.NotFound):
+		return l, nil
+	case err != nil:
+		return l, fmt.Errorf("read instance %s: %w", st.Instance.Name, err)
+	}
+	l.Now, l.State = now.Instance.Host, schedule.Describe(&now)
+	l.Project, l.Name = now.Instance.Project, now.Instance.Name
+	if now.Host != nil {
+		l.NowName = now.Host.Name
+	}
+	return l, nil
+}
+
+// RemoveLeftover orders a host to remove what an instance, given by UUID or name, left on it. NotFound: it left
+// nothing. Conflict: several instances of that name did.
+func (f *Fleet) RemoveLeftover(ctx context.Context, host croft.HostID, idOrName string) error {
 	orders, err := f.Orders.Leftovers(ctx, host)
 	if err != nil {
-		return fmt.Errorf("remove the leftover of instance %s: %w", id, err)
+		return fmt.Errorf("remove the leftover of instance %s: %w", idOrName, err)
 	}
+	id, err := croft.ParseInstanceID(idOrName)
+	byID := err == nil
+	var found []croft.Order
+	var ids []string
 	for _, st := range orders {
-		if st.Order.Instance == id {
-			return f.Orders.RemoveLeftover(ctx, *st.Order)
+		if byID && st.Order.Instance == id || !byID && cmp.Or(st.Instance.Name, st.Order.Name) == idOrName {
+			found, ids = append(found, *st.Order), append(ids, string(st.Order.Instance))
 		}
 	}
-	return croft.Errorf(croft.NotFound, "instance %s left nothing on the host; `croft host leftover list` shows what is "+
-		"there", id)
+	switch len(found) {
+	case 0:
+		return croft.Errorf(croft.NotFound, "instance %s left nothing on the host; `croft host leftover list` shows "+
+			"what is there", plain.Line(idOrName))
+	case 1:
+		return f.Orders.RemoveLeftover(ctx, found[0])
+	}
+	slices.Sort(ids)
+	return croft.Errorf(croft.Conflict, "several instances called %s left something on the host: give the UUID of "+
+		"one: %s", plain.Line(idOrName), strings.Join(ids, ", "))
 }

@@ -16,6 +16,8 @@ type answers struct {
 	asked *croft.Host
 }
 
+func (answers) Knows(croft.Host) error { return nil }
+
 func (a answers) Off(_ context.Context, h croft.Host) error {
 	*a.asked = h
 	_ = a.step("off", h.Name)

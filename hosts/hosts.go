@@ -32,6 +32,8 @@ type Host struct {
 	ClockDifference int64 `json:"clock_difference,omitempty"`
 	// Notes are facts that an operator should know and that are no problems, one sentence each.
 	Notes []string `json:"notes,omitempty"`
+	// Why the fence agents of the cloud cannot switch it off; left out: they can, or that was not asked.
+	NoFence string `json:"no_fence,omitempty"`
 	// Lost is the instances that were lost with the host; only in the results of Forget and Fence.
 	Lost []LostInstance `json:"lost,omitempty"`
 }
@@ -152,6 +154,7 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	shareNames(all)
 	shareMachines(all)
+	noteSilent(all)
 	noteDeaths(all)
 	compareClocks(all, time.Now())
 	return all, nil
@@ -280,6 +283,23 @@ func shareMachines(all []Host) {
 				)
 			}
 		}
+	}
+}
+
+// noteSilent adds a note to silent hosts, which says what an operator can do about them.
+func noteSilent(all []Host) {
+	for i, h := range all {
+		if h.Alive || h.Death != nil || h.Seen.IsZero() { // a server of etcd alone was never seen
+			continue
+		}
+		note := fmt.Sprintf("it is silent: start its agent again; if it is gone for good, `croft host remove %s` forgets it",
+			h.Name)
+		if h.Count > 0 {
+			note = fmt.Sprintf("it is silent, and its guests may still run: start its agent again; if it is off for good, "+
+				"`croft host fence %s` with --off or --confirm-off declares it dead, so that its instances can run elsewhere",
+				h.Name)
+		}
+		all[i].Notes = append(all[i].Notes, note)
 	}
 }
 

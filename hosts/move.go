@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
@@ -213,6 +214,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 	if lacks := unmounted(shared, hosts[only]); only != "" && lacks != "" {
 		return croft.Host{}, croft.Errorf(croft.Conflict, "host %s cannot have it: %s", hosts[only].Name, lacks)
 	}
+	known := maps.Clone(hosts)
 	maps.DeleteFunc(hosts, func(id croft.HostID, h croft.Host) bool {
 		return only != "" && id != only || withDisk && !h.Carries || unmounted(shared, h) != ""
 	})
@@ -230,6 +232,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 		return croft.Host{}, err
 	}
 	candidates = line.only(candidates)
+	dropped := map[croft.HostID]string{}
 	for rest := f.usable(inst, by, line.sorted(candidates), hosts); len(rest) > 0; {
 		to := hosts[hostOf(rest[0])]
 		if to.ID == "" { // bound removed it
@@ -244,10 +247,12 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 			f.Log.Info("instance moves", "instance", inst.ID, "host", inst.Host, "to", to.ID)
 			return to, nil
 		case errors.Is(err, schedule.ErrStale): // the host may still work
-		case !errors.Is(err, croft.NoCapacity) && !errors.Is(err, croft.Unavailable):
+		case errors.Is(err, croft.NoCapacity):
+			dropped[to.ID], rest = err.Error(), rest[1:]
+		case !errors.Is(err, croft.Unavailable):
 			return croft.Host{}, err
 		default:
-			rest = rest[1:]
+			dropped[to.ID], rest = schedule.Closed(err), rest[1:]
 		}
 		if inst, by, err = f.bound(ctx, next, all, hosts); err != nil {
 			return croft.Host{}, err
@@ -264,25 +269,83 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 			return croft.Host{}, err
 		}
 	}
-	if none == nil && only != "" {
-		none = croft.Errorf(croft.NoCapacity, "that host has no room for it, is drained or silent, or is none "+
-			"that the "+
-			"request for it admits")
-	}
-	if none == nil && len(shared) > 0 {
-		none = croft.Errorf(croft.NoCapacity, "no other host that mounts the shared storage of its volume %s has room "+
-			"for it", shared[0].Name)
-	}
 	if none == nil {
-		none = croft.Errorf(croft.NoCapacity, "no other host has room for it")
+		none = f.unfit(ctx, inst, schedule.Question{Hosts: known, Aggregates: by.aggregates, Filtered: by.filtered,
+			Measure: by.measure, Dropped: dropped}, shared, withDisk, only)
 	}
 	return croft.Host{}, none
 }
 
+// unfit returns why an instance can move to no host, or not to the only one. NoCapacity.
+func (f *Fleet) unfit(ctx context.Context, inst croft.Instance, q schedule.Question, shared []croft.Volume,
+	withDisk bool, only croft.HostID) error {
+	why := "no other host has room for it"
+	if only != "" {
+		why = "that host cannot have it"
+	} else if len(shared) > 0 {
+		why = "no other host that mounts the shared storage of its volume " + shared[0].Name + " has room for it"
+	}
+	explained, err := f.explain(ctx, inst, q, withDisk, only)
+	if err != nil {
+		f.Log.Warn("what hosts lack for an instance is not known", "instance", inst.ID, "err", err)
+	}
+	if err != nil || len(explained.Rows) == 0 {
+		return croft.Errorf(croft.NoCapacity, "%s", why)
+	}
+	nearest := explained.Rows[0]
+	if only == "" {
+		why += "; the nearest, " + nearest.Hosts[0]
+	}
+	return croft.Errorf(croft.NoCapacity, "%s: %s", why, strings.Join(nearest.Missing, ", "))
+}
+
+// explain compares the hosts that an instance may move to with its request.
+func (f *Fleet) explain(ctx context.Context, inst croft.Instance, q schedule.Question, withDisk bool,
+	only croft.HostID) (*schedule.Explanation, error) {
+	query, err := schedule.ParseQuery(queryOf(inst))
+	if err != nil {
+		return nil, fmt.Errorf("read the query of instance %s: %w", inst.Name, err)
+	}
+	if inst.Storage != "" {
+		query = query.Without(croft.DiskGB)
+	}
+	if f.Volumes != nil {
+		attached, err := f.Volumes.AttachedTo(ctx, inst.ID)
+		if err != nil {
+			return nil, err
+		}
+		query = query.WithDisks(croft.LocalVolumes(attached))
+	}
+	if q.Providers, err = f.Claims.Providers(ctx); err != nil {
+		return nil, err
+	}
+	q.Query, q.Spec = query, inst.Spec
+	q.Providers = slices.DeleteFunc(q.Providers, func(p croft.Provider) bool {
+		host := cmp.Or(p.Root, p.ID)
+		return host == inst.Host || only != "" && host != only
+	})
+	for id, h := range q.Hosts {
+		_, mounted := h.Mounts(string(inst.Storage))
+		switch {
+		case withDisk && !h.Carries:
+			q.Dropped[id] = "its agent is of an older version, and cannot copy disks"
+		case inst.Storage != "" && !mounted:
+			q.Dropped[id] = "does not mount the shared storage that has its disk"
+		}
+		for _, network := range inst.Spec.Networks {
+			if !h.AdmitsTo(network, inst.Project) {
+				q.Dropped[id] = "does not admit the project to network " + network
+			}
+		}
+	}
+	return schedule.Explain(q), nil
+}
+
 // grounds is the data by which a host is chosen, as read from the records.
 type grounds struct {
-	filtered croft.FilteredHosts
-	measure  topology.Measure
+	aggregates map[string]croft.Aggregate
+	filtered   croft.FilteredHosts
+	measure    topology.Measure
 }
 
 // bound removes the hosts that the bounds, filters and distances of an instance do not admit. It returns the instance
@@ -301,21 +364,20 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 		}
 	}
 	names := slices.Concat(croft.NamesIn(inst.Spec.In), topology.NamesOf(inst.Spec.Near, stated))
-	var aggregates map[string]croft.Aggregate
 	if f.Aggregates != nil && len(names) > 0 {
 		slices.Sort(names)
-		if aggregates, err = f.Aggregates.Named(ctx, slices.Compact(names)...); err != nil {
+		if by.aggregates, err = f.Aggregates.Named(ctx, slices.Compact(names)...); err != nil {
 			return inst, by, err
 		}
 	}
-	by.measure = topology.NewMeasure(inst.Spec.Near, stated, aggregates, all)
+	by.measure = topology.NewMeasure(inst.Spec.Near, stated, by.aggregates, all)
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
 		_, far := by.measure.Admit(h)
-		return far != nil || topology.AdmitBounds(inst.Spec.In, h, aggregates) != nil ||
+		return far != nil || topology.AdmitBounds(inst.Spec.In, h, by.aggregates) != nil ||
 			by.filtered.Admit(inst.Spec, h.ID) != nil ||
 			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})
-	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, aggregates))
+	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, by.aggregates))
 	return inst, by, nil
 }
 

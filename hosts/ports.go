@@ -45,6 +45,8 @@ type EtcdMembers interface {
 type Instances interface {
 	// List returns the instances of a project; empty: of all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// Find returns an instance of a project, with its order, observation and host. NotFound.
+	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	// Instance returns a record. NotFound: there is no record.
 	Instance(ctx context.Context, id croft.InstanceID) (croft.Instance, error)
 	// Reorder replaces the order of an instance.
@@ -96,6 +98,8 @@ type Orders interface {
 
 // Power switches hosts off, by the fence agents of the cloud.
 type Power interface {
+	// Knows returns Invalid if the settings say nothing about a host, or have a fault.
+	Knows(h croft.Host) error
 	// Off switches a host off. No error: it reports afterwards that it is off. Conflict: it reports that it is on.
 	// Unavailable: whether it is off is unknown. Invalid: the settings say nothing about this host, or have a fault.
 	Off(ctx context.Context, h croft.Host) error

@@ -196,7 +196,7 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 		a.dropped[host.ID] = "had room, but another request was faster"
 		return Decision{}, nil
 	case errors.Is(err, ErrClosed):
-		a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
+		a.dropped[host.ID] = Closed(err)
 		return Decision{}, nil
 	case errors.Is(err, ErrStale):
 		a.barred, a.stale = true, true
@@ -244,7 +244,7 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 	case !errors.Is(cause, croft.Unavailable):
 		return Decision{}, cause
 	}
-	a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
+	a.dropped[host.ID] = Closed(cause)
 	return Decision{}, nil
 }
 

@@ -37,8 +37,8 @@ func (r Request) disks(inst croft.Instance) (all []croft.Volume, err error) {
 	return all, croft.CheckMounts(r.Mounts, names)
 }
 
-// withDisks returns the query for a host that has room for the instance and its new volumes. It does not change q.
-func (q Query) withDisks(disks []croft.Volume) Query {
+// WithDisks returns the query for a host that has room for the instance and its new volumes. It does not change q.
+func (q Query) WithDisks(disks []croft.Volume) Query {
 	at := slices.IndexFunc(q.Groups, func(g RequestGroup) bool { return g.Resources[croft.DiskGB] > 0 })
 	if len(disks) == 0 || at < 0 {
 		return q
@@ -56,7 +56,7 @@ func sizeOf(disks []croft.Volume) (sum int64) {
 	return sum
 }
 
-// withoutDisks returns the part of a candidate for withDisks that the instance itself claims: the volumes are consumers
+// withoutDisks returns the part of a candidate for WithDisks that the instance itself claims: the volumes are consumers
 // of their own.
 func withoutDisks(c croft.Candidate, disks []croft.Volume) croft.Candidate {
 	sum := sizeOf(disks)
@@ -93,7 +93,7 @@ func (a *attempt) takeWithDisks(ctx context.Context, ch *choice, host croft.Host
 		a.dropped[host.ID] = "had room, but another request was faster"
 		return Decision{}, nil
 	case errors.Is(err, ErrClosed):
-		a.dropped[host.ID] = "its agent stopped or it was drained meanwhile"
+		a.dropped[host.ID] = Closed(err)
 		return Decision{}, nil
 	case err != nil:
 		return Decision{}, fmt.Errorf("schedule %s: %w", a.inst.Name, err)

@@ -218,13 +218,29 @@ type Placer interface {
 	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
 }
 
-// Refusals that concern one host. A Placer returns the first two; every writer of orders returns the last.
+// Refusals that concern one host. A Placer returns the first two; every writer of orders returns the others.
 var (
 	// ErrFull reports that the candidate's resources are not free any more.
 	ErrFull = errors.New("another request was faster")
 	// ErrClosed reports that the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
+	// ErrLeftover reports that the instance was lost with the host, which still has its former disk.
+	ErrLeftover = errors.New("still has the disk that the instance left there when it was lost with the host; " +
+		"`croft host leftover list` shows it, and once an operator has copied what is needed from it and removed it with " +
+		"`croft host leftover remove`, the instance can be there again")
+	// ErrRemains reports that the host still removes its former copy of the instance.
+	ErrRemains = errors.New("has not removed its former copy of the instance yet; try again later")
 	// ErrStale reports that data on which the choice of the host is based has changed: an aggregate, distances, or the
 	// properties of the host.
 	ErrStale = errors.New("what the choice of the host is based on was changed meanwhile")
 )
+
+// Closed returns why a host got no order, after a writer of orders returned Unavailable or ErrClosed.
+func Closed(err error) string {
+	for _, reason := range []error{ErrLeftover, ErrRemains} {
+		if errors.Is(err, reason) {
+			return reason.Error()
+		}
+	}
+	return "its agent stopped or it was drained meanwhile"
+}

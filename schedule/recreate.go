@@ -159,6 +159,6 @@ func (s *search) remake(backedUp []croft.VolumeID) error {
 			s.disks = append(s.disks, v)
 		}
 	}
-	s.inst.Volumes, s.query = kept, s.query.withDisks(s.disks)
+	s.inst.Volumes, s.query = kept, s.query.WithDisks(s.disks)
 	return nil
 }

@@ -266,7 +266,7 @@ func (s *Scheduler) search(r Request, inst croft.Instance) search {
 		policy = &Policy{Order: policy.Order, Sample: max(policy.Sample, Pack.Sample)}
 	}
 	disks, _ := r.disks(inst) // checked with the record
-	return search{Scheduler: s, inst: inst, query: r.Query.on(r.InstanceSettings).withDisks(disks), policy: policy,
+	return search{Scheduler: s, inst: inst, query: r.Query.on(r.InstanceSettings).WithDisks(disks), policy: policy,
 		hidden: r.Hidden, begun: time.Now(), disks: disks,
 		dropped: map[croft.HostID]string{}}
 }

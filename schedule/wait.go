@@ -22,8 +22,9 @@ type Goal func(*croft.Status) (reached bool, err error)
 // Running is reached when the guest runs and has an address.
 func Running(st *croft.Status) (bool, error) { return observed(st, croft.StateRunning) }
 
-// Ready is reached when the guest runs and has reported the end of its set-up since it was last started. A failed set-up is an error, but not a
-// *Failure: the host did its part. Unavailable: the guest is simulated, so it never reports.
+// Ready is reached when the guest runs and has reported the end of its set-up since it was last started. A failed
+// set-up is an error, but not a *Failure: the host did its part. Unavailable: the guest is simulated, so it never
+// reports.
 func Ready(st *croft.Status) (bool, error) {
 	running, err := Running(st)
 	if err != nil || !running {

@@ -378,6 +378,7 @@ the instances whose newest backup is older than that time, or that have none.`,
 			})
 		}),
 	}
-	command.DurationVar(cmd.Flags(), &than, "than", 0, "how old the newest backup may be, from `1m` on (as schedules say)")
+	command.DurationVar(cmd.Flags(), &than, "than", 0,
+		"how old the newest backup may be, from `1m` on (as schedules say)")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -82,6 +83,13 @@ func fence(ctx context.Context, cmd *cobra.Command, c *args.Client, idOrName str
 	if err != nil {
 		return err
 	}
+	if !confirmed && h.NoFence != "" && (h.Death == nil || h.Alive) { // one that was declared dead is finished
+		return croft.Errorf(croft.Invalid, "fence host %s: %s", plain.Line(h.Name), h.NoFence)
+	}
+	if confirmed && h.Alive {
+		return croft.Errorf(croft.Conflict, "fence host %s: its agent is alive, so it is not off; an agent that dies counts "+
+			"as alive for ten seconds", plain.Line(h.Name))
+	}
 	question := fmt.Sprintf("host %s (%s) has %s, whose disks may be lost; to declare it dead, type its name again: ",
 		plain.Line(h.Name), h.State, wording.Count(h.Count, "instance"))
 	if err := verb.NameAgain(cmd, "fence host", h.Name, yes, question); err != nil {
@@ -109,9 +117,11 @@ func leftoverCommand() *cobra.Command {
 		Use:   "list UUID|NAME",
 		Short: "List what lost instances left on a host",
 		Long: `list shows the instances that were lost with a host and whose disks are kept there. NOW
-is the state of the instance, on whichever host it is; GUEST is how the host last saw
-the guest here since it returned. No command gives an instance the disk back that is here:
-copy it out with qemu-img, and add it as an image (see "A host dies" in the documentation).`,
+is the state of the instance and, if it is on another host, the name of that; GUEST is how
+the host last saw the guest here since it returned; DISK is the nominal size. No command
+gives an instance the disk back that is here: copy it out with qemu-img, and add it as an
+image (see "A host dies" in the documentation). The instance cannot come back to the host
+before "croft host leftover remove".`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.ListLeftovers(ctx, api.HostNamed{ID: c.Args[0]})
@@ -123,8 +133,9 @@ copy it out with qemu-img, and add it as an image (see "A host dies" in the docu
 	}, &cobra.Command{
 		Use:   "remove UUID|NAME INSTANCE",
 		Short: "Remove the guest and the disks that an instance left on a host",
-		Long: `remove orders the host to remove the guest and the disks of an instance, given by UUID,
-that was lost with the host. An instance that runs elsewhere is not affected.`,
+		Long: `remove orders the host to remove the guest and the disks of an instance that was lost
+with the host, given by UUID, or by name if no other one of that name left something there.
+There is no way back. An instance that runs elsewhere is not affected.`,
 		ValidArgsFunction: args.CompleteHosts,
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			err := c.RemoveLeftover(ctx, api.LeftoverNamed{HostNamed: api.HostNamed{ID: c.Args[0]},
@@ -140,13 +151,17 @@ that was lost with the host. An instance that runs elsewhere is not affected.`,
 
 func printLeftovers(c *args.Client, all []hosts.Leftover) error {
 	return c.Print(all, func(t *out.Table) {
-		t.Head("NAME", "PROJECT", "NOW", "GUEST", "SINCE", "INSTANCE")
+		t.Head("NAME", "PROJECT", "DISK", "NOW", "GUEST", "SINCE", "INSTANCE")
 		for _, l := range all {
-			now := string(l.State)
-			if now == "" {
-				now = "removed"
+			now := cmp.Or(l.State, "removed")
+			if l.Now != "" {
+				now += " on " + cmp.Or(l.NowName, string(l.Now))
 			}
-			t.Texts(l.Name, string(l.Project), now, out.OrDash(string(l.Seen)), l.Since.Format(time.DateOnly),
+			size := "-"
+			if l.DiskGB > 0 {
+				size = fmt.Sprintf("%dG", l.DiskGB)
+			}
+			t.Texts(l.Name, string(l.Project), size, now, out.OrDash(string(l.Seen)), l.Since.Format(time.DateOnly),
 				string(l.Instance))
 		}
 	})

@@ -359,9 +359,10 @@ names may not use it.`,
 
 func unshareCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "unshare NAME PROJECT...",
-		Short:             "Let other projects no longer use an image of the project",
-		Long:              `unshare ends what croft image share began. Instances of the other projects keep their disks.`,
+		Use:   "unshare NAME PROJECT...",
+		Short: "Let other projects no longer use an image of the project",
+		Long: `unshare ends what croft image share began. Instances of the other projects keep their disks,
+and can be rebuilt from the image until it is removed; no further ones can be made.`,
 		ValidArgsFunction: catalog.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			return changeShares(ctx, c, func(in *api.CatalogImageChange, all []croft.Project) { in.Unshare = all })

@@ -46,7 +46,7 @@ type LeftoverList struct {
 type LeftoverNamed struct {
 	HostNamed
 
-	Instance string `path:"instance" json:"-"` // UUID of the instance
+	Instance string `path:"instance" json:"-"` // UUID or name of the instance
 }
 
 // HostEmptying is the input of emptyHost.

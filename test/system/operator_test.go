@@ -472,8 +472,8 @@ func (w *world) clear(ctx context.Context, o *operator, m *machine) error {
 		if bad := w.leftData(m, l.Instance); bad != "" {
 			w.breach("%s", bad)
 		}
-		if l.State != croft.StateLost { // of a lost one the disk goes with the record
-			err = errors.Join(err, o.RemoveLeftover(ctx, m.id, l.Instance))
+		if l.State != string(croft.StateLost) { // of a lost one the disk goes with the record
+			err = errors.Join(err, o.RemoveLeftover(ctx, m.id, string(l.Instance)))
 		}
 	}
 	return err

@@ -367,7 +367,7 @@ func TestTheDiskOfALostInstanceOnSharedStorageGoesWithAHostThatReturnsLater(t *t
 func TestTheRemovalOfALeftoverKeepsTheDiskOnSharedStorage(t *testing.T) {
 	w, inst, dead := onShared(t)
 	if err := w.operate(0, func(o *operator) error {
-		return o.RemoveLeftover(t.Context(), dead.id, inst.ID)
+		return o.RemoveLeftover(t.Context(), dead.id, string(inst.ID))
 	}); err != nil {
 		t.Fatal(err)
 	}

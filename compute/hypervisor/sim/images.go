@@ -21,8 +21,8 @@ import (
 var _ compute.ImageStore = Images{}
 
 // Images replaces the image cache for simulated guests: it accepts every reference, fetches nothing and creates empty
-// disks. An image that has a file, such as one that was uploaded to the cloud's catalog, is linked into the directory of
-// the disk, as in the real cache, so that moves find it there.
+// disks. An image that has a file, such as one that was uploaded to the cloud's catalog, is linked into the directory
+// of the disk, as in the real cache, so that moves find it there.
 type Images struct {
 	// Dir gets a small bootable file for each reference that is fetched, so that the catalog can have it as an image.
 	// Empty: fetched images have no file.

@@ -37,6 +37,12 @@ type Agents struct {
 
 var _ hosts.Power = (*Agents)(nil)
 
+// Knows implements hosts.Power.
+func (a *Agents) Knows(h croft.Host) error {
+	_, err := a.optionsOf(h)
+	return err
+}
+
 // Off implements hosts.Power. The result of switching the host off does not matter, only the state that the agent
 // reports afterwards.
 func (a *Agents) Off(ctx context.Context, h croft.Host) error {
