@@ -41,7 +41,7 @@ project create list show remove
 project member add set remove
 quota show set check
 usage
-pool list show resources resource logs
+pool list show set resources resource logs
 pool ticket open check wait renew close list
 resource-type list
 capability list add remove

@@ -143,6 +143,11 @@ func (c *Client) GetPool(ctx context.Context, in api.PoolNamed) (pools.Pool, err
 	return call[pools.Pool](ctx, c, "GET /v1/pools/{name}", in)
 }
 
+// ChangePool: Change the size of a pool.
+func (c *Client) ChangePool(ctx context.Context, in api.PoolChange) (pools.Pool, error) {
+	return call[pools.Pool](ctx, c, "PATCH /v1/pools/{name}", in)
+}
+
 // ListPoolResources: List the resources of a pool.
 func (c *Client) ListPoolResources(ctx context.Context,
 	in api.PoolResources, which ...api.Listing) (api.PoolResourceList, error) {

@@ -31,6 +31,13 @@ func (c Pools) Pool(ctx context.Context, name string) (pools.Pool, error) {
 	return c.GetPool(ctx, api.PoolNamed{Name: name})
 }
 
+// Resize changes the size of a pool. Invalid; NotFound; Conflict: the pool is no longer in the manager's file.
+func (c Pools) Resize(ctx context.Context, name string, size pools.Size) (pools.Pool, error) {
+	return again(ctx, poolPatience, func() (pools.Pool, error) {
+		return c.ChangePool(ctx, api.PoolChange{PoolNamed: api.PoolNamed{Name: name}, Size: size})
+	})
+}
+
 // Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
 func (c Pools) Resources(ctx context.Context, pool string, all bool) ([]pools.Resource, error) {
 	names := []string{pool}

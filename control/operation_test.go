@@ -54,7 +54,7 @@ b changeProject removeProject setQuota
 o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
 o listStorages fenceHost takeHostBack listLeftovers removeLeftover
-o createAggregate changeAggregate removeAggregate setDistance removeDistance
+o changePool createAggregate changeAggregate removeAggregate setDistance removeDistance
 o checkPolicy setPolicy removePolicy getStanding getCrushMap
 o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
 o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota

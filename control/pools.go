@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"croft"
+	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/lazyregexp"
 	pools "croft/pool/api"
@@ -27,6 +28,10 @@ var poolOperations = noun{Tag: "pools",
 				p, _, err := findPool(ctx, c, in)
 				return p, err
 			}),
+		do(Operation{ID: "changePool", At: "PATCH /v1/pools/{name}", May: access.Operates,
+			Summary: "Change the size of a pool",
+			Description: "What is given replaces the value in the manager's file, also across restarts and changes of " +
+				"the file; null returns to the file's value. 409 bad_state if the file has the pool no more."}, changePool),
 		list(Operation{ID: "listPoolResources", At: "GET /v1/pools/{name}/resources", May: access.Reads,
 			Summary: "List the resources of a pool",
 			Description: "By number. Of the resources that tickets have, only the ones of the caller's projects; " +
@@ -161,6 +166,18 @@ func findPool(ctx context.Context, c *call, in api.PoolNamed) (shown pools.Pool,
 		err = c.authorize(croft.Project(all[i].Project))
 	}
 	return shown, own, err
+}
+
+func changePool(ctx context.Context, c *call, in api.PoolChange) (shown pools.Pool, err error) {
+	if shown, _, err = findPool(ctx, c, in.PoolNamed); err != nil {
+		return shown, err
+	}
+	c.action.about(croft.Project(shown.Project), actions.Object{Kind: actions.Pool, Name: shown.Name})
+	if shown, err = c.Pools.Resize(ctx, shown.Name, in.Size); err != nil {
+		return shown, fromManager(err)
+	}
+	shown, _ = poolIn(c, namedWithin(c), shown)
+	return shown, nil
 }
 
 // resourceIn returns a resource of a pool as the caller may see it, without its data, which only tickets contain.

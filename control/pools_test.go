@@ -18,6 +18,7 @@ import (
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/control/controltest"
+	"croft/internal/testing/patient"
 	pools "croft/pool/api"
 	"croft/tenant/access"
 	"croft/tenant/objects"
@@ -474,6 +475,55 @@ func TestWithoutAManagerOfPools(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestOperatorsAloneChangeTheSizeOfAPool(t *testing.T) {
+	t.Parallel()
+	at, _ := controltest.StartWithPools(t)
+	a := newAsker(t, at)
+	for _, token := range []string{"anna", "admin"} {
+		a.ask(t, token, http.MethodPatch, "/v1/pools/annas", map[string]any{"max": 9}).
+			want(t, http.StatusForbidden, api.ForbiddenVerb)
+	}
+	patient.Until(t, "the manager has read its file", func() bool {
+		return a.ask(t, "operator", http.MethodGet, "/v1/pools/annas", nil).status == http.StatusOK
+	})
+	var changed pools.Pool
+	got := a.ask(t, "operator", http.MethodPatch, "/v1/pools/annas", map[string]any{"max": 9, "max_prealloc": 3})
+	if got.want(t, http.StatusOK, ""); got.status == http.StatusOK {
+		got.into(t, &changed)
+	}
+	if changed.Stock == nil || changed.Max != 9 || changed.MaxPrealloc != 3 || changed.InFile == nil {
+		t.Fatalf("changed to %+v", changed)
+	}
+	file := *changed.InFile
+	a.ask(t, "operator", http.MethodPatch, "/v1/pools/annas", map[string]any{"max": nil, "max_prealloc": nil}).
+		into(t, &changed)
+	if changed.Max != file.Max || changed.MaxPrealloc != file.MaxPrealloc {
+		t.Errorf("returned to %+v, want the sizes of the file, %+v", changed.Stock, file)
+	}
+	for _, c := range []struct {
+		pool string
+		body map[string]any
+		want int
+		code api.Code
+	}{
+		{"annas", map[string]any{}, http.StatusBadRequest, api.BadRequest},
+		{"annas", map[string]any{"max": "many"}, http.StatusBadRequest, api.SchemaViolation},
+		{"annas", map[string]any{"max": 1.5}, http.StatusBadRequest, api.SchemaViolation},
+		{"annas", map[string]any{"max": -1}, http.StatusBadRequest, api.SchemaViolation},
+		{"annas", map[string]any{"max_prealloc": 99}, http.StatusBadRequest, api.BadRequest},
+		{"nobodys", map[string]any{"max": 1}, http.StatusNotFound, api.NotFound},
+	} {
+		a.ask(t, "operator", http.MethodPatch, "/v1/pools/"+c.pool, c.body).want(t, c.want, c.code)
+	}
+	var done []string
+	for _, e := range a.actions(t, "operator", "object=pool/annas", 2) {
+		done = append(done, e.Result)
+	}
+	if len(done) < 2 {
+		t.Errorf("the action log has %q", done)
 	}
 }
 

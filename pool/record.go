@@ -21,6 +21,8 @@ type Record struct {
 	// are deleted with them.
 	Former *Settings `json:"former,omitempty"`
 	Mode   Mode      `json:"mode,omitempty"`
+	// Resized: an operator replaced sizes of the file; Settings has the sizes in force. nil: they are the file's.
+	Resized *Resized `json:"resized,omitempty"`
 	// missing from the file: the pool's remaining resources are deleted as they become idle
 	Removed  bool  `json:"removed,omitempty"`
 	Position int   `json:"position"` // in the file

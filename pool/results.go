@@ -54,13 +54,21 @@ func (l *Ledger) configure(pools []Settings, now time.Time) {
 		there[set.Name] = true
 		l.order = append(l.order, set.Name)
 		p := l.pools[set.Name]
+		var resized *Resized
 		if p == nil {
 			p = &stock{Record: Record{Created: now, First: l.head.Resource + 1}}
 			l.pools[set.Name] = p
-		} else if !p.Removed && p.Position == i && reflect.DeepEqual(p.Settings, set) {
-			continue
+		} else {
+			if p.Settings.Project == set.Project { // another project starts with the file's sizes
+				set, resized = p.Resized.over(set)
+			}
+			if !p.Removed && p.Position == i && reflect.DeepEqual(p.Settings, set) &&
+				reflect.DeepEqual(p.Resized, resized) {
+				continue
+			}
 		}
 		l.change(p, set)
+		p.Resized = resized
 		p.Position, p.Removed = i, false
 		l.touchPool(p)
 	}
@@ -84,7 +92,7 @@ func (l *Ledger) anyInUse(names []Name) bool {
 func (l *Ledger) missing(pools []Settings) (all []Settings) {
 	for _, p := range l.inOrder() {
 		if p.inUse() && !slices.ContainsFunc(pools, func(s Settings) bool { return s.Name == p.name() }) {
-			all = append(all, p.Settings)
+			all = append(all, p.fileSettings())
 		}
 	}
 	return all

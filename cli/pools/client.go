@@ -36,6 +36,8 @@ type manager interface {
 	Pools(ctx context.Context) ([]api.Pool, error)
 	// Pool returns a pool. NotFound.
 	Pool(ctx context.Context, name string) (api.Pool, error)
+	// Resize changes the size of a pool. Invalid; NotFound; Conflict; Denied: operators may.
+	Resize(ctx context.Context, name string, size api.Size) (api.Pool, error)
 	// Resources lists resources by number, of one pool if it is named; without all, only resources that have not ended.
 	Resources(ctx context.Context, pool string, all bool) ([]api.Resource, error)
 	// Resource returns a resource by its number or name. NotFound.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli/args"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -36,7 +37,7 @@ resource and logs ask the cloud for the pools that the project may use.`,
 		changeCommand("pause", "Pause a pool: it starts nothing and hands out nothing", (*api.Client).Pause),
 		changeCommand("resume", "Resume a paused or drained pool", (*api.Client).Resume),
 		changeCommand("drain", "Pause a pool and delete its unused resources", (*api.Client).Drain),
-		resourcesCommand(), resourceCommand(), removeCommand(), logsCommand(),
+		setCommand(), resourcesCommand(), resourceCommand(), removeCommand(), logsCommand(),
 	} {
 		addFlags(sub)
 		cmd.AddCommand(sub)
@@ -154,12 +155,17 @@ func showPool(t *out.Table, p api.Pool) {
 		return
 	}
 	took, rate := startTexts(p.Stats)
-	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %d",
-		p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest+p.Deleting, p.Max))
+	most, warm := strconv.Itoa(p.Max), strconv.Itoa(p.MaxPrealloc)
+	if f := p.InFile; f != nil {
+		most += fmt.Sprintf(" (%d in the file)", f.Max)
+		warm += fmt.Sprintf(" (%d in the file)", f.MaxPrealloc)
+	}
+	line("resources", fmt.Sprintf("%d up (%d ready, %d taken), %d starting, %d releasing, %d deleting; at most %s",
+		p.Up, p.Ready, p.Taken, p.Starting, p.Releasing, p.DeleteRequest+p.Deleting, most))
 	if p.GivenUp > 0 {
 		line("given up", fmt.Sprintf("%d, whose start failed; deleting them is retried", p.GivenUp))
 	}
-	line("warm", fmt.Sprintf("%d never used, %d wanted", p.Free, p.MaxPrealloc))
+	line("warm", fmt.Sprintf("%d never used, %s wanted", p.Free, warm))
 	line("waiting tickets", strconv.Itoa(p.Waiting))
 	line("starts", fmt.Sprintf("%d, of which %d failed; lately %s succeed, in %s",
 		p.Stats.Starts, p.Stats.Failures, rate, took))
@@ -183,6 +189,50 @@ func tagList(tags []api.Tag) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
+}
+
+func setCommand() *cobra.Command {
+	var most, warm int
+	var reset bool
+	cmd := &cobra.Command{
+		Use:   "set POOL --max N --warm N | --reset",
+		Short: "Change the size of a pool",
+		Long: `set replaces the sizes that pools.yaml gives the pool, until --reset: --max is the number
+of resources that the pool may have, --warm the number that it keeps ready. Both are
+kept when the manager restarts or the file changes; croft pool show shows them beside
+those of the file. A smaller pool deletes nothing that a ticket has.`,
+		ValidArgsFunction: completePoolNames,
+	}
+	cmd.Flags().IntVar(&most, "max", 0, "the most resources that the pool may have (`number`)")
+	cmd.Flags().IntVar(&warm, "warm", 0, "keep this `number` of resources ready")
+	cmd.Flags().BoolVar(&reset, "reset", false, "return to the sizes in the file")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var size api.Size
+		if cmd.Flags().Changed("max") {
+			size.Max = api.To(most)
+		}
+		if cmd.Flags().Changed("warm") {
+			size.MaxPrealloc = api.To(warm)
+		}
+		if reset == (size.Max.Given || size.MaxPrealloc.Given) {
+			return croft.Errorf(croft.Invalid, "give --max, --warm or both, or else --reset")
+		}
+		if reset {
+			back := api.Change{Given: true, Reset: true}
+			size = api.Size{Max: back, MaxPrealloc: back}
+		}
+		return ask(cmd, func(ctx context.Context, c manager, output string) error {
+			p, err := c.Resize(ctx, args[0], size)
+			if err != nil {
+				return nearPool(ctx, c, args[0], err)
+			}
+			if output == out.FormatText {
+				return nil
+			}
+			return printPools(cmd.OutOrStdout(), output, []api.Pool{p})
+		})
+	}
+	return cmd
 }
 
 func changeCommand(verb, short string,

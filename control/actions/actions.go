@@ -71,6 +71,7 @@ const (
 	Token      Kind = "token"
 	Invitation Kind = "invitation" // for a machine that is to become a host
 	Ticket     Kind = "ticket"     // named by its number
+	Pool       Kind = "pool"
 	Cluster    Kind = "cluster"
 	Site       Kind = "site" // site of clusters
 	Credential Kind = "credential"
@@ -90,6 +91,7 @@ const (
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
 	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
+	string(Pool),
 	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Backup),
 	string(BackupStore), string(BackupSchedule), string(Group),
 	string(Definition), string(Partition), string(Signer)}

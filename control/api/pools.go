@@ -15,6 +15,12 @@ type PoolNamed struct {
 	Name string `path:"name" json:"-"` // name of the pool
 }
 
+// PoolChange is the input of changePool.
+type PoolChange struct {
+	PoolNamed
+	pools.Size
+}
+
 // PoolResources is the input of listPoolResources.
 type PoolResources struct {
 	PoolNamed

@@ -53,6 +53,7 @@ var special = map[reflect.Type]Schema{
 	reflect.TypeFor[cluster.Seconds]():  {"type": "integer", "format": "int64"},
 	reflect.TypeFor[pools.Seconds]():    {"type": "number", "format": "double"},
 	reflect.TypeFor[pools.Text]():       {},
+	reflect.TypeFor[pools.Change]():     {"type": []any{"integer", "null"}, "minimum": 0},
 	reflect.TypeFor[objects.Value]():    {"type": []any{"string", "number", "boolean"}},
 	reflect.TypeFor[*objects.Value]():   {"type": []any{"string", "number", "boolean", "null"}},
 }

@@ -149,6 +149,12 @@ func (c *Client) change(ctx context.Context, name, verb string) (Pool, error) {
 	return ask[Pool](ctx, c, call{method: http.MethodPost, path: path, patience: c.patience})
 }
 
+// Resize changes the size of a pool. Invalid; NotFound; Conflict: the pool is no longer in the file.
+func (c *Client) Resize(ctx context.Context, name string, size Size) (Pool, error) {
+	return ask[Pool](ctx, c, call{method: http.MethodPatch, path: "/v1/pools/" + url.PathEscape(name), body: size,
+		patience: c.patience})
+}
+
 // Resources lists resources by number; if pool is not empty, only resources of this pool, and unless all is set, only
 // resources that have not ended.
 func (c *Client) Resources(ctx context.Context, pool string, all bool) ([]Resource, error) {

@@ -135,6 +135,46 @@ type Pool struct {
 	*Stock // nil: hidden from the caller, for example of another project's shared pool; the manager always sets it
 }
 
+// Size is a change of a pool's size.
+type Size struct {
+	Max Change `json:"max,omitzero"` // the most resources; null: the value in the file again
+	// how many are to be starting or free; null: the value in the file again
+	MaxPrealloc Change `json:"max_prealloc,omitzero"`
+}
+
+// Change is a new value of a number: in JSON a whole number, or null for Reset. The zero value, which JSON omits, keeps
+// the present one.
+type Change struct {
+	To    int
+	Given bool
+	Reset bool // back to the value in the file
+}
+
+// To returns the change to a number.
+func To(n int) Change { return Change{To: n, Given: true} }
+
+// MarshalJSON implements json.Marshaler.
+func (c Change) MarshalJSON() ([]byte, error) {
+	if c.Reset || !c.Given {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, int64(c.To), 10), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Change) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*c = Change{Given: true, Reset: true}
+		return nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return fmt.Errorf("%.40s is neither a whole number nor null", text)
+	}
+	*c = To(n)
+	return nil
+}
+
 // Stock is the number of a pool's resources in each state, and the outcome of its starts.
 type Stock struct {
 	// The most resources that it may have.
@@ -143,6 +183,8 @@ type Stock struct {
 	MaxStarting int `json:"max_starting"`
 	// How many are to be starting or free.
 	MaxPrealloc int `json:"max_prealloc"`
+	// The sizes in the file, if an operator has set others.
+	InFile *FileSize `json:"in_file,omitempty"`
 
 	Up int `json:"up"` // resources that are ready
 	// Up, and without a ticket.
@@ -166,6 +208,12 @@ type Stock struct {
 	LastError string    `json:"last_error,omitempty"`     // of the newest start, if it failed
 
 	LastFailure *StartFailure `json:"last_failure,omitempty"` // the newest start that failed
+}
+
+// FileSize is the size that the file gives a pool.
+type FileSize struct {
+	Max         int `json:"max"`          // the most resources
+	MaxPrealloc int `json:"max_prealloc"` // how many are to be starting or free
 }
 
 // StartFailure is a start that failed.

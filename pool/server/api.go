@@ -43,6 +43,7 @@ func (s *Server) addAPI(mux *http.ServeMux) {
 	ticket("POST /v1/tickets/{id}/renew", s.renewTicket)
 	client("GET /v1/pools", s.listPools)
 	client("GET /v1/pools/{name}", s.showPool)
+	mux.HandleFunc("PATCH /v1/pools/{name}", s.only(RoleAdmin, s.here(s.resizePool)))
 	admin("POST /v1/pools/{name}/pause", s.changePool(s.Manager.Pause))
 	admin("POST /v1/pools/{name}/resume", s.changePool(s.Manager.Resume))
 	admin("POST /v1/pools/{name}/drain", s.changePool(s.Manager.Drain))
@@ -266,6 +267,26 @@ func (s *Server) changePool(change func(context.Context, pool.Name) error) func(
 		}
 		return s.showPool(r)
 	}
+}
+
+// resizePool changes the size of a pool.
+func (s *Server) resizePool(w http.ResponseWriter, r *http.Request) {
+	var size api.Size
+	err := read(w, r, &size)
+	if err == nil {
+		err = s.Manager.Resize(r.Context(), pool.Name(r.PathValue("name")),
+			pool.Size{Max: change(size.Max), MaxPrealloc: change(size.MaxPrealloc)})
+	}
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	shown, err := s.showPool(r)
+	answer(w, shown, err)
+}
+
+func change(c api.Change) pool.Change {
+	return pool.Change{To: c.To, Given: c.Given, Reset: c.Reset}
 }
 
 func (s *Server) listResources(r *http.Request) (any, error) {

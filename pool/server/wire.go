@@ -81,6 +81,9 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 		},
 		BackOff: future(p.NotBefore), LastError: p.LastError,
 	}
+	if r := p.Resized; r != nil {
+		shown.InFile = &api.FileSize{Max: r.FileMax, MaxPrealloc: r.FilePrealloc}
+	}
 	if f := p.LastFailure; f != nil {
 		shown.LastFailure = &api.StartFailure{Resource: int64(f.Resource), At: f.At, Error: f.Error}
 	}
