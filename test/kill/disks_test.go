@@ -2,7 +2,6 @@ package kill
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -95,17 +94,4 @@ func (d *disks) name(kind, name string, do func(*nameFact)) *nameFact {
 	}
 	do(of)
 	return of
-}
-
-// with returns the names of a kind for which a condition holds, sorted.
-func (d *disks) with(kind string, fits func(*nameFact) bool) (all []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, f := range d.named {
-		if f.kind == kind && fits(f) {
-			all = append(all, f.name)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
