@@ -98,7 +98,7 @@ func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.
 	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
 }
 
-// DiscoverTargets: List running instances as targets of Prometheus.
+// DiscoverTargets: List instances as targets of Prometheus.
 func (c *Client) DiscoverTargets(ctx context.Context, in api.Discovery) ([]api.TargetGroup, error) {
 	return call[[]api.TargetGroup](ctx, c, "GET /v1/sd/prometheus", in)
 }

@@ -17,6 +17,7 @@ import (
 	"croft/compute/backup"
 	"croft/control/actions"
 	"croft/control/api"
+	"croft/internal/endpoint"
 	"croft/schedule"
 	"croft/tenant/access"
 	"croft/tenant/objects"
@@ -146,9 +147,9 @@ var instanceOperations = noun{Tag: "instances",
 				"address."},
 			forwardPort),
 		do(Operation{ID: "discoverTargets", At: "GET /v1/sd/prometheus", May: access.Reads,
-			Summary: "List running instances as targets of Prometheus",
-			Description: "For `http_sd_configs` of Prometheus: one target for each instance that runs and has an " +
-				"address, with what the caller may know about it in labels that begin with `__meta_croft_`. It " +
+			Summary: "List instances as targets of Prometheus",
+			Description: "For `http_sd_configs` of Prometheus: one target for each instance that has an address and " +
+				"runs, or is on a silent host and may run, with what the caller may know about it in labels that begin with `__meta_croft_`. It " +
 				"takes the filters of listInstances, and `port` is the port of all targets."},
 			discoverTargets),
 		// Changes: like createInstance, since it reveals how full the cloud is
@@ -255,7 +256,9 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	return list, nil
 }
 
-// discoverTargets lists the running instances that the filters choose, page by page.
+// discoverTargets lists the instances that the filters choose and that have an address, page by page. One on a silent
+// host stays, since its guest may run, and Prometheus is to notice if it does not. Hosts may be wrong or lie about
+// addresses, and Prometheus is not to be sent to the cloud itself.
 func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.TargetGroup, error) {
 	targets := []api.TargetGroup{}
 	f := api.InstanceFilter{InProject: in.InProject, Filtered: in.Filtered, Terms: in.Terms}
@@ -265,7 +268,7 @@ func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.Targ
 			return nil, err
 		}
 		for _, i := range page.Instances {
-			if i.State == string(croft.StateRunning) && i.Address != "" {
+			if i.MayRun() && endpoint.IsElsewhere(i.Address) {
 				targets = append(targets, i.Target(net.JoinHostPort(i.Address, strconv.Itoa(cmp.Or(in.Port, 9100)))))
 			}
 		}

@@ -3,8 +3,6 @@ package control
 import (
 	"cmp"
 	"io"
-	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -76,8 +74,7 @@ func checkAddress(st croft.Status) error {
 		return api.NewProblem(api.BadState,
 			"instance "+st.Instance.Name+" has no address: it is "+schedule.Describe(&st))
 	}
-	ip, err := netip.ParseAddr(address)
-	if err != nil || !ip.IsGlobalUnicast() || slices.Contains(endpoint.OwnAddresses(), ip.Unmap().String()) {
+	if !endpoint.IsElsewhere(address) {
 		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" has an address that cannot be a guest's")
 	}
 	return nil

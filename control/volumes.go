@@ -78,6 +78,9 @@ func createVolume(ctx context.Context, c *call, in api.NewVolume) (api.Volume, e
 			"its volumes: leave out the host or instance, or the storage", in.Name)
 	case in.Storage != "" && in.Storage != croft.StorageLocal:
 		v, err := c.Cloud.Volumes.CreateShared(ctx, c.home(), in.Name, in.SizeGB, in.Storage)
+		if errors.Is(err, croft.NotFound) && !c.caller.Operator() { // whose error names the storages that there are
+			err = api.NewProblem(api.NotFound, "create volume "+in.Name+": no host mounts such a shared storage")
+		}
 		return c.changedVolume(ctx, in.Name, v, err)
 	case in.Near == "":
 		v, err := c.Cloud.Volumes.Create(ctx, c.home(), in.Name, in.SizeGB, in.Host)

@@ -16,6 +16,7 @@ import (
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/durable"
+	"croft/internal/endpoint"
 	"croft/internal/out"
 )
 
@@ -42,12 +43,13 @@ as Ansible reads it from a program: a script of two lines is an inventory,
   exec croft inventory --known-hosts ~/.cache/croft-known-hosts "$@"
 
 and ansible-playbook -i ./inventory.sh site.yml works on them. A host has the name of
-its instance, with a dot and the project if instances of several projects have the name.
+its instance, with a dot and the project if instances of several projects have the name,
+or if it means something else to Ansible, such as localhost.
 Groups are project_NAME and image_NAME, tag_KEY and tag_KEY_VALUE by the tags that an
 instance got with its request, and label_KEY and label_KEY_VALUE by its properties;
 characters that Ansible does not allow in groups are underscores there. The variables
 croft_id, croft_name, croft_project, croft_image, croft_tags and croft_labels say what
-an instance is.
+an instance is; Ansible takes them as they are, and evaluates no templates in them.
 
 The login user is that of the image in the catalog, or --user. --known-hosts writes the
 host keys that croft made for the instances to a file, and ssh then accepts no others.
@@ -75,6 +77,14 @@ With CROFT_URL ssh connects through the cloud.`,
 	return cmd
 }
 
+// ansibleNames are names of hosts and groups that mean something else to Ansible: localhost is the machine where it
+// runs.
+var ansibleNames = []string{"localhost", "all", "ungrouped"}
+
+// inert makes Ansible take a text as it is. It evaluates templates in other texts on the machine where it runs, and
+// members of a project choose these.
+func inert(text string) any { return map[string]string{"__ansible_unsafe": text} }
+
 // ansibleGroup is a group of an inventory.
 type ansibleGroup struct {
 	Hosts    []string `json:"hosts,omitempty"`
@@ -98,7 +108,7 @@ func (v inventory) print(ctx context.Context, cmd *cobra.Command, c *session) er
 		return err
 	}
 	all = slices.DeleteFunc(all, func(i api.Instance) bool {
-		return i.State != string(croft.StateRunning) || i.Address == ""
+		return i.State != string(croft.StateRunning) || !endpoint.IsElsewhere(i.Address)
 	})
 	c.NoteUnknownProject(cmd, len(all))
 	count := map[string]int{}
@@ -111,7 +121,7 @@ func (v inventory) print(ctx context.Context, cmd *cobra.Command, c *session) er
 	users := map[string]string{} // by image
 	for _, i := range all {
 		name := i.Name
-		if count[name] > 1 {
+		if count[name] > 1 || slices.Contains(ansibleNames, name) {
 			name += "." + string(i.Project)
 		}
 		if variables[name], err = v.variables(ctx, cmd, c, i, users); err != nil {
@@ -150,13 +160,20 @@ func (v inventory) print(ctx context.Context, cmd *cobra.Command, c *session) er
 // variables returns the variables of a host. users has the login users that are known already, by image.
 func (v inventory) variables(ctx context.Context, cmd *cobra.Command, c *session, i api.Instance,
 	users map[string]string) (map[string]any, error) {
-	all := map[string]any{"ansible_host": i.Address, "croft_id": i.ID, "croft_name": i.Name,
-		"croft_project": i.Project, "croft_image": i.Image}
-	if len(i.Tags) > 0 {
-		all["croft_tags"] = i.Tags
+	all := map[string]any{"ansible_host": i.Address, "croft_id": i.ID, "croft_name": inert(i.Name),
+		"croft_project": inert(string(i.Project)), "croft_image": inert(i.Image)}
+	tags, labels := map[string]any{}, map[string]any{}
+	for key, value := range i.Tags {
+		tags[key] = inert(value)
 	}
-	if len(i.Labels) > 0 {
-		all["croft_labels"] = i.Labels
+	for key, value := range i.Labels {
+		labels[key] = inert(value.String())
+	}
+	if len(tags) > 0 {
+		all["croft_tags"] = tags
+	}
+	if len(labels) > 0 {
+		all["croft_labels"] = labels
 	}
 	image := string(i.Project) + " " + i.Image
 	user, known := users[image]
@@ -169,7 +186,7 @@ func (v inventory) variables(ctx context.Context, cmd *cobra.Command, c *session
 		users[image] = user
 	}
 	if user != "" {
-		all["ansible_user"] = user
+		all["ansible_user"] = inert(user)
 	}
 	if key := Identities(i.Keys); len(key) > 0 {
 		all["ansible_ssh_private_key_file"] = key[1]

@@ -277,7 +277,8 @@ func (d *Dir) Found(ctx context.Context, id croft.StorageID) error {
 }
 
 // create makes a file with this content if it is missing; false: there is one. The link is atomic on every file system
-// that hosts share; that its answer may be lost is why the link count decides.
+// that hosts share. Its answer may be lost, so the link count decides if it fails; if it succeeds, it alone does,
+// because file systems keep counts for a moment.
 func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -295,6 +296,9 @@ func (d *Dir) create(path string, text []byte, mode fs.FileMode) (bool, error) {
 		return false, d.failed("write a file", err)
 	}
 	linkErr := os.Link(f.Name(), path)
+	if linkErr == nil {
+		return true, durable.FlushDir(filepath.Dir(path))
+	}
 	info, err := os.Stat(f.Name())
 	if err != nil {
 		return false, d.failed("make a file", err)

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"croft"
+	"croft/schedule"
+)
+
 // Discovery is the input of discoverTargets.
 type Discovery struct {
 	InProject
@@ -39,6 +44,11 @@ func (i Instance) Target(address string) TargetGroup {
 		meta["__meta_croft_"+labelName(k)] = v
 	}
 	return TargetGroup{Targets: []string{address}, Labels: meta}
+}
+
+// MayRun reports whether the guest runs, as far as is known: one on a silent host may.
+func (i Instance) MayRun() bool {
+	return i.State == string(croft.StateRunning) || i.State == schedule.Unknown
 }
 
 // labelName replaces each character that the name of a label of Prometheus cannot have by an underscore.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,13 @@ func OwnAddresses() []string {
 		}
 	}
 	return all
+}
+
+// IsElsewhere reports whether an address that a host reports can be that of a guest: it is no loopback, link-local or
+// multicast address, and none of this machine.
+func IsElsewhere(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && ip.Unmap().IsGlobalUnicast() && !slices.Contains(OwnAddresses(), ip.Unmap().String())
 }
 
 // IsTLS reports whether a URL uses TLS.
