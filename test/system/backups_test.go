@@ -332,7 +332,7 @@ func (a *actor) backUp(ctx context.Context, m *backuprequests.Manager) (b backup
 	a.tally.add("ordered a backup")
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-look.C {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-look.C {
 		b, err = m.Backup(ctx, st.Instance.Project, name)
 		if err != nil || b.Usable() || b.State == backup.Failed {
 			break

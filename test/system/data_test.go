@@ -136,12 +136,16 @@ func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
 	}
 	l.note(id, taken)
 	data := strconv.Itoa(l.clock + 1)
+	before, unread := m.hv.Disks(ctx, id)
 	written, err := m.hv.Write(id, data)
 	if err != nil {
 		if k := croft.KindOf(err); k != croft.NotFound && k != croft.Conflict {
 			w.breach("the guest of %s on host%d cannot write to its disks: %v", id, m.n, err)
 		}
 		return
+	}
+	if unread == nil {
+		w.guestReads(ctx, m, id, before)
 	}
 	w.tally.add("a guest wrote to its disks")
 	w.tally.say(id, fmt.Sprintf("guest on host%d writes %s to %v", m.n, data, written))
@@ -158,6 +162,36 @@ func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
 		}
 		l.disks[d] = append(l.disks[d], diskState{l.clock, may})
 	}
+}
+
+// guestReads checks what a guest read from its disks, before its next write replaces that. The caller holds l.mu.
+func (w *world) guestReads(ctx context.Context, m *machine, id croft.InstanceID, disks map[croft.VolumeID]string) {
+	inst, err := w.store.Instances.Instance(ctx, id)
+	if err != nil || inst.Host != m.id || w.twice(id) || w.byForce(id) {
+		return
+	}
+	for disk, data := range disks {
+		may := w.data.may(diskID(disk))
+		if disk == compute.RootDisk {
+			may = w.data.rootMay(inst)
+		}
+		if !may.has(data) {
+			w.breach("no data is lost: the guest of %s on host%d reads %q from disk %q, which may have %v", id, m.n, data,
+				disk, may)
+		}
+	}
+}
+
+// rootMay returns what the own disk of an instance may have.
+func (l *dataLog) rootMay(inst croft.Instance) content {
+	may := maps.Clone(l.may(diskID(inst.ID)))
+	if inst.Spec.Ephemeral { // each move makes its disk from the image
+		may[""] = true
+	}
+	if from := inst.Backup; from != nil && (from.InPlace || from.Error != "") {
+		maps.Copy(may, l.restored(inst))
+	}
+	return may
 }
 
 // note reads in the records of an instance's snapshots which ones are taken, and which rollbacks have ended.
@@ -240,13 +274,7 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 			continue
 		}
 		guests[inst.ID] = disks
-		may := maps.Clone(l.may(diskID(inst.ID)))
-		if inst.Spec.Ephemeral { // each move makes its disk from the image
-			may[""] = true
-		}
-		if from := inst.Backup; from != nil && (from.InPlace || from.Error != "") {
-			maps.Copy(may, l.restored(inst))
-		}
+		may := l.rootMay(inst)
 		if root := disks[compute.RootDisk]; !may.has(root) && !w.twice(inst.ID) && !w.byForce(inst.ID) {
 			complain("the disk of %s on host%d has %q, and may have %v", inst.ID, m.n, root, may)
 		}

@@ -360,8 +360,11 @@ func (w *world) populate() {
 			}
 			a.attach(ctx)
 			a.writeSome(ctx)
-			if n < 2 {
+			switch {
+			case n < 2:
 				a.resize(ctx)
+			case n < 4:
+				a.useBackups(ctx)
 			}
 		})
 	}
