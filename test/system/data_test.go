@@ -359,12 +359,17 @@ func number(data string) int {
 	return n
 }
 
-// leftData checks the data that a lost instance left on a host, before an operator has it removed.
+// leftData checks the data that a lost instance left on a host, before an operator has it removed. Disks on shared
+// storage are not left there: they may have been removed since.
 func (w *world) leftData(m *machine, id croft.InstanceID) (bad string) {
 	l := w.data
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	may := l.left[leftDisk{m.id, id}]
+	machine, err := m.hv.Machine(id)
+	if err != nil || w.isShared(machine) || slices.ContainsFunc(machine.Volumes, w.hasShared) {
+		return ""
+	}
 	disks, err := m.hv.Disks(context.WithValue(w.t.Context(), looking{}, true), id)
 	if croft.KindOf(err) == croft.NotFound || may == nil || w.twice(id) {
 		return "" // it was never built, or was removed before

@@ -81,8 +81,15 @@ func (a *agentSide) PutStorage(ctx context.Context, s croft.Storage) (croft.Stor
 
 // isShared reports whether a guest has its disk on the shared storage.
 func (w *world) isShared(machine compute.Machine) bool {
+	return len(machine.Disk) > 0 && w.onShared(machine.Disk[0].Path)
+}
+
+// hasShared reports whether a volume is on the shared storage.
+func (w *world) hasShared(v compute.Volume) bool { return w.onShared(v.Path) }
+
+func (w *world) onShared(file string) bool {
 	dir := w.sharedDir()
-	return dir != "" && len(machine.Disk) > 0 && strings.HasPrefix(machine.Disk[0].Path, dir+"/")
+	return dir != "" && strings.HasPrefix(file, dir+"/")
 }
 
 // freeze stops a host: its agent, and its guests. thaw resumes it.
@@ -267,7 +274,8 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 		}
 		for _, f := range files {
 			name, kind, _ := strings.Cut(f.Name(), ".")
-			if !want[name] && kind != "lease" && !w.heldByAbsent(croft.InstanceID(name)) {
+			writing := name == "" // a lease that is being renewed
+			if !want[name] && kind != "lease" && !writing && !w.heldByAbsent(croft.InstanceID(name)) {
 				complain("%s of %s, which has no disk on the shared storage", part, f.Name())
 			}
 		}
