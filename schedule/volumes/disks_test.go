@@ -108,6 +108,22 @@ func (w *world) recover(id croft.InstanceID) bool {
 	return err == nil
 }
 
+// The answer to the first write of the request was lost, and its process lives on.
+func TestTheEndOfABackupEndsTheRequestForItsSnapshot(t *testing.T) {
+	w := start(t)
+	s, _ := w.scheduler()
+	d, err := s.Request(t.Context(), wanted(t))
+	w.must(err)
+	snapshot := croft.Volume{ID: croft.NewVolumeID(), Project: "lab", Name: "backup-1", Host: w.host, SizeGB: 1,
+		Instance: d.Instance.ID, Snapshot: &croft.Snapshot{Instance: d.Instance.ID, Backup: "nightly"}}
+	_, err = w.store.Volumes.CreateSnapshot(t.Context(), snapshot, d.Instance, nil)
+	w.must(err)
+	w.must(w.EndCapture(t.Context(), d.Instance, "backup-1"))
+	_, err = w.FindSnapshot(t.Context(), d.Instance, "backup-1")
+	etcdtest.WantKind(t, err, croft.NotFound)
+	w.must(w.EndCapture(t.Context(), d.Instance, "backup-1"))
+}
+
 func TestARequestWithNewVolumesThatDiesAnywhereIsUndoneOrDone(t *testing.T) {
 	for n := range 12 {
 		for _, after := range []bool{false, true} {

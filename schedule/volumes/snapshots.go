@@ -71,7 +71,8 @@ func (m *Manager) CaptureFor(ctx context.Context, st croft.Status, name, backup 
 	return m.snapshot(ctx, st, name, backup)
 }
 
-// EndCapture orders the removal of a snapshot that CaptureFor took. A missing one is no error.
+// EndCapture orders the removal of a snapshot that CaptureFor took, and ends the request for one that is not claimed:
+// its process may live on, and not know that the record was written. A missing one is no error.
 func (m *Manager) EndCapture(ctx context.Context, inst croft.Instance, name string) error {
 	v, err := m.FindSnapshot(ctx, inst, name)
 	if errors.Is(err, croft.NotFound) || err == nil && v.Removing {
@@ -79,6 +80,11 @@ func (m *Manager) EndCapture(ctx context.Context, inst croft.Instance, name stri
 	}
 	if err == nil && v.Snapshot.Backup == "" {
 		return nil // a user took it
+	}
+	if err == nil && v.ClaimedGB == 0 {
+		if v, err = m.undo(ctx, v); err == nil && v.ClaimedGB == 0 {
+			return nil // otherwise it was settled meanwhile
+		}
 	}
 	if err == nil {
 		_, err = m.changeSnapshot(ctx, "remove", inst, name, func(v croft.Volume) (croft.Volume, error) {
