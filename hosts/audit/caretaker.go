@@ -157,11 +157,11 @@ const confirmAfter = 5 * time.Second
 // the other differences.
 func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 	e, err := c.Shared.Evidence(ctx)
-	if err == nil {
-		err = e.addStored(ctx, c.Inventory)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if err := e.addStored(ctx, c.Inventory); err != nil { // the rest does not need Placement
+		c.Log.Warn("the claims on shared storage could not be read; trying again", "host", c.Host, "err", err)
 	}
 	c.metrics().clocks.Set(e.ClockDifference.Seconds())
 	if err := c.expire(ctx, e); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ type nobodys struct {
 	instance error                                // returned by Instance; nil: the instance exists
 	fenced   *croft.Instance                      // returned by Fence; nil: the given record
 	stored   map[croft.InstanceID]croft.Resources // claims on shared storage
+	unread   error                                // they cannot be read
 	fails    map[string]error
 	steps    []string
 	turns    int
@@ -81,7 +83,7 @@ func (n nobodysRecords) Discard(context.Context, croft.Instance) error { return 
 
 // Claims returns the claims on the shared storage.
 func (n nobodysClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
-	return n.stored, nil
+	return n.stored, n.unread
 }
 
 func (n nobodysClaims) Release(ctx context.Context, _ croft.InstanceID, may croft.Permit) error {
@@ -156,6 +158,16 @@ func TestACaretakerReleasesALeakedClaimOnSharedStorage(t *testing.T) {
 		if got := n.turn(t); !slices.Equal(got, c.steps) {
 			t.Errorf("the claim of %s: done %q, want %q", c.of, got, c.steps)
 		}
+	}
+}
+
+func TestACaretakerThatCannotReadTheClaimsOnSharedStorageGoesOn(t *testing.T) {
+	n := &nobodys{instance: croft.Errorf(croft.NotFound, "planned"), unread: croft.Errorf(croft.Unavailable, "planned"),
+		books: expiring(croft.StateScheduled, time.Unix(1, 0))}
+	n.books.Hosts = map[croft.HostID]croft.Host{"h": {ID: "h",
+		Storages: []croft.HostStorage{{ID: "nfs", Name: "nfs1"}}}}
+	if got := n.turn(t); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "destroy ") }) {
+		t.Errorf("done %q, want the end of an instance that has expired", got)
 	}
 }
 

@@ -65,9 +65,9 @@ func (w *world) rest(most time.Duration) {
 	defer deadline.Stop()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
-	repaired := false
-	for n := 1; ; n++ {
-		if n%30 == 0 { // a host that has just returned had not shown what it has
+	repaired, last := false, time.Now()
+	for {
+		if time.Since(last) > 3*time.Second { // a host that has just returned had not shown what it has
 			repaired = false
 		}
 		var violations []string
@@ -75,7 +75,7 @@ func (w *world) rest(most time.Duration) {
 			if err := w.repair(w.t.Context()); err != nil {
 				violations = []string{fmt.Sprintf("repair: %v", err)}
 			} else {
-				repaired = true
+				repaired, last = true, time.Now()
 			}
 		}
 		if repaired {
