@@ -613,6 +613,10 @@ func (m *Manager) reachable(ctx context.Context, v croft.Volume) error {
 func (m *Manager) Attach(ctx context.Context, project croft.Project, name string, inst croft.Instance) (croft.Volume,
 	error) {
 	return m.change(ctx, "attach", project, name, func(v croft.Volume) (croft.Volume, error) {
+		v, err := m.endDetach(ctx, v)
+		if err != nil {
+			return v, err
+		}
 		switch err := m.free(ctx, v, inst.ID); {
 		case err != nil:
 			return v, err
@@ -676,17 +680,11 @@ func (m *Manager) Detach(ctx context.Context, project croft.Project, name string
 		if v.Instance == "" {
 			return v, nil
 		}
-		hosts, err := m.Hosts.Hosts(ctx, v.Host)
-		if err != nil {
-			return v, err
-		}
-		st, err := m.Instances.FindByID(ctx, v.Instance)
-		gone := errors.Is(err, croft.NotFound) || err == nil && slices.Contains([]croft.State{croft.StateLost,
-			croft.StateHeld}, st.Instance.State)
+		idle, err := m.isIdle(ctx, v)
 		switch {
-		case err != nil && !gone:
+		case err != nil:
 			return v, err
-		case gone || hosts[v.Host].ID == "": // no agent has an order about the instance
+		case idle:
 			return m.Detached(ctx, v)
 		case v.Detaching:
 			return v, nil
@@ -698,12 +696,43 @@ func (m *Manager) Detach(ctx context.Context, project croft.Project, name string
 	})
 }
 
+// isIdle reports whether no agent has an order about the instance of a volume, so that nothing uses the volume.
+func (m *Manager) isIdle(ctx context.Context, v croft.Volume) (bool, error) {
+	hosts, err := m.Hosts.Hosts(ctx, v.Host)
+	if err != nil {
+		return false, err
+	}
+	st, err := m.Instances.FindByID(ctx, v.Instance)
+	gone := errors.Is(err, croft.NotFound) || err == nil && slices.Contains([]croft.State{croft.StateLost,
+		croft.StateHeld}, st.Instance.State)
+	if err != nil && !gone {
+		return false, err
+	}
+	return gone || hosts[v.Host].ID == "", nil
+}
+
+// endDetach ends the detachment of a volume whose host was to do it, and was declared dead or removed before.
+func (m *Manager) endDetach(ctx context.Context, v croft.Volume) (croft.Volume, error) {
+	if !v.Detaching {
+		return v, nil
+	}
+	idle, err := m.isIdle(ctx, v)
+	if err == nil && idle {
+		return m.Detached(ctx, v)
+	}
+	return v, err
+}
+
 // Remove removes a volume with its data. It returns once that is ordered. Conflict: it is attached.
 func (m *Manager) Remove(ctx context.Context, project croft.Project, name string) (croft.Volume, error) {
 	if v, ended, err := m.endBegun(ctx, func() (croft.Volume, error) { return m.Find(ctx, project, name) }); ended {
 		return v, err
 	}
 	return m.change(ctx, "remove", project, name, func(v croft.Volume) (croft.Volume, error) {
+		v, err := m.endDetach(ctx, v)
+		if err != nil {
+			return v, err
+		}
 		if v.Instance != "" {
 			return v, croft.Errorf(croft.Conflict, "it is attached to instance %s: detach it first",
 				m.nameOf(ctx, v.Instance))

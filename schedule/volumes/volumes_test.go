@@ -400,3 +400,47 @@ func TestAVolumeOnSharedStorageClaimsOfItAndHasAKeeperThatIsAlive(t *testing.T) 
 		t.Errorf("its keeper was forgotten, and it is %+v", v)
 	}
 }
+
+func TestTheDetachmentOfAVolumeWhoseInstanceIsLostEndsWithTheNextRequest(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	for name, end := range map[string]func(name string) error{
+		"removed": func(name string) error { _, err := w.Remove(ctx, "lab", name); return err },
+		"detached": func(name string) error {
+			v, err := w.Detach(ctx, "lab", name)
+			if err == nil && v.Instance != "" {
+				t.Errorf("it is still attached: %+v", v)
+			}
+			return err
+		},
+		"attached": func(name string) error {
+			_, err := w.Attach(ctx, "lab", name, croft.Instance{ID: croft.NewInstanceID(), Name: "web",
+				Project: "other", Host: w.host, State: croft.StateScheduled})
+			if err != nil && strings.Contains(err.Error(), "another project") { // so it is free
+				return nil
+			}
+			return err
+		},
+	} {
+		v, err := w.Create(ctx, "lab", name, 1, "")
+		w.must(err)
+		w.must(w.store.Volumes.MadeVolume(ctx, w.host, v.ID, 1))
+		v, err = w.Find(ctx, "lab", name)
+		w.must(err)
+		inst, err := w.store.Instances.Create(ctx, croft.Instance{ID: croft.NewInstanceID(), Project: "lab", Name: name,
+			Host: w.host})
+		w.must(err)
+		v, err = w.store.Volumes.Attach(ctx, v, inst)
+		w.must(err)
+		_, err = w.store.Volumes.Detach(ctx, v)
+		w.must(err)
+		st, err := w.store.Instances.FindByID(ctx, inst.ID)
+		w.must(err)
+		_, err = w.store.Instances.Lose(ctx, st.Instance, croft.Loss{Reason: "its host died"}, croft.Order{
+			Partition: w.store.Partition(), Host: w.host, Instance: inst.ID, Generation: 1, Want: croft.WantLeft})
+		w.must(err)
+		if err := end(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
