@@ -413,14 +413,15 @@ func (w *world) settle() {
 	}
 }
 
-// endSessions ends the server of the API, after which no session of a server or a command may be left.
+// endSessions ends the server of the API, after which no session of it or of a command may be left. A control process
+// that recreates lost instances has one.
 func (w *world) endSessions() {
 	w.api.hold()
 	w.api.signal(syscall.SIGTERM)
 	var left []string
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(200 * time.Millisecond) {
 		now, err := w.look()
-		if err == nil && len(now.leases) == 0 {
+		if err == nil && len(now.leases) <= len(w.controls) {
 			return
 		}
 		if err == nil {
