@@ -288,10 +288,11 @@ func (a *actor) useBackups(ctx context.Context) {
 // restore restores a backup as a new instance, with or without its volumes, or in place.
 func (a *actor) restore(ctx context.Context, m *backuprequests.Manager, b backup.Backup) error {
 	if a.rng.IntN(3) != 0 {
-		_, err := m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name,
+		inst, err := m.Restore(ctx, backuprequests.RestoreRequest{Project: b.Project, Backup: b.Name,
 			As: fmt.Sprintf("restored-%d", a.rng.IntN(20)), WithoutVolumes: a.rng.IntN(3) == 0})
 		if err == nil {
 			a.tally.add("restored a backup as a new instance")
+			a.writeFirst(ctx, inst)
 		}
 		return err
 	}
@@ -304,6 +305,18 @@ func (a *actor) restore(ctx context.Context, m *backuprequests.Manager, b backup
 		a.tally.add("restored a backup in place")
 	}
 	return err
+}
+
+// writeFirst lets the guest of a new instance read and write, if it soon runs.
+func (a *actor) writeFirst(ctx context.Context, inst croft.Instance) {
+	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if a.scheduler(0, func(s *schedule.Scheduler) error { return s.Wait(soon, inst, schedule.Running, nil) }) != nil {
+		return
+	}
+	if m := a.machineOrNil(inst.Host); m != nil {
+		a.write(ctx, m, inst.ID)
+	}
 }
 
 // backUp makes a backup of an instance whose guest has just written, mostly of one without disks on shared storage, and

@@ -243,12 +243,19 @@ func (a *actor) tend() {
 	defer cancel()
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
 	switch a.rng.IntN(11) {
-	case 8, 9:
+	case 8:
 		a.fence(ctx, m)
-	case 10:
-		if a.sharedDir() != "" {
-			a.misjudge(ctx, m)
+	case 9, 10:
+		if a.sharedDir() == "" {
+			a.fence(ctx, m)
+			return
 		}
+		for range 4 { // one that has a disk on shared storage in use
+			if !a.usesShared(m) {
+				m = a.hosts[a.rng.IntN(len(a.hosts))]
+			}
+		}
+		a.misjudge(ctx, m)
 	case 0, 1:
 		_ = a.operate(a.lifetime(), func(o *operator) error {
 			_, err := o.Enable(ctx, string(m.id))

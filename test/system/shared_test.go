@@ -211,6 +211,22 @@ func (a *actor) misjudge(ctx context.Context, m *machine) {
 	})
 }
 
+// usesShared reports whether a guest of a host has a file on the shared storage open.
+func (w *world) usesShared(m *machine) bool {
+	domains, err := m.hv.List(context.WithValue(w.t.Context(), looking{}, true))
+	if err != nil {
+		return false
+	}
+	for _, d := range domains {
+		for _, file := range m.hv.Open(d.ID) {
+			if w.onShared(file) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (m *machine) isMisjudged() bool {
 	m.frozen.mu.Lock()
 	defer m.frozen.mu.Unlock()
