@@ -80,14 +80,15 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 // occupied returns why an instance cannot come to a host, according to the answer to a read of its order there; nil:
 // there is none. Unavailable.
 func (s *conn) occupied(host croft.HostID, answer *etcdserverpb.ResponseOp) error {
-	for _, kv := range answer.GetResponseRange().Kvs {
-		reason := schedule.ErrRemains
-		if o, err := s.decodeOrder(kv); err == nil && o.Want == croft.WantLeft {
-			reason = schedule.ErrLeftover
-		}
-		return croft.Errorf(croft.Unavailable, "host %s %w", host, reason)
+	kvs := answer.GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return nil
 	}
-	return nil
+	reason := schedule.ErrRemains
+	if o, err := s.decodeOrder(kvs[0]); err == nil && o.Want == croft.WantLeft {
+		reason = schedule.ErrLeftover
+	}
+	return croft.Errorf(croft.Unavailable, "host %s %w", host, reason)
 }
 
 func (s *conn) decodeOrder(kv *mvccpb.KeyValue) (croft.Order, error) {
