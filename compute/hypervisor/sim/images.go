@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"croft"
 	"croft/compute"
@@ -177,10 +178,21 @@ func linkBase(img compute.CachedImage, dir string) error {
 		return nil
 	}
 	err := os.Link(img.Path, to)
-	if errors.Is(err, os.ErrExist) {
+	switch {
+	case errors.Is(err, os.ErrExist):
 		return nil
+	case !errors.Is(err, syscall.EXDEV): // a shared storage is another file system
+		return err
 	}
-	return err
+	from, err := os.Open(img.Path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return durable.WriteFrom(to, 0o444, func(w io.Writer) error {
+		_, err := io.Copy(w, from)
+		return err
+	})
 }
 
 // base returns the layer of an image below a disk in dir.

@@ -348,3 +348,22 @@ func TestAGuestWritesWhatIsTypedToItsDisksAndNamesThem(t *testing.T) {
 		}
 	}
 }
+
+func TestADiskOnAnotherFileSystemGetsACopyOfTheFileOfItsImage(t *testing.T) {
+	elsewhere, err := os.MkdirTemp("/dev/shm", "croft-sim-")
+	if err != nil {
+		t.Skipf("there is no other file system to write to: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(elsewhere) })
+	image := filepath.Join(t.TempDir(), "image.raw")
+	if err := os.WriteFile(image, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	img := compute.CachedImage{Path: image, Format: "raw", Digest: "1"}
+	if _, err := (sim.Images{}).Disk(t.Context(), img, elsewhere, 1); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(elsewhere, "base.raw")); err != nil || string(text) != "data" {
+		t.Errorf("the file of the image is %q: %v", text, err)
+	}
+}
