@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +17,9 @@ import (
 
 func removeCommand() *cobra.Command {
 	var force, snapshots bool
+	all := subjects{ends: "remove"}
 	cmd := &cobra.Command{
-		Use:   "remove UUID|NAME...",
+		Use:   "remove [UUID|NAME...]",
 		Short: "Remove instances with their disks, addresses and claims",
 		Long: `remove orders instances to be removed. It returns when the order is written; with
 --wait, when nothing is left of them. Instances that have snapshots are refused, unless
@@ -26,11 +28,16 @@ func removeCommand() *cobra.Command {
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once. A lost instance is given up at once. A member of a
 cluster is removed by the cluster; with --force it is destroyed anyway, and the cluster
-treats it as lost.`,
+treats it as lost.
+
+` + aboutChoices + ` At a terminal, remove shows the list and
+asks before it removes several instances; elsewhere the flags need --yes.`,
+		Example: `  schedule remove web db
+  schedule remove --filter env=test --yes`,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
-				return c.change(ctx, cmd, args, schedule.Gone, func(ctx context.Context,
+				return c.changeChosen(ctx, cmd, &all, args, schedule.Gone, func(ctx context.Context,
 					in api.InstanceChange) (api.Instance, string, error) {
 					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: force,
 						Snapshots: snapshots})
@@ -49,21 +56,32 @@ treats it as lost.`,
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent; destroy a member of a cluster")
+	all.addTo(cmd)
 	cmd.Flags().BoolVar(&snapshots, "snapshots", false, "remove the snapshots of the instances, too")
 	args.AddWaitFlags(cmd.Flags(), "nothing is left")
 	return cmd
 }
 
+// aboutChoices is a part of the help of commands that change instances.
+const aboutChoices = `Instead of names, the flags --filter, --tag, --state and --host choose the instances of the
+project, as in schedule list. A failure with one instance does not stop the others.`
+
 func stopCommand() *cobra.Command {
 	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped,
-		(*client.Client).StopInstance, "will stop")
+		(*client.Client).StopInstance, "will stop", &subjects{})
+	cmd.Long = `stop asks the guests to shut down. A guest that has not done so after a minute
+(libvirt.stop_grace in the settings of its host) loses its power.
+
+` + aboutChoices
+	cmd.Example = `  schedule stop web
+  schedule stop --filter env=test --wait`
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }
 
 func startCommand() *cobra.Command {
 	cmd := changeCommand("start", "Boot instances that were stopped, or try those again that failed", nil,
-		(*client.Client).StartInstance, "will run")
+		(*client.Client).StartInstance, "will run", &subjects{})
 	args.AddWaitFlags(cmd.Flags(), "the instance runs and has an address")
 	return cmd
 }
@@ -73,10 +91,11 @@ type powering func(*client.Client, context.Context, api.InstanceChange) (api.Ins
 
 // changeCommand returns a command that changes instances until they reach goal; nil: they are to run, to the extent
 // that the settings wait for.
-func changeCommand(verb, short string, goal schedule.Goal, power powering, words string) *cobra.Command {
-	return &cobra.Command{
-		Use:               verb + " UUID|NAME...",
+func changeCommand(verb, short string, goal schedule.Goal, power powering, words string, all *subjects) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               verb + " [UUID|NAME...]",
 		Short:             short,
+		Long:              strings.ToUpper(short[:1]) + short[1:] + ".\n\n" + aboutChoices,
 		ValidArgsFunction: args.CompleteInstances(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
@@ -84,7 +103,7 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 				if until == nil {
 					until = c.Settings.Wait.Goal()
 				}
-				return c.change(ctx, cmd, args, until, func(ctx context.Context,
+				return c.changeChosen(ctx, cmd, all, args, until, func(ctx context.Context,
 					in api.InstanceChange) (api.Instance, string, error) {
 					i, err := power(c.Client.Client, ctx, in)
 					return i, words + onceBack(i), err
@@ -92,6 +111,8 @@ func changeCommand(verb, short string, goal schedule.Goal, power powering, words
 			})
 		},
 	}
+	all.addTo(cmd)
+	return cmd
 }
 
 // onceBack returns a note that an ordered change waits for its host, which is silent; empty: the host is not silent.
@@ -112,16 +133,31 @@ func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (
 	return i, words, c.Nearest(ctx, idOrName, err)
 }
 
+// changeChosen does the same as change for the instances that a command names or chooses.
+func (c *session) changeChosen(ctx context.Context, cmd *cobra.Command, all *subjects, given []string,
+	goal schedule.Goal, do changing) error {
+	names, err := all.of(ctx, c, given)
+	if err != nil {
+		return err
+	}
+	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error {
+		return c.changeAll(ctx, cmd, names, all.given() || len(names) > 1, goal, do)
+	})
+}
+
 // change applies a change to each instance, prints it, and waits for all of them at once if requested. A failure with
 // one instance does not stop the others.
 func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
 	do changing) error {
-	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error { return c.changeAll(ctx, cmd, args, goal, do) })
+	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error {
+		return c.changeAll(ctx, cmd, args, len(args) > 1, goal, do)
+	})
 }
 
-func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
+// changeAll does the same as change; programs get a list of the changed instances if list is true.
+func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []string, list bool, goal schedule.Goal,
 	do changing) error {
-	var changed []api.Instance
+	changed := []api.Instance{}
 	var errs []error
 	for _, arg := range args {
 		i, words, err := c.changeOne(ctx, arg, do)
@@ -137,12 +173,12 @@ func (c *session) changeAll(ctx context.Context, cmd *cobra.Command, args []stri
 	if c.Settings.Wait.Any() {
 		errs = append(errs, c.wait(ctx, cmd, changed, goal)...)
 	}
-	return errors.Join(append(errs, c.printChanged(ctx, changed, len(args) > 1))...)
+	return errors.Join(append(errs, c.printChanged(ctx, changed, list))...)
 }
 
 // printChanged prints the changed instances as they are now, for programs.
 func (c *session) printChanged(ctx context.Context, changed []api.Instance, list bool) error {
-	if !c.WantsData() || len(changed) == 0 {
+	if !c.WantsData() || len(changed) == 0 && !list {
 		return nil
 	}
 	for n, i := range changed {
@@ -156,17 +192,21 @@ func (c *session) printChanged(ctx context.Context, changed []api.Instance, list
 
 func rebootCommand() *cobra.Command {
 	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil,
-		(*client.Client).RebootInstance, "will reboot")
+		(*client.Client).RebootInstance, "will reboot", &subjects{})
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }
 
 func rebuildCommand() *cobra.Command {
 	cmd := changeCommand("rebuild", "Replace the disks of instances by new ones from their images", nil,
-		(*client.Client).RebuildInstance, "will be rebuilt: the contents of its disk are lost")
+		(*client.Client).RebuildInstance, "will be rebuilt: the contents of its disk are lost",
+		&subjects{ends: "rebuild"})
 	cmd.Long = `rebuild gives instances a new disk from their image, and boots them from it. They keep
 their UUID, their name, their host, their claim and their address. The contents of the
-old disk are lost once the image is fetched; if that fails, nothing is lost.`
+old disk are lost once the image is fetched; if that fails, nothing is lost.
+
+` + aboutChoices + ` At a terminal, rebuild shows the
+list and asks before it rebuilds several instances; elsewhere the flags need --yes.`
 	args.AddWaitFlags(cmd.Flags(), "the instance runs again and has an address")
 	return cmd
 }

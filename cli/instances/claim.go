@@ -39,7 +39,7 @@ schedule keep NAME --expires 2h holds it for two hours from now on.`,
 }
 
 func claimListCommand() *cobra.Command {
-	l := listing{states: []string{string(croft.StateHeld)}, sort: "expires",
+	l := listing{choice: choice{states: []string{string(croft.StateHeld)}}, sort: "expires",
 		columns: []string{"name", "host", "expires", "resources", "id"}}
 	cmd := &cobra.Command{
 		Use:   "list",

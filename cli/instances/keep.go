@@ -18,11 +18,14 @@ import (
 // keepCommand returns the command that changes when instances expire.
 func keepCommand() *cobra.Command {
 	var life time.Duration
+	var all subjects
 	cmd := &cobra.Command{
-		Use:   "keep UUID|NAME...",
+		Use:   "keep [UUID|NAME...]",
 		Short: "Change when instances expire",
 		Long: `keep changes when instances expire: after the time of --expires from now on, or without
-that flag never. It also sets an expiry for instances without one.`,
+that flag never. It also sets an expiry for instances without one.
+
+` + aboutChoices,
 		Example: `  schedule keep web --expires 8h
   schedule keep web`,
 		ValidArgsFunction: args.CompleteInstances(-1),
@@ -31,36 +34,43 @@ that flag never. It also sets an expiry for instances without one.`,
 				return err
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
-				var changed []api.Instance
-				err := verb.Each(args, func(name string) error {
-					i, err := c.keep(ctx, name, life)
-					if err == nil {
-						changed = append(changed, i)
+				return c.alter(ctx, &all, args, func(ctx context.Context, in api.InstanceChange) (api.Instance, string,
+					error) {
+					seconds := int64(life / time.Second)
+					i, err := c.ChangeInstance(ctx, api.InstancePatch{InstanceNamed: in.InstanceNamed,
+						Expires: &seconds})
+					if i.Expires.IsZero() {
+						return i, "does not expire", err
 					}
-					return err
+					return i, "expires at " + i.Expires.Local().Format(time.DateTime), err
 				})
-				return errors.Join(err, c.printChanged(ctx, changed, len(args) > 1))
 			})
 		},
 	}
+	all.addTo(cmd)
 	command.DurationVar(cmd.Flags(), &life, "expires", 0, "the `time` from now on after which they are destroyed (never)")
 	return cmd
 }
 
-func (c *session) keep(ctx context.Context, idOrName string, life time.Duration) (api.Instance, error) {
-	i, words, err := c.changeOne(ctx, idOrName, func(ctx context.Context, in api.InstanceChange) (api.Instance, string,
-		error) {
-		seconds := int64(life / time.Second)
-		i, err := c.ChangeInstance(ctx, api.InstancePatch{InstanceNamed: in.InstanceNamed, Expires: &seconds})
-		if i.Expires.IsZero() {
-			return i, "does not expire", err
-		}
-		return i, "expires at " + i.Expires.Local().Format(time.DateTime), err
-	})
-	if err == nil && !c.WantsData() {
-		c.Say("instance %s %s", i.Name, words)
+// alter changes the record of each instance, and prints it. There is nothing to wait for.
+func (c *session) alter(ctx context.Context, all *subjects, given []string, do changing) error {
+	names, err := all.of(ctx, c, given)
+	if err != nil {
+		return err
 	}
-	return i, err
+	changed := []api.Instance{}
+	err = verb.Each(names, func(name string) error {
+		i, words, err := c.changeOne(ctx, name, do)
+		if err != nil {
+			return err
+		}
+		changed = append(changed, i)
+		if !c.WantsData() {
+			c.Say("instance %s %s", i.Name, words)
+		}
+		return nil
+	})
+	return errors.Join(err, c.printChanged(ctx, changed, all.given() || len(names) > 1))
 }
 
 // remaining describes how long an instance has until it expires; empty: it does not expire.

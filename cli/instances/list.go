@@ -15,13 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"croft"
-	"croft/cli/args"
 	"croft/control/api"
 	"croft/internal/command"
-	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/schedule"
-	"croft/tenant/objects"
 )
 
 // listing configures a list: its instances, their order, and the columns.
@@ -29,10 +26,7 @@ type listing struct {
 	all, watch bool
 	columns    []string
 	sort       string
-	states     []string
-	host       string
-	tags       []string
-	filters    []string
+	choice
 }
 
 func listCommand() *cobra.Command {
@@ -82,11 +76,7 @@ property tag).`,
 	flags.BoolVarP(&l.all, "all", "a", false, "list the instances of all projects")
 	flags.StringSliceVar(&l.columns, "columns", nil, "show these `columns`, separated by commas")
 	flags.StringVar(&l.sort, "sort", "", "sort by this `column`; with - before it, in reverse order")
-	flags.StringSliceVar(&l.states, "state", nil, "only those in these `states`, separated by commas")
-	flags.StringVar(&l.host, "host", "", "only those on this host: its `name` or UUID")
-	flags.StringArrayVar(&l.tags, "tag", nil,
-		"only those with this tag, `key` or key=value; repeat for those with all of them")
-	flags.StringArrayVar(&l.filters, "filter", nil, args.FilterUsage)
+	l.choice.addFlags(flags)
 	command.CompleteFlag(cmd, "columns", wideColumns)
 	command.CompleteFlag(cmd, "sort", wideColumns)
 	command.CompleteFlag(cmd, "state", states)
@@ -169,26 +159,18 @@ func (l listing) check() error {
 	}{
 		{"columns", l.columns, wideColumns},
 		{"sort", strings.Fields(strings.TrimPrefix(l.sort, "-")), wideColumns},
-		{"state", l.states, states},
 	} {
 		for _, word := range words.given {
 			if !slices.Contains(words.known, word) {
-				return croft.Errorf(croft.Invalid, "--%s %q is not one of %s%s", words.flag, word,
-					strings.Join(words.known, ", "),
-					nearest.Hint(word, words.known))
+				return notOneOf(words.flag, word, words.known)
 			}
 		}
 	}
-	_, err := objects.ParseFilter(l.filters)
-	return err
+	return l.choice.check()
 }
 
-// choose returns the requested instances, in the requested order.
-func (l listing) choose(all []api.Instance) []api.Instance {
-	all = slices.DeleteFunc(all, func(i api.Instance) bool {
-		return len(l.states) > 0 && !slices.Contains(l.states, i.State) || l.host != "" && string(i.HostID) != l.host ||
-			!hasTags(i.Tags, l.tags)
-	})
+// inOrder returns instances in the requested order.
+func (l listing) inOrder(all []api.Instance) []api.Instance {
 	if column, backwards := strings.CutPrefix(l.sort, "-"); column != "" {
 		slices.SortStableFunc(all, func(a, b api.Instance) int {
 			if backwards {
@@ -308,25 +290,11 @@ func (c *session) printLists(ctx context.Context, cmd *cobra.Command, l listing,
 
 // renderList returns the list as printed.
 func (c *session) renderList(ctx context.Context, cmd *cobra.Command, l listing) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
-	defer cancel()
-	if l.host != "" {
-		hosts, err := c.HostRecords(ctx)
-		if err != nil {
-			return "", err
-		}
-		h, err := args.HostCalled(hosts, l.host)
-		if err != nil {
-			return "", err
-		}
-		l.host = string(h.ID)
-	}
-	all, err := c.AllInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: c.Project},
-		Filtered: api.Filtered{Filter: l.filters}})
+	all, err := c.chosen(ctx, l.choice)
 	if err != nil {
 		return "", err
 	}
-	all = l.choose(all)
+	all = l.inOrder(all)
 	if !l.watch {
 		c.NoteUnknownProject(cmd, len(all))
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +25,7 @@ import (
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/redact"
+	"croft/internal/wording"
 	"croft/schedule/sshkeys"
 )
 
@@ -30,6 +34,8 @@ type Login struct {
 	User     string // user name; empty: the one that the catalog names for the image
 	Jump     string // host to go through; empty: none
 	Identity string // file of the private key; empty: the user's files whose public keys the instance has
+
+	Timeout time.Duration // limits the time until the guest's SSH server answers
 }
 
 // Flags adds the flags that set the fields of l.
@@ -38,6 +44,8 @@ func (l *Login) Flags(f *pflag.FlagSet) {
 	f.StringVarP(&l.Jump, "jump", "J", "",
 		"go through this `host`, such as root@host1, where the instance cannot be reached from here")
 	f.StringVarP(&l.Identity, "identity", "i", "", "`file` of the private key to log in with")
+	command.DurationVar(f, &l.Timeout, "connect-timeout", 30*time.Second,
+		"give up if the SSH server of the instance does not answer within this `time`")
 }
 
 func sshCommand() *cobra.Command {
@@ -51,7 +59,8 @@ the first connection is verified like every other. With CROFT_URL the connection
 through the cloud, as with schedule forward.
 
 The user is that of the image in the catalog, or --user. schedule ssh returns the exit
-code of the command.`,
+code of the command. If the SSH server of the instance does not answer in time
+(--connect-timeout), it gives up with exit code 6.`,
 		Example: `  schedule ssh web
   schedule ssh web uptime
   schedule ssh --jump root@host1 web`,
@@ -83,10 +92,21 @@ func Typed(given []string) []string {
 
 // Run runs the system's ssh, which accepts only the host key of the instance, and returns its exit code. If the cloud
 // is reached over its API, the connection goes through the API.
-func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i api.Instance, command []string) error {
+func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i api.Instance, words []string) error {
+	return l.connect(ctx, cmd, c, i, "ssh", func(options []string, user string) []string {
+		return append(append(options, "-l", user, "--", i.Address), words...)
+	})
+}
+
+// connect runs a program of OpenSSH with the arguments that with makes of the options and the user to log in as.
+func (l Login) connect(ctx context.Context, cmd *cobra.Command, c *args.Client, i api.Instance, program string,
+	with func(options []string, user string) []string) error {
 	name := i.Name
 	if i.Address == "" {
 		return noAddress(i)
+	}
+	if l.Timeout < time.Second {
+		return croft.Errorf(croft.Invalid, "--connect-timeout %s: use at least 1s", wording.Duration(l.Timeout))
 	}
 	user, err := l.as(ctx, c, i)
 	if err != nil {
@@ -108,12 +128,57 @@ func (l Login) Run(ctx context.Context, cmd *cobra.Command, c *args.Client, i ap
 		}
 		given = append(given, through...)
 	}
-	return SSH(ctx, cmd, name, append(append(given, "-l", user, "--", i.Address), command...))
+	err = runSSH(ctx, cmd, program, name, with(given, user))
+	exit, exited := errors.AsType[*command.Exited](err)
+	if !exited || exit.Code != sshFailed || l.Jump != "" || ctx.Err() != nil {
+		return err
+	}
+	if silent := answersSSH(ctx, c, i); silent != nil {
+		return croft.Errorf(croft.Unavailable, "log in to %s: port 22 of %s does not answer as an SSH server (%w): "+
+			"`schedule logs %s` shows whether the guest has booted, and `schedule console %s` reaches it without a network",
+			name, i.Address, silent, name, name)
+	}
+	return err
+}
+
+// sshFailed is the exit code with which ssh reports a failure of its own; a command in the guest may return it, too.
+const sshFailed = 255
+
+// lookTimeout limits the look for the reason of a failed connection.
+const lookTimeout = 3 * time.Second
+
+// answersSSH returns why no SSH server answers at the address of an instance; nil: one does.
+func answersSSH(ctx context.Context, c *args.Client, i api.Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	look := func(guest io.ReadWriteCloser) error {
+		stop := context.AfterFunc(ctx, func() { _ = guest.Close() })
+		defer stop()
+		banner := make([]byte, len("SSH-"))
+		if _, err := io.ReadFull(guest, banner); err != nil || string(banner) != "SSH-" {
+			return errors.New("it sends no banner of SSH")
+		}
+		return nil
+	}
+	if c.Settings.Settings.Set() {
+		return c.ForwardPort(ctx, api.GuestPort{InstanceNamed: c.Named(string(i.ID)), Port: 22}, look)
+	}
+	guest, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(i.Address, "22"))
+	if err != nil {
+		return err
+	}
+	defer guest.Close()
+	return look(guest)
 }
 
 // SSH runs the system's ssh to log in to the named machine, and returns its exit code.
 func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) error {
-	ssh := exec.CommandContext(ctx, "ssh", given...)
+	return runSSH(ctx, cmd, "ssh", name, given)
+}
+
+// runSSH runs a program of OpenSSH, and returns its exit code.
+func runSSH(ctx context.Context, cmd *cobra.Command, program, name string, given []string) error {
+	ssh := exec.CommandContext(ctx, program, given...)
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), out.Inherited(cmd.OutOrStdout()), cmd.ErrOrStderr()
 	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
 	ssh.WaitDelay = 2 * time.Second
@@ -122,8 +187,8 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 		return &command.Exited{Code: exit.ExitCode()}
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return croft.Errorf(croft.NotFound, "log in to %s: there is no ssh on this machine; install openssh-client",
-			name)
+		return croft.Errorf(croft.NotFound, "log in to %s: there is no %s on this machine; install openssh-client",
+			name, program)
 	}
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", name, err)
@@ -145,6 +210,7 @@ func (l Login) arguments(i api.Instance, knownHosts string) ([]string, error) {
 		"-o", "UserKnownHostsFile=" + knownHosts, "-o", "GlobalKnownHostsFile=/dev/null",
 		"-o", "HostKeyAlias=" + string(i.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
 		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
+		"-o", fmt.Sprintf("ConnectTimeout=%d", int(math.Ceil(l.Timeout.Seconds()))),
 	}
 	if l.Jump != "" {
 		args = append(args, "-J", l.Jump)

@@ -153,3 +153,32 @@ func TestInterruptedRequest(t *testing.T) {
 		t.Errorf("the instance is not left to go on:\n%s%s", &list, &errs)
 	}
 }
+
+// TestRemovalOfSeveralIsConfirmedOnATerminal: a person sees the list, and only yes removes it.
+func TestRemovalOfSeveralIsConfirmedOnATerminal(t *testing.T) {
+	c := cloudFor(t, 2)
+	if code := c.schedule(t.Context(), new(bytes.Buffer), new(bytes.Buffer), small, "--count", "2", "--name",
+		"web"); code != croft.ExitOK {
+		t.Fatalf("schedule ended with %d", code)
+	}
+	for _, answer := range []struct {
+		text string
+		code int
+	}{{"\r", croft.ExitUsage}, {"no\r", croft.ExitUsage}, {"yes\r", croft.ExitOK}} {
+		screen := pty.New(t)
+		ended := make(chan int, 1)
+		go func() {
+			ended <- Run(t.Context(), c.args("schedule", "remove", "web-1", "web-2"), screen.File, screen.File,
+				screen.File)
+		}()
+		screen.Await(t, "remove 2 instances? Type yes: ")
+		if _, err := screen.Master.WriteString(answer.text); err != nil {
+			t.Fatal(err)
+		}
+		code := <-ended
+		if shown := screen.End(); code != answer.code || !strings.Contains(shown, "web-1") ||
+			!strings.Contains(shown, "web-2") {
+			t.Errorf("after %q it ended with %d, and the screen is:\n%s", answer.text, code, shown)
+		}
+	}
+}

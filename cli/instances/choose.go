@@ -1,0 +1,158 @@
+package instances
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"croft"
+	"croft/cli/args"
+	"croft/control/api"
+	"croft/internal/command"
+	"croft/internal/nearest"
+	"croft/internal/out"
+	"croft/internal/wording"
+	"croft/tenant/objects"
+)
+
+// A choice selects instances of the project by what they are.
+type choice struct {
+	states  []string
+	host    string
+	tags    []string
+	filters []string
+}
+
+func (s *choice) addFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&s.states, "state", nil, "only those in these `states`, separated by commas")
+	flags.StringVar(&s.host, "host", "", "only those on this host: its `name` or UUID")
+	flags.StringArrayVar(&s.tags, "tag", nil,
+		"only those with this tag, `key` or key=value; repeat for those with all of them")
+	flags.StringArrayVar(&s.filters, "filter", nil, args.FilterUsage)
+}
+
+// given reports whether a flag was given.
+func (s *choice) given() bool { return len(s.states)+len(s.host)+len(s.tags)+len(s.filters) > 0 }
+
+// check returns an error for an unknown state, and for a filter that cannot be parsed.
+func (s *choice) check() error {
+	for _, word := range s.states {
+		if !slices.Contains(states, word) {
+			return notOneOf("state", word, states)
+		}
+	}
+	_, err := objects.ParseFilter(s.filters)
+	return err
+}
+
+// notOneOf is the error for the value of a flag that is not one of the known words.
+func notOneOf(flag, word string, known []string) error {
+	return croft.Errorf(croft.Invalid, "--%s %q is not one of %s%s", flag, word, strings.Join(known, ", "),
+		nearest.Hint(word, known))
+}
+
+// chosen returns the instances of the project that the choice selects.
+func (c *session) chosen(ctx context.Context, s choice) ([]api.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	if s.host != "" {
+		hosts, err := c.HostRecords(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := args.HostCalled(hosts, s.host)
+		if err != nil {
+			return nil, err
+		}
+		s.host = string(h.ID)
+	}
+	all, err := c.AllInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: c.Project},
+		Filtered: api.Filtered{Filter: s.filters}})
+	return slices.DeleteFunc(all, func(i api.Instance) bool {
+		return len(s.states) > 0 && !slices.Contains(s.states, i.State) || s.host != "" && string(i.HostID) != s.host ||
+			!hasTags(i.Tags, s.tags)
+	}), err
+}
+
+// subjects are the instances that a command changes: named ones, or chosen ones.
+type subjects struct {
+	choice
+	yes  bool
+	ends string // what the command does that cannot be undone, such as remove; empty: nothing
+}
+
+// addTo makes a command accept flags that choose instances instead of names.
+func (s *subjects) addTo(cmd *cobra.Command) {
+	s.addFlags(cmd.Flags())
+	command.CompleteFlag(cmd, "state", states)
+	if s.ends != "" {
+		cmd.Flags().BoolVarP(&s.yes, "yes", "y", false, "do not ask: "+s.ends+" all of them")
+	}
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		if s.given() && len(given) > 0 {
+			return croft.Errorf(croft.Invalid, "%s %s: either name instances, or choose them by --filter, --tag, --state and "+
+				"--host", cmd.Name(), given[0])
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
+		least := 1
+		if s.given() {
+			least = 0
+		}
+		return command.Count(least, -1)(cmd, given)
+	}
+}
+
+// of returns the names or UUIDs of the instances. If the command ends several, it has a person at a terminal confirm
+// the list. Instances that were chosen are named by their UUIDs: another instance that gets the name meanwhile is not
+// affected.
+func (s *subjects) of(ctx context.Context, c *session, given []string) (names []string, err error) {
+	var all []api.Instance
+	asks := s.ends != "" && !s.yes
+	terminal := out.IsTerminal(c.Cmd.InOrStdin()) && out.IsTerminal(c.Cmd.ErrOrStderr())
+	if !s.given() {
+		if !asks || !terminal || len(given) < 2 {
+			return given, nil
+		}
+		for _, name := range given {
+			i, err := c.Instance(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, i)
+		}
+	} else if all, err = c.chosen(ctx, s.choice); err != nil {
+		return nil, err
+	}
+	for _, i := range all {
+		names = append(names, string(i.ID))
+	}
+	switch {
+	case len(all) == 0:
+		c.Say("no instance matches, so nothing is done")
+		return nil, nil
+	case !asks:
+		return names, nil
+	case !terminal:
+		return nil, croft.Errorf(croft.Invalid, "%s %s: nothing was done, because nobody can be asked here: look at "+
+			"`schedule list` with the same flags, and add --yes", s.ends, wording.Count(len(all), "instance"))
+	}
+	t := listing{columns: briefColumns}.table(all)
+	t.Color = out.IsColored(c.Cmd.ErrOrStderr())
+	if err := t.Print(c.Cmd.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s %s? Type yes: ", s.ends, wording.Count(len(all), "instance"))
+	line, _ := bufio.NewReader(c.Cmd.InOrStdin()).ReadString('\n') // an empty answer means no
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "yes" && answer != "y" {
+		return nil, croft.Errorf(croft.Invalid, "%s %s: the answer was not yes, so nothing was done", s.ends,
+			wording.Count(len(all), "instance"))
+	}
+	return names, nil
+}
