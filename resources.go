@@ -138,7 +138,40 @@ type Machine struct {
 	Firmware Firmware `json:"firmware,omitempty" enum:"bios,uefi,uefi-secure"`
 	// It has a TPM 2.0, whose state is on its host.
 	TPM bool `json:"tpm,omitempty"`
+	// Its screen, which only attachScreen and getScreen reach; none if empty.
+	Display Display `json:"display,omitempty" enum:"none,vnc"`
+	// Its disk and network cards; virtio if empty. Guests need no drivers for plain ones.
+	Devices Devices `json:"devices,omitempty" enum:"virtio,plain"`
+	// The system of the guest, for which its clock is set; linux if empty.
+	OS GuestOS `json:"os,omitempty" enum:"linux,windows"`
 }
+
+// Devices are the kind of a machine's disk and network cards.
+type Devices string
+
+// The kinds of devices.
+const (
+	DevicesVirtio Devices = "virtio"
+	DevicesPlain  Devices = "plain" // SATA and e1000e
+)
+
+// GuestOS is the system of a guest as far as its machine depends on it.
+type GuestOS string
+
+// The systems. Windows expects that the clock of the machine has the local time.
+const (
+	OSLinux   GuestOS = "linux"
+	OSWindows GuestOS = "windows"
+)
+
+// Display is how the screen of a machine is reached.
+type Display string
+
+// The kinds of screens.
+const (
+	DisplayNone Display = "none"
+	DisplayVNC  Display = "vnc"
+)
 
 // Firmware is what starts the disk of a machine.
 type Firmware string
@@ -159,6 +192,15 @@ func (m Machine) Check() error {
 	if !slices.Contains(kinds, m.Firmware) {
 		return Errorf(Invalid, "firmware is %.80q: use bios, uefi or uefi-secure", m.Firmware)
 	}
+	if !slices.Contains([]Display{"", DisplayNone, DisplayVNC}, m.Display) {
+		return Errorf(Invalid, "display is %.80q: use none or vnc", m.Display)
+	}
+	if !slices.Contains([]Devices{"", DevicesVirtio, DevicesPlain}, m.Devices) {
+		return Errorf(Invalid, "devices is %.80q: use virtio or plain", m.Devices)
+	}
+	if !slices.Contains([]GuestOS{"", OSLinux, OSWindows}, m.OS) {
+		return Errorf(Invalid, "os is %.80q: use linux or windows", m.OS)
+	}
 	return nil
 }
 
@@ -167,6 +209,9 @@ const (
 	TraitUEFI       Trait = "COMPUTE_FIRMWARE_UEFI"
 	TraitSecureBoot Trait = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 	TraitTPM        Trait = "COMPUTE_SECURITY_TPM_2_0"
+	TraitScreen     Trait = "COMPUTE_GRAPHICS_MODEL_VGA"
+	TraitPlain      Trait = "COMPUTE_NET_VIF_MODEL_E1000E"
+	TraitWindows    Trait = "CUSTOM_CROFT_OS_WINDOWS"
 )
 
 // machineTraits has what a host without the trait lacks, and what an operator can do about it.
@@ -177,6 +222,9 @@ var machineTraits = []struct {
 	{TraitUEFI, "has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
 	{TraitSecureBoot, "has no UEFI firmware with secure boot (the package ovmf, and then a restart of its agent)"},
 	{TraitTPM, "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of its agent)"},
+	{TraitScreen, "has no QEMU with a VGA screen over VNC"},
+	{TraitPlain, "has no QEMU with SATA disks"},
+	{TraitWindows, "is of a version that does not know the clock of Windows"},
 }
 
 // MachineTraits returns all traits that Machine.Traits can return.
@@ -213,6 +261,9 @@ func (m Machine) Traits() (all []Trait) {
 	add(m.Firmware == FirmwareUEFI, TraitUEFI)
 	add(m.Firmware == FirmwareUEFISecure, TraitSecureBoot)
 	add(m.TPM, TraitTPM)
+	add(m.Display == DisplayVNC, TraitScreen)
+	add(m.Devices == DevicesPlain, TraitPlain)
+	add(m.OS == OSWindows, TraitWindows)
 	return all
 }
 
@@ -224,6 +275,15 @@ func (m Machine) String() string {
 	}
 	if m.TPM {
 		parts = append(parts, "TPM 2.0")
+	}
+	if m.Display != "" {
+		parts = append(parts, fmt.Sprintf("display %s", m.Display))
+	}
+	if m.Devices != "" {
+		parts = append(parts, fmt.Sprintf("%s devices", m.Devices))
+	}
+	if m.OS != "" {
+		parts = append(parts, fmt.Sprintf("for %s", m.OS))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -60,6 +60,31 @@ func (c *Client) AttachConsole(ctx context.Context, in api.Console, use func(io.
 	return err
 }
 
+// AttachScreen lets use communicate with the screen of a guest by the protocol of VNC; use may close it. NotFound: the
+// instance has no host. Conflict: the screen is attached already, and in.TakeOver is not set; the instance has no
+// screen, or is off. Unavailable.
+func (c *Client) AttachScreen(ctx context.Context, in api.Screen, use func(io.ReadWriteCloser) error) error {
+	opened := false
+	err := c.socket(ctx, pathOf("/v1/instances/{id}/display", in), func(screen io.ReadWriteCloser) error {
+		opened = true
+		return use(screen)
+	})
+	if opened && ctx.Err() == nil {
+		return cmp.Or(c.refusal(ctx, in.InstanceNamed), err)
+	}
+	return err
+}
+
+// ReadScreen passes a PNG of what the screen of a guest shows to show. Conflict: it has no screen, or is off.
+func (c *Client) ReadScreen(ctx context.Context, in api.InstanceNamed, show func(io.Reader) error) error {
+	answer, err := c.request(ctx, "GET /v1/instances/{id}/screen", in)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return show(answer.Body)
+}
+
 // ForwardPort lets use communicate with a TCP port of a guest; use may close the connection. NotFound, Conflict: the
 // instance has no address. Unavailable: the port does not answer.
 func (c *Client) ForwardPort(ctx context.Context, in api.GuestPort, use func(io.ReadWriteCloser) error) error {

@@ -26,6 +26,8 @@ import (
 //
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
+//	POST /v1/instances/{id}/screen                 the screen by the protocol of VNC, likewise
+//	GET /v1/instances/{id}/screen                  what the screen shows, as a PNG
 //	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
 //	GET /v1/images                                 the cache: a list of Held as JSON
 //	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one image, or all unused ones: the removed ones, a list of Held as JSON
@@ -50,7 +52,9 @@ type API struct {
 func (api *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/instances/{id}/console", api.authorized(api.console))
-	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach))
+	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach(Consoles.OpenConsole)))
+	mux.Handle("POST /v1/instances/{id}/screen", api.authorized(api.attach(Consoles.OpenScreen)))
+	mux.Handle("GET /v1/instances/{id}/screen", api.authorized(api.screen))
 	mux.Handle("POST /v1/images", api.authorized(api.pull))
 	mux.Handle("GET /v1/images", api.authorized(api.cached(held)))
 	mux.Handle("DELETE /v1/images", api.authorized(api.cached(removeHeld)))
@@ -202,8 +206,36 @@ const ConsoleProtocol = "croft-console"
 // upgraded connections.
 func (api *API) Wait() { api.attached.Wait() }
 
-// attach connects a client to a guest's console until either ends.
-func (api *API) attach(w http.ResponseWriter, r *http.Request) {
+// screen sends a PNG of a guest's screen.
+func (api *API) screen(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	consoles, ok := api.Agent.Hypervisor.(Consoles)
+	if !ok {
+		http.Error(w, "this host's hypervisor has no screens", http.StatusNotFound)
+		return
+	}
+	picture, err := consoles.Screenshot(r.Context(), id)
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "image/png")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(picture) // an error means that the client has gone
+}
+
+// attach returns a handler that connects a client to a guest's console or screen until either ends.
+func (api *API) attach(open func(Consoles, context.Context, croft.InstanceID, bool) (io.ReadWriteCloser,
+	error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { api.attachTo(w, r, open) }
+}
+
+func (api *API) attachTo(w http.ResponseWriter, r *http.Request,
+	open func(Consoles, context.Context, croft.InstanceID, bool) (io.ReadWriteCloser, error)) {
 	id, err := croft.ParseInstanceID(r.PathValue("id"))
 	if err != nil {
 		httpapi.Error(w, err)
@@ -215,7 +247,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a live console wants the protocol "+ConsoleProtocol, http.StatusUpgradeRequired)
 		return
 	}
-	guest, err := consoles.OpenConsole(r.Context(), id, r.URL.Query().Get("takeover") == "1")
+	guest, err := open(consoles, r.Context(), id, r.URL.Query().Get("takeover") == "1")
 	if err != nil {
 		httpapi.Error(w, err)
 		return
@@ -233,7 +265,7 @@ func (api *API) attach(w http.ResponseWriter, r *http.Request) {
 		ConsoleProtocol); err != nil {
 		return
 	}
-	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID)
+	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID, "path", r.URL.Path)
 	err = join(r.Context(), client, early, guest)
 	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
 }

@@ -244,13 +244,17 @@ type Bridged interface {
 	CutOff() []croft.InstanceID
 }
 
-// Consoles is a hypervisor whose guests have an interactive serial console.
+// Consoles is a hypervisor whose guests have an interactive serial console, and may have a screen.
 type Consoles interface {
 	// OpenConsole attaches exclusively to the console of a running guest, until it is closed or the guest is
 	// off, which reads as io.EOF. Read and Write may run concurrently; Close ends both. With takeOver it ends the
 	// attachment of another client; without, another client is a Conflict, as is a guest that is off. NotFound: there
 	// is no such instance.
 	OpenConsole(ctx context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error)
+	// OpenScreen is OpenConsole for the screen: it carries the protocol of VNC. Conflict: the machine has no screen.
+	OpenScreen(ctx context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error)
+	// Screenshot returns what the screen shows, as a PNG. Conflict: the guest is off, or the machine has no screen.
+	Screenshot(ctx context.Context, id croft.InstanceID) ([]byte, error)
 }
 
 // ImageStore fetches images and makes disks from them.

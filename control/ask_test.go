@@ -236,9 +236,9 @@ func wanted(more ...any) map[string]any {
 }
 
 // create creates an instance and waits until it runs.
-func (a asker) create(t *testing.T, token, name string) croft.InstanceID {
+func (a asker) create(t *testing.T, token, name string, more ...any) croft.InstanceID {
 	t.Helper()
-	got := a.ask(t, token, http.MethodPost, "/v1/instances?wait=running", wanted("name", name))
+	got := a.ask(t, token, http.MethodPost, "/v1/instances?wait=running", wanted(append(more, "name", name)...))
 	if got.status != http.StatusOK {
 		t.Fatalf("create %s: %d %s", name, got.status, got.body)
 	}

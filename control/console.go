@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -77,8 +78,25 @@ func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 
 // attachConsole connects the client to the console of the guest.
 func attachConsole(c *call, in api.Console) error {
+	return c.attach("console", func(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
+		return c.Cloud.Consoles.Attach(ctx, st, in.TakeOver, use)
+	})
+}
+
+// attachScreen connects the client to the screen of the guest.
+func attachScreen(c *call, in api.Screen) error {
+	return c.attach("screen", func(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {
+		if err := checkScreen(st); err != nil {
+			return err
+		}
+		return c.Cloud.Consoles.AttachScreen(ctx, st, in.TakeOver, use)
+	})
+}
+
+// attach connects the client to a part of the guest, such as its console, that one client at a time can have.
+func (c *call) attach(part string, to func(context.Context, croft.Status, func(io.ReadWriteCloser) error) error) error {
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
-		return api.NewProblem(api.BadRequest, "a console is a WebSocket: ask for an upgrade of the connection")
+		return api.NewProblem(api.BadRequest, "a "+part+" is a WebSocket: ask for an upgrade of the connection")
 	}
 	if err := c.checkHandshake(); err != nil {
 		return err
@@ -92,7 +110,7 @@ func attachConsole(c *call, in api.Console) error {
 	lasting, end := c.lastingFor(st, nil)
 	defer end()
 	var refused error // as an answer of this server, not as an error of the host
-	err = c.Cloud.Consoles.Attach(lasting, st, in.TakeOver, func(guest io.ReadWriteCloser) error {
+	err = to(lasting, st, func(guest io.ReadWriteCloser) error {
 		if refused = c.checkSame(st, nil); refused == nil {
 			refused = c.tunnel(lasting, guest, true)
 		}
@@ -104,13 +122,32 @@ func attachConsole(c *call, in api.Console) error {
 	case refused != nil:
 		return refused
 	case croft.KindOf(err) == croft.Conflict:
-		return c.noConsole(st)
+		return c.unattached(st, part)
 	}
 	return err
 }
 
-// noConsole is the answer about a console that a host refused to attach: the guest is off, or another client has it.
-func (c *call) noConsole(st croft.Status) error {
+// checkScreen returns the answer about an instance without a screen.
+func checkScreen(st croft.Status) error {
+	if st.Instance.Spec.Machine.Display == croft.DisplayVNC {
+		return nil
+	}
+	return api.NewProblem(api.BadState, "instance "+st.Instance.Name+
+		" has no screen: it was made without --display vnc")
+}
+
+// unattached is the answer about a console or a screen that a host refused to attach: the guest is off, or another
+// client has it.
+func (c *call) unattached(st croft.Status, part string) error {
+	if err := c.isOff(st, part+" takes input"); err != nil {
+		return err
+	}
+	return api.NewProblem(api.InUse, "the "+part+" of "+st.Instance.Name+" is attached elsewhere; "+
+		"takeover ends that attachment")
+}
+
+// isOff returns the answer about an instance that does not run, so that it has no such part; nil: it runs.
+func (c *call) isOff(st croft.Status, part string) error {
 	ctx, cancel := c.brief()
 	defer cancel()
 	now, err := c.Cloud.Scheduler.View.FindByID(ctx, st.Instance.ID)
@@ -120,10 +157,42 @@ func (c *call) noConsole(st croft.Status) error {
 	case now.Observation != nil && now.Observation.State != croft.StateRunning &&
 		now.Observation.State != croft.StateBooting:
 		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" is "+schedule.Describe(&now)+
-			": its console takes input only while it runs")
+			": its "+part+" only while it runs")
 	}
-	return api.NewProblem(api.InUse, "the console of "+st.Instance.Name+" is attached elsewhere; "+
-		"takeover ends that attachment")
+	return nil
+}
+
+// maxPicture limits the picture of a screen that a host sends.
+const maxPicture = 64 << 20
+
+// getScreen sends a picture of the screen of the guest.
+func getScreen(c *call, _ api.InstanceNamed) error {
+	ctx, end := c.brief()
+	defer end()
+	st, err := c.find(ctx)
+	if err == nil {
+		err = checkScreen(st)
+	}
+	if err != nil {
+		return err
+	}
+	begun := false
+	err = c.Cloud.Consoles.Screen(ctx, st, func(from io.Reader) error {
+		if err := c.checkSame(st, nil); err != nil {
+			return err
+		}
+		begun = true
+		c.begin()
+		_, err := io.Copy(c.w, io.LimitReader(from, maxPicture))
+		return err
+	})
+	switch {
+	case begun: // only the end of the answer can show the client that it failed
+		return nil
+	case croft.KindOf(err) == croft.Conflict:
+		return cmp.Or(c.isOff(st, "screen shows something"), err)
+	}
+	return err
 }
 
 // handshake is an answer of the WebSocket library that is kept back. The connection cannot be taken over through it.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -402,7 +403,7 @@ func (try try) send(t *testing.T, server, token string) (status int, text string
 		r.Header = try.header.Clone()
 		r.Header.Set(api.RequestIDHeader, "test") // so that equal problems are equal documents
 		r.Header.Set("Authorization", "Bearer "+token)
-		if strings.HasSuffix(r.URL.Path, "/console") || strings.HasSuffix(r.URL.Path, "/forward") {
+		if slices.Contains([]string{"console", "display", "forward"}, path.Base(r.URL.Path)) {
 			for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
 				"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
 				r.Header.Set(name, value)

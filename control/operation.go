@@ -61,6 +61,7 @@ type Events map[string]reflect.Type
 const (
 	eventStream = "text/event-stream"
 	bytesMedia  = "application/octet-stream"
+	pngMedia    = "image/png"
 )
 
 // accepted is for operations that also answer before what they ordered is done.

@@ -32,9 +32,9 @@ r getUsage listUsage
 r listPools getPool listPoolResources listTickets getTicket
 m openTicket renewTicket closeTicket
 a getResourceLog
-r listInstances discoverTargets getInstance getInstanceLog watchEvents watchInstance listKeys listProjects getProject getQuota listActions
+r listInstances discoverTargets getInstance getInstanceLog getScreen watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
-m createInstance destroyInstance startInstance stopInstance rebootInstance resizeInstance rebuildInstance attachConsole explainRequest
+m createInstance destroyInstance startInstance stopInstance rebootInstance resizeInstance rebuildInstance attachConsole attachScreen explainRequest
 m recreateInstance
 o moveInstance cancelMove
 r listVolumes getVolume

@@ -137,6 +137,15 @@ func (l late) Attach(_ context.Context, _ croft.Status, _ bool, use func(io.Read
 	return use(near)
 }
 
+func (l late) AttachScreen(ctx context.Context, st croft.Status, _ bool, use func(io.ReadWriteCloser) error) error {
+	return l.Attach(ctx, st, false, use)
+}
+
+func (l late) Screen(_ context.Context, _ croft.Status, show func(io.Reader) error) error {
+	l.before()
+	return show(strings.NewReader(nextGuest))
+}
+
 func (l late) Log(_ context.Context, _ croft.Status, _ bool, show func(io.Reader) error) error {
 	l.before()
 	return show(strings.NewReader(nextGuest))
@@ -152,8 +161,8 @@ func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
 		c.Ports, c.Consoles = &hosts, &hosts
 	})
 	a := newAsker(t, url)
-	for _, path := range []string{"/forward", "/console", "/log", "/log?follow=true"} {
-		id := string(a.create(t, "berta", "victim"))
+	for _, path := range []string{"/forward", "/console", "/log", "/log?follow=true", "/screen", "/display"} {
+		id := string(a.create(t, "berta", "victim", "machine", map[string]any{"display": "vnc"}))
 		hosts.before = func() {
 			a.ask(t, "berta", http.MethodDelete, "/v1/instances/"+id+"?wait=gone", nil).want(t, http.StatusOK, "")
 			a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "heir", "id", id)).

@@ -93,8 +93,8 @@ func (a *asking) addRequestFlags(cmd *cobra.Command) {
 // verbs returns what can be done with instances: the subcommands of schedule and of croft instance.
 func verbs() []*cobra.Command {
 	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
-		consoleCommand(), logsCommand(), sshCommand(), copyCommand(), forwardCommand(), portForwardCommand(),
-		waitCommand(), rebootCommand(),
+		consoleCommand(), logsCommand(), screenCommand(), sshCommand(), copyCommand(), forwardCommand(),
+		portForwardCommand(), waitCommand(), rebootCommand(),
 		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), resizeCommand()}
 }
 

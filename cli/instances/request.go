@@ -36,8 +36,9 @@ type asking struct {
 	volumes, disks       []string
 	ephemeral            bool
 	storage              string
-	firmware             string
-	machine              croft.Machine
+	firmware, display    string
+	devices, os          string
+	tpm                  bool
 	expires, hold        time.Duration
 	together, apart      []string
 	locations            locationRule
@@ -68,7 +69,12 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.storage, "storage", "", "where the disk lies: local, shared or the `name` of a shared storage (local)")
 	flags.StringVar(&a.firmware, "firmware", "", "what starts the disk: `bios`, uefi, or uefi-secure for UEFI with "+
 		"secure boot (bios, or uefi if only that boots the disk)")
-	flags.BoolVar(&a.machine.TPM, "tpm", false, "give the machine a TPM 2.0, whose state stays on its host")
+	flags.BoolVar(&a.tpm, "tpm", false, "give the machine a TPM 2.0, whose state stays on its host")
+	flags.StringVar(&a.display, "display", "", "the screen of the machine, for schedule screen: none or `vnc` (none)")
+	flags.StringVar(&a.devices, "devices", "", "the disk and network cards: `virtio`, or plain for a guest without drivers "+
+		"for those (virtio)")
+	flags.StringVar(&a.os, "os", "", "the system of the guest, for which the clock of the machine is set: `linux` or "+
+		"windows (linux)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
@@ -225,8 +231,8 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
 		return r, err
 	}
-	r.Machine = a.machine
-	r.Machine.Firmware = croft.Firmware(a.firmware)
+	r.Machine = croft.Machine{Firmware: croft.Firmware(a.firmware), TPM: a.tpm, Display: croft.Display(a.display),
+		Devices: croft.Devices(a.devices), OS: croft.GuestOS(a.os)}
 	if err := r.Machine.Check(); err != nil {
 		return r, err
 	}

@@ -62,6 +62,13 @@ type Console struct {
 	TakeOver bool `query:"takeover" json:"-"` // end the attachment of another client
 }
 
+// Screen is the input of attachScreen.
+type Screen struct {
+	InstanceNamed
+
+	TakeOver bool `query:"takeover" json:"-"` // end the attachment of another client
+}
+
 // GuestPort is the input of forwardPort.
 type GuestPort struct {
 	InstanceNamed

@@ -75,8 +75,8 @@ type Instances interface {
 	Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error
 }
 
-// Consoles reaches the serial consoles of guests. NotFound: the instance has no host. Unavailable: the host does
-// not answer, or the connection breaks.
+// Consoles reaches the serial consoles and the screens of guests. NotFound: the instance has no host. Unavailable: the
+// host does not answer, or the connection breaks.
 type Consoles interface {
 	// Log passes the guest's output to show. With follow, it continues with new output, and returns no error when ctx
 	// is canceled.
@@ -84,6 +84,10 @@ type Consoles interface {
 	// Attach lets use read and write the console; use may close it. With takeOver it ends the attachment of another
 	// client, which is a Conflict otherwise.
 	Attach(ctx context.Context, st croft.Status, takeOver bool, use func(io.ReadWriteCloser) error) error
+	// AttachScreen is Attach for the screen, by the protocol of VNC. Conflict: the machine has no screen, too.
+	AttachScreen(ctx context.Context, st croft.Status, takeOver bool, use func(io.ReadWriteCloser) error) error
+	// Screen passes a PNG of what the screen shows to show. Conflict: the guest is off, or has no screen.
+	Screen(ctx context.Context, st croft.Status, show func(io.Reader) error) error
 }
 
 // Ports reaches the network of guests.

@@ -1,8 +1,12 @@
 package hvtest
 
 import (
+	"bytes"
+	"image/png"
+	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -17,7 +21,8 @@ func (s Suite) kinds(t *testing.T) {
 	for name, kind := range map[string]croft.Machine{
 		"bios and tpm":        {Firmware: croft.FirmwareBIOS, TPM: true},
 		"uefi":                {Firmware: croft.FirmwareUEFI},
-		"secure boot and tpm": {Firmware: croft.FirmwareUEFISecure, TPM: true},
+		"secure boot and tpm": {Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC},
+		"plain":               {Devices: croft.DevicesPlain, OS: croft.OSWindows, Display: croft.DisplayVNC},
 	} {
 		if slices.ContainsFunc(kind.Traits(), func(t croft.Trait) bool { return !slices.Contains(has, t) }) {
 			t.Logf("%s: not tried, because this host has only %v", name, has)
@@ -36,7 +41,53 @@ func (s Suite) kinds(t *testing.T) {
 			b.must(b.hv.Start(b.ctx, m.ID)) // with the state of the first start
 			b.power(m.ID, compute.PowerOn)
 		}
+		if consoles, has := b.hv.(compute.Consoles); has {
+			b.screen(consoles, m)
+		}
 		b.must(b.hv.Remove(b.ctx, m.ID))
 		b.gone(m.ID)
+	}
+}
+
+// screen looks at the screen of a running machine, as one client at a time.
+func (b bench) screen(hv compute.Consoles, m compute.Machine) {
+	b.Helper()
+	picture, err := hv.Screenshot(b.ctx, m.ID)
+	if m.Kind.Display == "" {
+		b.kind(err, croft.Conflict)
+		_, err = hv.OpenScreen(b.ctx, m.ID, false)
+		b.kind(err, croft.Conflict)
+		return
+	}
+	b.must(err)
+	if _, err := png.Decode(bytes.NewReader(picture)); err != nil {
+		b.Errorf("the picture: %v", err)
+	}
+	first, err := hv.OpenScreen(b.ctx, m.ID, false)
+	b.must(err)
+	b.greets(first)
+	_, err = hv.OpenScreen(b.ctx, m.ID, false)
+	b.kind(err, croft.Conflict)
+	second, err := hv.OpenScreen(b.ctx, m.ID, true)
+	b.must(err)
+	if _, err := io.Copy(io.Discard, first); err != nil {
+		b.Errorf("the first client: %v", err)
+	}
+	b.greets(second)
+	b.must(b.hv.Stop(b.ctx, m.ID))
+	if _, err := io.Copy(io.Discard, second); err != nil {
+		b.Errorf("the client when the guest goes off: %v", err)
+	}
+	b.must(second.Close())
+	_, err = hv.Screenshot(b.ctx, m.ID)
+	b.kind(err, croft.Conflict)
+}
+
+// greets reads the version of VNC with which a server begins.
+func (b bench) greets(screen io.Reader) {
+	b.Helper()
+	text := make([]byte, len("RFB 003.008\n"))
+	if _, err := io.ReadFull(screen, text); err != nil || !strings.HasPrefix(string(text), "RFB 003.") {
+		b.Errorf("it greets with %q, %v", text, err)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -44,16 +46,22 @@ func (d *Driver) OpenConsole(ctx context.Context, id croft.InstanceID, takeOver 
 	if err != nil {
 		return nil, fmt.Errorf("attach to the console of instance %s: %w", id, err)
 	}
-	own := &console{tty: tty}
-	own.leave = func() { d.attached.CompareAndDelete(id, own) }
+	return d.attach(&d.attached, tty, id, "console", takeOver)
+}
+
+// attach makes a client of a guest's console or screen the only one.
+func (d *Driver) attach(all *sync.Map, guest io.ReadWriteCloser, id croft.InstanceID, what string,
+	takeOver bool) (io.ReadWriteCloser, error) {
+	own := &console{guest: guest}
+	own.leave = func() { all.CompareAndDelete(id, own) }
 	for {
-		other, taken := d.attached.LoadOrStore(id, own)
+		other, taken := all.LoadOrStore(id, own)
 		switch {
 		case !taken:
 			return own, nil
 		case !takeOver:
-			_ = tty.Close() // the conflict says more
-			return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
+			_ = guest.Close() // the conflict says more
+			return nil, croft.Errorf(croft.Conflict, "the %s of instance %s is in use by another client", what, id)
 		}
 		other.(*console).takenOver()
 	}
@@ -97,9 +105,9 @@ func makeRaw(tty *os.File) error {
 	return errors.Join(err, failed)
 }
 
-// console is the attached terminal.
+// console is the attached terminal, or the connection to the screen.
 type console struct {
-	tty   *os.File
+	guest io.ReadWriteCloser
 	leave func()
 	ended atomic.Bool // another client took over
 }
@@ -112,11 +120,11 @@ func (c *console) takenOver() {
 
 // Read reads the guest's output; io.EOF once its process is gone.
 func (c *console) Read(p []byte) (int, error) {
-	n, err := c.tty.Read(p)
+	n, err := c.guest.Read(p)
 	switch {
-	case errors.Is(err, syscall.EIO), errors.Is(err, os.ErrClosed) && c.ended.Load():
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ECONNRESET), isClosed(err) && c.ended.Load():
 		err = io.EOF
-	case errors.Is(err, os.ErrClosed):
+	case isClosed(err):
 		err = io.ErrClosedPipe
 	}
 	return n, err
@@ -124,8 +132,8 @@ func (c *console) Read(p []byte) (int, error) {
 
 // Write sends input to the guest.
 func (c *console) Write(p []byte) (int, error) {
-	n, err := c.tty.Write(p)
-	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EIO) {
+	n, err := c.guest.Write(p)
+	if isClosed(err) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EPIPE) {
 		err = io.ErrClosedPipe
 	}
 	return n, err
@@ -134,8 +142,11 @@ func (c *console) Write(p []byte) (int, error) {
 // Close detaches. It is idempotent.
 func (c *console) Close() error {
 	defer c.leave()
-	if err := c.tty.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := c.guest.Close(); err != nil && !isClosed(err) {
 		return err
 	}
 	return nil
 }
+
+// isClosed reports whether a file or connection was closed here.
+func isClosed(err error) bool { return errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) }

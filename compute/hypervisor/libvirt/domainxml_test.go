@@ -27,6 +27,13 @@ func fixedMachine() compute.Machine {
 	}
 }
 
+// windows makes a machine one for Windows 11.
+func windows(m *compute.Machine) {
+	m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC,
+		Devices: croft.DevicesPlain, OS: croft.OSWindows}
+	m.NVRAM = "/var/lib/croft/instances/x/nvram.fd"
+}
+
 func TestDomainXML(t *testing.T) {
 	emulated := definition{Virt: VirtQEMU, CacheMiB: 128}
 	for name, c := range map[string]struct {
@@ -58,8 +65,12 @@ func TestDomainXML(t *testing.T) {
 			m.Kind.Firmware, m.NVRAM = croft.FirmwareUEFI, "/var/lib/croft/instances/x/nvram.fd"
 		}},
 		"secure": {emulated, func(m *compute.Machine) {
-			m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true}
+			m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC}
 			m.NVRAM = "/var/lib/croft/instances/x/nvram.fd"
+		}},
+		"windows": {definition{Virt: VirtKVM}, windows},
+		"plain": {emulated, func(m *compute.Machine) {
+			m.Kind, m.Seed = croft.Machine{Devices: croft.DevicesPlain}, "/var/lib/croft/instances/x/seed.iso"
 		}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
 	} {

@@ -85,6 +85,7 @@ type Driver struct {
 	virt    func() kvm.Result // probed once
 
 	attached sync.Map // instances with an attached console
+	viewed   sync.Map // instances with an attached screen
 	merging  sync.Map // layers for which this process started a commit
 }
 

@@ -49,7 +49,14 @@ func machinesIn(capabilities string) (all []croft.Trait, err error) {
 	if tpm := caps.Devices.TPM; tpm != nil && tpm.Supported == "yes" && offers(tpm.Enums, "backendModel", "emulator") {
 		all = append(all, croft.TraitTPM)
 	}
-	return all, nil
+	screen, card := caps.Devices.Graphics, caps.Devices.Video
+	if screen != nil && card != nil && offers(screen.Enums, "type", "vnc") && offers(card.Enums, "modelType", "vga") {
+		all = append(all, croft.TraitScreen)
+	}
+	if disk := caps.Devices.Disk; disk != nil && offers(disk.Enums, "bus", "sata") {
+		all = append(all, croft.TraitPlain)
+	}
+	return append(all, croft.TraitWindows), nil
 }
 
 func offers(enums []libvirtxml.DomainCapsEnum, name, value string) bool {

@@ -20,7 +20,7 @@ func keyOf(disk libvirtxml.DomainDisk) (croft.VolumeID, bool) {
 	if v, is := domainxml.VolumeOf(disk); is {
 		return v, true
 	}
-	return compute.RootDisk, disk.Target != nil && disk.Target.Dev == domainxml.RootTarget
+	return compute.RootDisk, domainxml.IsRoot(disk)
 }
 
 // fileOf returns the file of a disk's source; empty: it has none.

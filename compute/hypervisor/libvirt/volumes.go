@@ -167,14 +167,8 @@ func (d *Driver) Resize(ctx context.Context, id croft.InstanceID, vcpus, memory 
 func (d *Driver) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID, sizeGB int64) (bool, error) {
 	return call(ctx, d.conn, about("grow a volume of", id), func(c *libvirt.Connect) (grown bool, err error) {
 		err = with(c, id, func(dom *libvirt.Domain, _ mark) error {
-			_, running, err := disksOf(dom)
-			target := domainxml.RootTarget
-			if v != "" {
-				if target = ""; running[v].Target != nil {
-					target = running[v].Target.Dev
-				}
-			}
-			if err != nil || running == nil || target == "" {
+			target, err := targetOf(dom, v)
+			if err != nil || target == "" {
 				return err
 			}
 			grown = true
@@ -186,4 +180,19 @@ func (d *Driver) Grow(ctx context.Context, id croft.InstanceID, v croft.VolumeID
 		})
 		return grown && err == nil, err
 	})
+}
+
+// targetOf returns the target of a volume, or of the root disk, of a running guest; empty: it is off, or has none.
+func targetOf(dom *libvirt.Domain, v croft.VolumeID) (string, error) {
+	active, err := dom.IsActive()
+	if err != nil || !active {
+		return "", err
+	}
+	x, err := definitionOf(dom, 0)
+	for _, disk := range x.Devices.Disks {
+		if key, is := keyOf(disk); is && key == v && disk.Target != nil {
+			return disk.Target.Dev, nil
+		}
+	}
+	return "", err
 }

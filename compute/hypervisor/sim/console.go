@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"strings"
 	"sync"
@@ -21,26 +24,82 @@ func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID, takeOve
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, err := h.find(id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case g.Power == compute.PowerOff:
-		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its console takes no input", id)
-	case g.console != nil && takeOver:
-		g.hangUp()
-	case g.console != nil:
-		return nil, croft.Errorf(croft.Conflict, "the console of instance %s is in use by another client", id)
 	}
-	c := &console{h: h, guest: g}
+	return h.open(g, &g.console, "console", takeOver)
+}
+
+// greeting is how a server of VNC begins.
+const greeting = "RFB 003.008\n"
+
+// OpenScreen attaches to the screen of a simulated guest, which greets like a server of VNC and ignores its client.
+func (h *Hypervisor) OpenScreen(_ context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.findScreen(id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.open(g, &g.screen, "screen", takeOver)
+	if err != nil {
+		return nil, err
+	}
+	c.screen = true
+	c.unread.WriteString(greeting) // a bytes.Buffer never fails
+	return c, nil
+}
+
+// Screenshot returns a blue picture.
+func (h *Hypervisor) Screenshot(_ context.Context, id croft.InstanceID) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, err := h.findScreen(id)
+	if err != nil {
+		return nil, err
+	}
+	if g.Power == compute.PowerOff {
+		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its screen shows nothing", id)
+	}
+	picture := image.NewPaletted(image.Rect(0, 0, 64, 48), color.Palette{color.RGBA{B: 0xff, A: 0xff}})
+	var text bytes.Buffer
+	err = png.Encode(&text, picture)
+	return text.Bytes(), err
+}
+
+// findScreen returns a guest with a screen. The caller holds h.mu.
+func (h *Hypervisor) findScreen(id croft.InstanceID) (*guest, error) {
+	g, err := h.find(id)
+	if err == nil && g.Machine.Kind.Display != croft.DisplayVNC {
+		err = croft.Errorf(croft.Conflict, "instance %s has no screen", id)
+	}
+	return g, err
+}
+
+// open attaches to one of the places of a guest. The caller holds h.mu.
+func (h *Hypervisor) open(g *guest, at **console, what string, takeOver bool) (*console, error) {
+	switch {
+	case g.Power == compute.PowerOff:
+		return nil, croft.Errorf(croft.Conflict, "instance %s does not run, so its %s takes no input", g.Machine.ID,
+			what)
+	case *at != nil && takeOver:
+		(*at).end()
+	case *at != nil:
+		return nil, croft.Errorf(croft.Conflict, "the %s of instance %s is in use by another client", what,
+			g.Machine.ID)
+	}
+	c := &console{h: h, guest: g, at: at}
 	c.changed.L = &c.mu
-	g.console = c
+	*at = c
 	return c, nil
 }
 
 // console is one attachment.
 type console struct {
-	h     *Hypervisor
-	guest *guest
+	h      *Hypervisor
+	guest  *guest
+	at     **console // its place in the guest
+	screen bool      // it ignores its client
 
 	line []byte // typed since the last end of a line; the hypervisor's mutex guards it
 
@@ -66,13 +125,18 @@ func (c *console) Read(p []byte) (int, error) {
 func (c *console) Write(p []byte) (int, error) {
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
-	if err := c.guest.print("%s", p); err != nil {
-		return 0, err
+	if !c.screen {
+		if err := c.guest.print("%s", p); err != nil {
+			return 0, err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return 0, io.ErrClosedPipe
+	}
+	if c.screen {
+		return len(p), nil
 	}
 	c.changed.Signal()
 	c.unread.Write(bytes.ReplaceAll(p, []byte{'\r'}, []byte("\r\n"))) // a bytes.Buffer never fails
@@ -114,8 +178,8 @@ func (c *console) obey(line string) string {
 func (c *console) Close() error {
 	c.h.mu.Lock()
 	defer c.h.mu.Unlock()
-	if c.guest.console == c {
-		c.guest.console = nil
+	if *c.at == c {
+		*c.at = nil
 	}
 	c.end()
 	return nil
@@ -128,10 +192,12 @@ func (c *console) end() {
 	c.changed.Broadcast()
 }
 
-// hangUp ends the attachment when the guest goes off or another client takes over. The caller holds h.mu.
+// hangUp ends the attachments when the guest goes off. The caller holds h.mu.
 func (g *guest) hangUp() {
-	if g.console != nil {
-		g.console.end()
-		g.console = nil
+	for _, at := range []**console{&g.console, &g.screen} {
+		if *at != nil {
+			(*at).end()
+			*at = nil
+		}
 	}
 }

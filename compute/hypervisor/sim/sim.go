@@ -99,6 +99,7 @@ type guest struct {
 	timer   *time.Timer // announces the address; nil: it is announced, or the guest is off
 	button  *time.Timer // powers the guest off after a request
 	console *console    // the attached client, if any
+	screen  *console    // likewise
 }
 
 // New loads the instances from File, if set; running instances are still running.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"image/png"
 	"io"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"instances of a project are listed in pages", (*suite).pages},
 		{"changes are watched until the context ends", (*suite).watching},
 		{"a console is read, followed and attached to", (*suite).consoles},
+		{"a screen is looked at and attached to", (*suite).screens},
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"hosts are put together in aggregates", aggregatesAreKept},
@@ -261,6 +263,29 @@ func (s *suite) watching() {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		s.Errorf("watching ended with %v", err)
 	}
+}
+
+func (s *suite) screens() {
+	in := named("web").InstanceNamed
+	s.is(s.Client.ReadScreen(s.ctx, in, nil), croft.NotFound, "the screen of no instance")
+	s.running("web")
+	s.is(s.Client.ReadScreen(s.ctx, in, nil), croft.Conflict, "the screen of a machine without one")
+	s.is(s.Client.AttachScreen(s.ctx, api.Screen{InstanceNamed: in}, nil), croft.Conflict, "likewise, attached to")
+	request := wanted("desk")
+	request.Machine.Display = croft.DisplayVNC
+	made, err := s.Client.CreateInstance(s.ctx, request)
+	s.must(err)
+	s.must(s.await(made, schedule.Running))
+	in = named("desk").InstanceNamed
+	s.must(s.Client.ReadScreen(s.ctx, in, func(from io.Reader) error {
+		_, err := png.Decode(from)
+		return err
+	}))
+	screen := api.Screen{InstanceNamed: in}
+	s.must(s.Client.AttachScreen(s.ctx, screen, func(guest io.ReadWriteCloser) error {
+		s.is(s.Client.AttachScreen(s.ctx, screen, nil), croft.Conflict, "a screen that somebody has")
+		return readUntil(guest, "RFB 003.008")
+	}))
 }
 
 func (s *suite) consoles() {

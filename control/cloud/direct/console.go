@@ -21,7 +21,7 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 	if follow {
 		query = "?follow=1"
 	}
-	answer, err := c.ask(ctx, st, "read", http.MethodGet, query, follow)
+	answer, err := c.ask(ctx, st, "read", http.MethodGet, "/console"+query, follow)
 	if answer == nil {
 		return err
 	}
@@ -35,14 +35,37 @@ func (c consoles) Log(ctx context.Context, st croft.Status, follow bool, show fu
 	return nil
 }
 
+// Screen implements cloud.Consoles.
+func (c consoles) Screen(ctx context.Context, st croft.Status, show func(io.Reader) error) error {
+	answer, err := c.ask(ctx, st, "look at", http.MethodGet, "/screen", false)
+	if answer == nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return consoleRefused(st, answer)
+	}
+	return show(answer.Body)
+}
+
 // Attach implements cloud.Consoles.
 func (c consoles) Attach(ctx context.Context, st croft.Status, takeOver bool,
 	use func(io.ReadWriteCloser) error) error {
-	query := ""
+	return c.attach(ctx, st, "/console", takeOver, use)
+}
+
+// AttachScreen implements cloud.Consoles.
+func (c consoles) AttachScreen(ctx context.Context, st croft.Status, takeOver bool,
+	use func(io.ReadWriteCloser) error) error {
+	return c.attach(ctx, st, "/screen", takeOver, use)
+}
+
+func (c consoles) attach(ctx context.Context, st croft.Status, path string, takeOver bool,
+	use func(io.ReadWriteCloser) error) error {
 	if takeOver {
-		query = "?takeover=1"
+		path += "?takeover=1"
 	}
-	answer, err := c.ask(ctx, st, "attach to", http.MethodPost, query, false)
+	answer, err := c.ask(ctx, st, "attach to", http.MethodPost, path, false)
 	if answer == nil {
 		return err
 	}
@@ -57,13 +80,14 @@ func (c consoles) Attach(ctx context.Context, st croft.Status, takeOver bool,
 	return nil
 }
 
-// ask requests the console from the agent of the instance's host. The response may be nil with or without an error.
-func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, query string,
+// ask requests the console or the screen from the agent of the instance's host. The response may be nil with or without
+// an error.
+func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, path string,
 	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {
 		return nil, croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
 	}
-	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + "/console" + query
+	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + path
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s the console of %s: %w", verb, st.Instance.Name, err)

@@ -30,7 +30,7 @@ type Definition struct {
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
 // network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster. With UEFI
-// it is "q35", the only one with secure boot.
+// it is "q35", the only one with secure boot, and with plain devices, which are those of that machine.
 func (f Definition) Marshal(m machine.Machine) (string, error) {
 	dom := libvirtxml.Domain{
 		Type:       f.Virt,
@@ -44,7 +44,7 @@ func (f Definition) Marshal(m machine.Machine) (string, error) {
 		OS:         system(m),
 		Features:   f.features(m),
 		CPU:        f.cpu(),
-		Clock:      f.clock(),
+		Clock:      f.clock(m),
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "destroy", // reported as an event; the agent decides
@@ -87,6 +87,7 @@ func smbios(m machine.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 
 func (f Definition) features(m machine.Machine) *libvirtxml.DomainFeatureList {
 	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
+	features.HyperV = f.hyperv(m)
 	if m.Kind.Firmware == croft.FirmwareUEFISecure { // only in this mode may anything write the keys
 		features.SMM = &libvirtxml.DomainFeatureSMM{State: "on"}
 	}
@@ -106,14 +107,6 @@ func (f Definition) cpu() *libvirtxml.DomainCPU {
 	return &libvirtxml.DomainCPU{Mode: "maximum", Check: "none", Migratable: "on"}
 }
 
-func (f Definition) clock() *libvirtxml.DomainClock {
-	return &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
-		{Name: "rtc", TickPolicy: "catchup"},
-		{Name: "pit", TickPolicy: "delay"},
-		{Name: "hpet", Present: "no"}, // it wakes an idle host
-	}}
-}
-
 func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 	return &libvirtxml.DomainDeviceList{
 		Disks:       f.disks(m),
@@ -128,6 +121,9 @@ func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", FreePageReporting: "on"},
 		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
 		TPMs:       tpms(m),
+		Graphics:   graphics(m),
+		Videos:     videos(m),
+		Inputs:     inputs(m),
 	}
 }
 
@@ -163,10 +159,10 @@ const AgentChannel = "org.qemu.guest_agent.0"
 func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 	var list []libvirtxml.DomainDisk
 	if len(m.Disk) > 0 {
-		list = append(list, f.rootDisk(m.Disk))
+		list = append(list, f.rootDisk(m))
 	}
 	if m.Seed != "" {
-		list = append(list, seedDisk(m.Seed))
+		list = append(list, seedDisk(m))
 	}
 	for i, v := range m.Volumes {
 		list = append(list, f.VolumeDisk(v, "vd"+string(rune(firstVolume+i))))
@@ -176,18 +172,16 @@ func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 
 // rootDisk is the disk that the guest boots from. The cache mode is writeback, and the guest's flushes reach the disk:
 // as safe as no cache, works on every file system, and instances of one image share its page cache.
-func (f Definition) rootDisk(chain []machine.Layer) libvirtxml.DomainDisk {
+func (f Definition) rootDisk(m machine.Machine) libvirtxml.DomainDisk {
+	bus, prefix := bus(m)
 	disk := libvirtxml.DomainDisk{
 		Device: "disk",
 		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Cache: "writeback", Discard: "unmap"},
-		Target: &libvirtxml.DomainDiskTarget{Dev: RootTarget, Bus: "virtio"},
+		Target: &libvirtxml.DomainDiskTarget{Dev: prefix + "a", Bus: bus},
 	}
-	f.SetLayers(&disk, chain)
+	f.SetLayers(&disk, m.Disk)
 	return disk
 }
-
-// RootTarget is the target of the disk that the guest boots from.
-const RootTarget = "vda"
 
 // SetLayers names every file of a disk's backing chain and its format, so that QEMU never probes content written by a
 // guest. It uses files, not volumes of libvirt: AppArmor's helper cannot follow those.
@@ -210,13 +204,14 @@ func (f Definition) SetLayers(disk *libvirtxml.DomainDisk, chain []machine.Layer
 }
 
 // seedDisk is a plain read-only disk: guests find the ISO by its label, and need only the driver of their root disk.
-func seedDisk(path string) libvirtxml.DomainDisk {
+func seedDisk(m machine.Machine) libvirtxml.DomainDisk {
+	bus, prefix := bus(m)
 	return libvirtxml.DomainDisk{
 		Device:       "disk",
 		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
-		Source:       file(path),
+		Source:       file(m.Seed),
 		BackingStore: &libvirtxml.DomainDiskBackingStore{},
-		Target:       &libvirtxml.DomainDiskTarget{Dev: "vdb", Bus: "virtio"},
+		Target:       &libvirtxml.DomainDiskTarget{Dev: prefix + "b", Bus: bus},
 		ReadOnly:     &libvirtxml.DomainDiskReadOnly{},
 	}
 }
@@ -239,6 +234,10 @@ func (f Definition) shared(path string) *libvirtxml.DomainDiskSource {
 
 func (f Definition) interfaces(m machine.Machine) []libvirtxml.DomainInterface {
 	var list []libvirtxml.DomainInterface
+	model := "virtio"
+	if isPlain(m) {
+		model = "e1000e"
+	}
 	for _, n := range m.NICs {
 		source := &libvirtxml.DomainInterfaceSource{
 			Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: n.Network},
@@ -252,7 +251,7 @@ func (f Definition) interfaces(m machine.Machine) []libvirtxml.DomainInterface {
 			MAC:    &libvirtxml.DomainInterfaceMAC{Address: strings.ToLower(n.MAC)},
 			Source: source,
 			Target: Target(f.Ports[strings.ToLower(n.MAC)]),
-			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+			Model:  &libvirtxml.DomainInterfaceModel{Type: model},
 			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
 		})
 	}

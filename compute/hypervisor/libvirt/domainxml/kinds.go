@@ -14,12 +14,20 @@ func system(m machine.Machine) *libvirtxml.DomainOS {
 		BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
 		SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
 	}
-	if m.Kind.Firmware.IsUEFI() {
+	if isQ35(m) {
 		os.Type.Machine = "q35"
+	}
+	if m.Kind.Firmware.IsUEFI() {
 		setUEFI(os, m)
 	}
 	return os
 }
+
+// isQ35 reports whether a machine has PCI Express, and SATA without another controller.
+func isQ35(m machine.Machine) bool { return m.Kind.Firmware.IsUEFI() || isPlain(m) }
+
+// isPlain reports whether the guest may have no drivers for virtio.
+func isPlain(m machine.Machine) bool { return m.Kind.Devices == croft.DevicesPlain }
 
 // setUEFI lets libvirt choose the firmware among those that are installed on the host.
 func setUEFI(os *libvirtxml.DomainOS, m machine.Machine) {
@@ -44,7 +52,10 @@ const rootPorts = 8 + 16
 
 func controllers(m machine.Machine) []libvirtxml.DomainController {
 	list := []libvirtxml.DomainController{{Type: "usb", Model: "none"}}
-	if !m.Kind.Firmware.IsUEFI() {
+	if isPlain(m) {
+		list[0].Model = "qemu-xhci" // for the pointer
+	}
+	if !isQ35(m) {
 		return list
 	}
 	list = append(list, libvirtxml.DomainController{Type: "pci", Index: new(uint), Model: "pcie-root"})
@@ -62,4 +73,73 @@ func tpms(m machine.Machine) []libvirtxml.DomainTPM {
 		Model:   "tpm-crb",
 		Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
 	}}
+}
+
+// graphics is a VNC server on a socket whose path libvirt chooses, in a directory of its own for the running machine.
+func graphics(m machine.Machine) []libvirtxml.DomainGraphic {
+	if m.Kind.Display != croft.DisplayVNC {
+		return nil
+	}
+	return []libvirtxml.DomainGraphic{{VNC: &libvirtxml.DomainGraphicVNC{
+		Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
+	}}}
+}
+
+// videos is the card that every guest and firmware can drive.
+func videos(m machine.Machine) []libvirtxml.DomainVideo {
+	if m.Kind.Display != croft.DisplayVNC {
+		return nil
+	}
+	return []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "vga", VRam: 16384, Heads: 1}}}
+}
+
+// inputs is a pointer with absolute positions, as viewers send them. A PS/2 mouse and keyboard are always there.
+func inputs(m machine.Machine) []libvirtxml.DomainInput {
+	if m.Kind.Display != croft.DisplayVNC {
+		return nil
+	}
+	if isPlain(m) {
+		return []libvirtxml.DomainInput{{Type: "tablet", Bus: "usb"}}
+	}
+	return []libvirtxml.DomainInput{{Type: "tablet", Bus: "virtio"}}
+}
+
+// hyperv are the interfaces by which Windows spares a hypervisor work. QEMU has them only with KVM.
+func (f Definition) hyperv(m machine.Machine) *libvirtxml.DomainFeatureHyperV {
+	if m.Kind.OS != croft.OSWindows || f.Virt != VirtKVM {
+		return nil
+	}
+	on := libvirtxml.DomainFeatureState{State: "on"}
+	return &libvirtxml.DomainFeatureHyperV{Relaxed: &on, VAPIC: &on,
+		Spinlocks: &libvirtxml.DomainFeatureHyperVSpinlocks{DomainFeatureState: on, Retries: 8191}}
+}
+
+// clock has the universal time, except for Windows, which expects the local time of the host.
+func (f Definition) clock(m machine.Machine) *libvirtxml.DomainClock {
+	clock := &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
+		{Name: "rtc", TickPolicy: "catchup"},
+		{Name: "pit", TickPolicy: "delay"},
+		{Name: "hpet", Present: "no"}, // it wakes an idle host
+	}}
+	if m.Kind.OS == croft.OSWindows {
+		clock.Offset = "localtime"
+		if f.Virt == VirtKVM {
+			clock.Timer = append(clock.Timer, libvirtxml.DomainTimer{Name: "hypervclock", Present: "yes"})
+		}
+	}
+	return clock
+}
+
+// bus returns the bus and the beginning of the targets of a machine's own disks. Volumes are virtio disks in any case,
+// since SATA disks cannot be plugged in.
+func bus(m machine.Machine) (bus, prefix string) {
+	if isPlain(m) {
+		return "sata", "sd"
+	}
+	return "virtio", "vd"
+}
+
+// IsRoot reports whether a disk is the one that the guest boots from.
+func IsRoot(disk libvirtxml.DomainDisk) bool {
+	return disk.Target != nil && (disk.Target.Dev == "vda" || disk.Target.Dev == "sda")
 }
