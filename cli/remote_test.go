@@ -13,8 +13,10 @@ import (
 
 // overAPI lists the commands that do the same over the API of a cloud, if the caller has the permissions.
 const overAPI = `
-schedule list show logs console ssh forward start stop reboot rebuild recreate resize move remove wait keep
-instance create list show logs console ssh forward start stop reboot rebuild recreate resize move remove wait keep
+schedule list show logs console ssh cp forward port-forward
+schedule start stop reboot rebuild recreate resize move remove wait keep
+instance create list show logs console ssh cp forward port-forward
+instance start stop reboot rebuild recreate resize move remove wait keep
 claim list use remove
 cluster create explain list show events set resize grow shrink remove account output ssh
 cluster use remove
