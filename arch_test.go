@@ -44,6 +44,7 @@ var (
 		"croft/pool/pooltest/...",
 		"croft/pool/server/...",
 		"croft/pool/vm/...",
+		"croft/pool/runner",
 		"croft/trust",
 		"croft/trust/pki/...",
 		"croft/trust/invitation/...",
@@ -277,6 +278,7 @@ var testHelpers = []string{
 	"croft/tenant/objects/objectstest",
 	"croft/cluster/heat/heattest", "croft/placement/transfer/transfertest",
 	"croft/placementclient/keystone/keystonetest", "croft/placementclient/placementtest", "croft/pool/pooltest",
+	"croft/pool/runner/runnertest",
 	"croft/grid/runtime/runtimetest", "croft/schedule/scheduletest", "croft/control/cloud/cloudtest",
 	"croft/control/controltest", "croft/bench/...", "croft/test/...",
 }

@@ -378,7 +378,7 @@ func TestTicketsAreListedInPages(t *testing.T) {
 func handing(t *testing.T, project string) *pools.Client {
 	t.Helper()
 	facts := map[string]any{"instance": "11111111-1111-4111-8111-111111111111", "name": "guest", "project": project,
-		"host": "host1", "address": "192.0.2.7"}
+		"host": "host1", "address": "192.0.2.7", "host_key": "ssh-ed25519 AAAA"}
 	text, err := json.Marshal(facts)
 	if err != nil {
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func TestATicketTellsATenantNothingOfHosts(t *testing.T) {
 		got := alone(t, handing(t, project)).ask(t, "anna", http.MethodGet, "/v1/tickets/1", nil)
 		got.want(t, http.StatusOK, "")
 		got.hides(t, append(hidden, "host1", "control", "box")...)
-		if !strings.Contains(string(got.body), `"address":"192.0.2.7"`) {
+		if !strings.Contains(string(got.body), `"address":"192.0.2.7","host_key":"ssh-ed25519 AAAA"`) {
 			t.Errorf("the address is missing: %s", got.body)
 		}
 	}

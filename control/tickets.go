@@ -281,14 +281,17 @@ func handedOut(c *call, t pools.Ticket) pools.Resource {
 	return r
 }
 
-// factsFor returns facts about an instance without its host. Facts about the owner are included only if the caller sees
-// that project.
+// factsFor returns facts about an instance without its host: its address, and the host key by which SSH recognizes it.
+// Facts about the owner are included only if the caller sees that project.
 func factsFor(c *call, facts json.RawMessage) json.RawMessage {
 	var all map[string]any
 	if len(facts) == 0 || json.Unmarshal(facts, &all) != nil {
 		return nil
 	}
 	shown := map[string]any{"address": all["address"]}
+	if key, ok := all["host_key"]; ok {
+		shown["host_key"] = key
+	}
 	if project, ok := all["project"].(string); ok && c.scope.Sees(croft.Project(project)) {
 		for _, field := range []string{"instance", "name", "project"} {
 			shown[field] = all[field]

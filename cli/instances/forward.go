@@ -54,8 +54,8 @@ so it works where the instance cannot be reached from here; schedule ssh uses it
 	}
 }
 
-// proxyCommand returns the command with which ssh reaches an instance through the cloud.
-func proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
+// ProxyCommand returns the command with which ssh reaches an instance through the cloud.
+func ProxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -65,8 +65,10 @@ func proxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 		words = append(words, "schedule")
 	}
 	words = append(words, "forward")
-	if file, err := cmd.Flags().GetString("settings"); err == nil && file != "" {
-		words = append(words, "--settings", file)
+	for _, flag := range []string{"settings", args.ContextFlag} {
+		if value, err := cmd.Flags().GetString(flag); err == nil && value != "" {
+			words = append(words, "--"+flag, value)
+		}
 	}
 	words = append(words, string(id))
 	for i, word := range words { // quoted for ssh and the shell that it starts

@@ -197,7 +197,7 @@ func (v inventory) variables(ctx context.Context, cmd *cobra.Command, c *session
 			"-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "StrictHostKeyChecking=yes", "-o", "CheckHostIP=no")
 	}
 	if c.Settings.Settings.Set() {
-		through, err := proxyCommand(cmd, i.ID)
+		through, err := ProxyCommand(cmd, i.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,7 @@ func (l Login) connect(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 		return fmt.Errorf("log in to %s: %w", name, err)
 	}
 	if c.Settings.Settings.Set() && l.Jump == "" {
-		through, err := proxyCommand(cmd, i.ID)
+		through, err := ProxyCommand(cmd, i.ID)
 		if err != nil {
 			return fmt.Errorf("log in to %s: %w", name, err)
 		}

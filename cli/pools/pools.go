@@ -42,7 +42,7 @@ resource and logs ask the cloud for the pools that the project may use.`,
 		addFlags(sub)
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(TicketCommand())
+	cmd.AddCommand(TicketCommand(), runnerCommand())
 	return cmd
 }
 

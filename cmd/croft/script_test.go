@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		"croft": main, "schedule": main, "fission": main, "itabot": main, "lockpick": main,
 		"resalloc": main, "resalloc-maint": main, "resalloc-server": main,
 		"resalloc-check-vm-ip": main, "resalloc-wait-for-ssh": main,
+		"test-machine": machineMain,
 	})
 }
 

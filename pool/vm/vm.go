@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/hostkey"
 	"croft/internal/sshgreeting"
 	"croft/pool"
 	"croft/schedule"
@@ -158,9 +159,13 @@ func (v *Instances) Start(ctx context.Context, r pool.Resource, i pool.Instance,
 				err)
 		}
 	}
-	started.Facts, err = json.Marshal(Facts{
-		Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at,
-	})
+	facts := Facts{Instance: inst.ID, Name: inst.Name, Project: inst.Project, Host: last.Instance.Host, Address: at}
+	if last.Instance.Spec.HostKey != "" {
+		if facts.HostKey, err = hostkey.Public(last.Instance.Spec.HostKey); err != nil {
+			return started, err
+		}
+	}
+	started.Facts, err = json.Marshal(facts)
 	return started, err
 }
 
@@ -171,6 +176,7 @@ type Facts struct {
 	Project  croft.Project    `json:"project"`
 	Host     croft.HostID     `json:"host"`
 	Address  string           `json:"address"`
+	HostKey  string           `json:"host_key,omitempty"` // public key of its SSH server
 }
 
 // orderRetry is the pause before retrying a cloud that was unavailable.
