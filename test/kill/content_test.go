@@ -2,7 +2,6 @@ package kill
 
 import (
 	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -221,10 +220,10 @@ func (w *world) volumeContent(l *look, v croft.Volume) (string, error) {
 // dataOf returns the data of a disk, given its layers, the topmost first.
 func dataOf(layers []compute.Layer) (string, error) {
 	for _, layer := range layers {
-		text, err := sim.FileContent(layer.Path)
-		if errors.Is(err, fs.ErrNotExist) && layer.Shared {
+		if layer.Shared { // the image, whose data simulated guests do not have
 			return "", nil
 		}
+		text, err := sim.FileContent(layer.Path)
 		if err != nil || text != "" {
 			return text, err
 		}
