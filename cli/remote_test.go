@@ -45,6 +45,8 @@ quota show set check
 usage
 pool list show set resources resource logs
 pool ticket open check wait renew close list
+pool runner github
+pool runner gitlab prepare run cleanup config-toml
 resource-type list
 capability list add remove
 user list
@@ -72,10 +74,11 @@ var local = map[string]string{
 	"doctor": "examines this machine", "crush show": "reads a file", "crush test": "computes from a file",
 	"crush compare": "computes from files",
 	"login":         "keeps what it is given on this machine", "logout": "forgets what is on this machine",
-	"context":                "is about what login keeps on this machine",
-	"etcd restore":           "makes the data of a server that is on this machine",
-	"cluster credential key": "makes a file on this machine",
-	"completion":             "prints a script", "man": "writes files",
+	"context":                   "is about what login keeps on this machine",
+	"etcd restore":              "makes the data of a server that is on this machine",
+	"cluster credential key":    "makes a file on this machine",
+	"pool runner gitlab config": "prints settings for GitLab Runner",
+	"completion":                "prints a script", "man": "writes files",
 }
 
 // denied lists commands for a cloud that its API does not offer, with the reason that the user is told.

@@ -51,7 +51,8 @@ func TestASizeThatAnOperatorSetsOutlivesTheFileAndTheManager(t *testing.T) {
 			w.Errorf("got %+v, %v, want 3 warm resources", all, err)
 		}
 
-		w.write(strings.Replace(one, "max: 1", "max: 2", 1))
+		// another size: files of one size that are written in one tick of the disk's clock look the same
+		w.write(strings.Replace(one, "max: 1", "max: 2", 1) + "  description: larger\n")
 		time.Sleep(5 * time.Second)
 		w.wantSizes("after a change of the file", [2]int{4, 3}, [2]int{2, 1})
 		w.stop()

@@ -35,7 +35,11 @@ killed, the ticket's lease ends, and the machine with it.
 A failure of the job's script ends with BUILD_FAILURE_EXIT_CODE, every other failure with
 SYSTEM_FAILURE_EXIT_CODE, so GitLab can repeat the job.`,
 	}
-	cmd.AddCommand(gitlabConfig(), gitlabPrepare(), gitlabRun(), gitlabCleanup(), gitlabTOML())
+	for _, sub := range []*cobra.Command{gitlabPrepare(), gitlabRun(), gitlabCleanup(), gitlabTOML()} {
+		addFlags(sub)
+		cmd.AddCommand(sub)
+	}
+	cmd.AddCommand(gitlabConfig())
 	return cmd
 }
 

@@ -24,8 +24,9 @@ func runnerCommand() *cobra.Command {
 the job. The commands run on any machine that reaches the pool's manager or the cloud,
 and the machines over SSH.`,
 	}
-	addFlags(cmd)
-	cmd.AddCommand(githubCommand(), gitlabCommand())
+	github := githubCommand()
+	addFlags(github)
+	cmd.AddCommand(github, gitlabCommand())
 	return cmd
 }
 
