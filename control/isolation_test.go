@@ -211,6 +211,8 @@ func (b belongings) bodies(schema string) []any {
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
 	case "ClaimRequest":
 		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
+	case "PoolChange":
+		return []any{fields{"max": 4}}
 	case "ClaimUse":
 		return []any{fields{"image": "https://images.example/tiny.qcow2"}}
 	case "NewTicket":

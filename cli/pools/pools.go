@@ -16,6 +16,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/pool/api"
@@ -196,6 +197,7 @@ func setCommand() *cobra.Command {
 	var reset bool
 	cmd := &cobra.Command{
 		Use:   "set POOL --max N --warm N | --reset",
+		Args:  command.Count(1, 1),
 		Short: "Change the size of a pool",
 		Long: `set replaces the sizes that pools.yaml gives the pool, until --reset: --max is the number
 of resources that the pool may have, --warm the number that it keeps ready. Both are
