@@ -257,6 +257,8 @@ type Spec struct {
 
 	// private key of the guest's SSH server, in PEM; never printed
 	HostKey string `json:"host_key,omitempty"`
+	// the name, at that time, of the size that its resources come from; empty: none
+	Size string `json:"size,omitempty"`
 	// the query to Placement, to repeat it for another host
 	Query string `json:"query,omitempty"`
 
@@ -428,6 +430,8 @@ type Instance struct {
 	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from the order on
 	// when the caretaker destroys it, or releases a held claim; zero: never
 	Expires time.Time `json:"expires,omitzero"`
+	// it is neither destroyed, nor is its disk replaced, until somebody ends the protection; it has no expiry meanwhile
+	Protected bool `json:"protected,omitempty"`
 	// the expiry for which the hook has run; it runs again for a later expiry
 	Announced time.Time `json:"announced,omitzero"`
 	// hosts that its policy chose before Host, and why each was refused then; at most MaxRefusals
@@ -530,10 +534,10 @@ func (i Instance) Places() []HostID {
 	return []HostID{i.Host}
 }
 
-// Same reports whether a record is unchanged: the same instance, state, host, order, move and session.
+// Same reports whether a record is unchanged: the same instance, state, host, order, move, session and protection.
 func (i Instance) Same(was Instance) bool {
 	return i.ID == was.ID && i.State == was.State && i.Host == was.Host && i.Generation == was.Generation &&
-		i.Moving == was.Moving && i.Session == was.Session
+		i.Moving == was.Moving && i.Session == was.Session && i.Protected == was.Protected
 }
 
 // Claim is the allocations of an instance, as read from Placement at one moment.
@@ -610,6 +614,8 @@ type Order struct {
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 	// the generation of the newest order with another size: a domain defined by an earlier one gets the spec's
 	Resized int64 `json:"resized,omitempty"`
+	// with WantStopped: the power is cut at once, and the guest is not asked to shut down
+	Cut bool `json:"cut,omitempty"`
 
 	// the backup from which a domain that an earlier generation defined gets its disks; nil: none
 	Backup *FromBackup `json:"backup,omitempty"`

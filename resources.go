@@ -59,6 +59,48 @@ func (r Resources) Larger(other Resources) Resources {
 	return all
 }
 
+// Size is a named amount of resources for an instance. An operator chose its name.
+type Size struct {
+	Name      string    `json:"name"`              // unique in the cloud
+	Resources Resources `json:"resources"`         // what an instance of this size claims
+	Default   bool      `json:"default,omitempty"` // requests that name neither a size nor amounts get it
+}
+
+// SizeChange changes a size.
+type SizeChange struct {
+	Name    string // the new one; empty: it stays
+	Default *bool  // nil: it stays
+}
+
+// MaxSizes is the maximum number of sizes.
+const MaxSizes = 100
+
+// BuiltInSize returns the size of requests that name neither a size nor amounts, while no size is the default. It has
+// no name.
+func BuiltInSize() Size { return Size{Resources: Resources{VCPU: 1, MemoryMB: 1024, DiskGB: 10}} }
+
+// CheckSizeName validates the name of a size. Invalid.
+func CheckSizeName(name string) error {
+	if !aggregateForm.MatchString(name) {
+		return Errorf(Invalid, "%.80q is not the name of a size: use a to z, 0 to 9 and dashes in between, 63 characters at "+
+			"most", name)
+	}
+	return nil
+}
+
+// Check validates a size's name, and that an instance can have its resources. Invalid.
+func (s Size) Check() error {
+	if err := CheckSizeName(s.Name); err != nil {
+		return err
+	}
+	for _, class := range []ResourceClass{VCPU, MemoryMB, DiskGB} {
+		if s.Resources[class] < 1 {
+			return Errorf(Invalid, "size %s has no %s: an instance needs at least 1", s.Name, class)
+		}
+	}
+	return nil
+}
+
 // Inventory is the amount of one class that a provider offers. Placement's API reference defines the fields; capacity
 // is (Total - Reserved) * AllocationRatio.
 type Inventory struct {

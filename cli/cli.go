@@ -30,6 +30,7 @@ import (
 	"croft/cli/pools"
 	"croft/cli/projects"
 	"croft/cli/serve"
+	"croft/cli/sizes"
 	"croft/cli/snapshots"
 	"croft/cli/tokens"
 	"croft/cli/top"
@@ -121,8 +122,8 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 	}
 	return []subject{
 		{"Instances", []*cobra.Command{instances.Command(), instances.NounCommand(),
-			instances.ClaimCommand(), images.Command(), volumes.Command(), snapshots.Command(), backups.Command(),
-			keys.Command(), instances.InventoryCommand(), apply.Command(),
+			instances.ClaimCommand(), sizes.Command(), images.Command(), volumes.Command(), snapshots.Command(),
+			backups.Command(), keys.Command(), instances.InventoryCommand(), apply.Command(),
 			apply.ExportCommand(), top.Command()}},
 		{"Hosts", []*cobra.Command{hosts.Command(), hosts.AggregateCommand(), hosts.DistanceCommand(),
 			hosts.StorageCommand(),

@@ -14,9 +14,9 @@ import (
 // overAPI lists the commands that do the same over the API of a cloud, if the caller has the permissions.
 const overAPI = `
 schedule list show logs console ssh cp forward port-forward
-schedule start stop reboot rebuild recreate resize move remove wait keep
+schedule start stop reboot rebuild recreate resize move remove wait keep protect
 instance create list show logs console ssh cp forward port-forward
-instance start stop reboot rebuild recreate resize move remove wait keep
+instance start stop reboot rebuild recreate resize move remove wait keep protect
 claim list use remove
 cluster create explain list show events set resize grow shrink remove account output ssh
 cluster use remove
@@ -29,6 +29,7 @@ host list show inventory drain enable accept remove fence
 host leftover list remove
 aggregate create list show change remove
 distance list get set remove
+size create list show remove default rename
 policy list show set check remove explain
 crush export
 image list add show pull remove prune save share unshare

@@ -54,7 +54,7 @@ func (c *Client) StartInstance(ctx context.Context, in api.InstanceChange) (api.
 }
 
 // StopInstance: Shut an instance down.
-func (c *Client) StopInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+func (c *Client) StopInstance(ctx context.Context, in api.InstanceStop) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/stop", in)
 }
 
@@ -93,7 +93,7 @@ func (c *Client) KeepInstance(ctx context.Context, in api.Expiry) (api.Instance,
 	return call[api.Instance](ctx, c, "PUT /v1/instances/{id}/expiry", in)
 }
 
-// ChangeInstance: Change labels of an instance, or when it expires.
+// ChangeInstance: Change labels of an instance, when it expires, or whether it is protected.
 func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
 }
@@ -641,6 +641,31 @@ func (c *Client) GetStanding(ctx context.Context, in api.InstanceNamed) (*schedu
 // GetCrushMap: Get the CRUSH map of the hosts, with the policies as rules.
 func (c *Client) GetCrushMap(ctx context.Context) (api.CrushMap, error) {
 	return call[api.CrushMap](ctx, c, "GET /v1/crush", nil)
+}
+
+// ListSizes: List the named sizes of instances.
+func (c *Client) ListSizes(ctx context.Context, which ...api.Listing) (api.SizeList, error) {
+	return call[api.SizeList](ctx, c, "GET /v1/sizes", listed{nil, which})
+}
+
+// CreateSize: Create a named size.
+func (c *Client) CreateSize(ctx context.Context, in api.NewSize) (croft.Size, error) {
+	return call[croft.Size](ctx, c, "POST /v1/sizes", in)
+}
+
+// GetSize: Get a size.
+func (c *Client) GetSize(ctx context.Context, in api.SizeNamed) (croft.Size, error) {
+	return call[croft.Size](ctx, c, "GET /v1/sizes/{name}", in)
+}
+
+// ChangeSize: Rename a size, or make it the default.
+func (c *Client) ChangeSize(ctx context.Context, in api.SizeChange) (croft.Size, error) {
+	return call[croft.Size](ctx, c, "PATCH /v1/sizes/{name}", in)
+}
+
+// RemoveSize: Remove a size; instances keep what they have.
+func (c *Client) RemoveSize(ctx context.Context, in api.SizeNamed) error {
+	return c.do(ctx, "DELETE /v1/sizes/{name}", in)
 }
 
 // ListClusters: List clusters.

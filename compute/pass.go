@@ -202,6 +202,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		return p.start(ctx)
 	case OpStop:
 		p.memory.started = time.Time{} // the next start counts as a new one
+		if p.want.Cut {
+			return p.agent.Hypervisor.CutPower(ctx, p.id)
+		}
 		return p.agent.Hypervisor.Stop(ctx, p.id)
 	case OpDepart:
 		return p.leave(ctx)

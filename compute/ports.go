@@ -183,6 +183,8 @@ type Hypervisor interface {
 	Start(ctx context.Context, id croft.InstanceID) error
 	// Stop asks the guest to power off, and cuts the power when ctx ends or the hypervisor's grace period is over.
 	Stop(ctx context.Context, id croft.InstanceID) error
+	// CutPower ends the guest without asking it. One that is off is left as it is. NotFound: it is not defined.
+	CutPower(ctx context.Context, id croft.InstanceID) error
 	// Remove cuts the power, removes the definition and releases the guest's DHCP leases. A missing domain is success.
 	Remove(ctx context.Context, id croft.InstanceID) error
 	// Volumes returns the volumes of a domain: of its definition, and of the guest if it runs. NotFound: it is not

@@ -47,7 +47,7 @@ var instanceOperations = noun{Tag: "instances",
 		do(Operation{ID: "destroyInstance", Also: accepted, At: "DELETE /v1/instances/{id}", May: access.Changes,
 			Summary: "Destroy an instance",
 			Description: "Removes it with its disks, addresses, claim and name. Repeating it is no error while it " +
-				"goes. An instance that has snapshots is refused, unless `snapshots` is true."},
+				"goes. An instance that has snapshots is refused, unless `snapshots` is true. 409 bad_state: it is protected."},
 			destroyInstance),
 		do(Operation{ID: "startInstance", Also: accepted, At: "POST /v1/instances/{id}/start", May: access.Changes,
 			Summary: "Start a stopped or failed instance"},
@@ -56,8 +56,11 @@ var instanceOperations = noun{Tag: "instances",
 			}),
 		do(Operation{ID: "stopInstance", Also: accepted, At: "POST /v1/instances/{id}/stop", May: access.Changes,
 			Summary:     "Shut an instance down",
-			Description: "It keeps its claim and its disk."},
-			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+			Description: "It keeps its claim and its disk. With `force` its power is cut at once, also while it shuts down."},
+			func(ctx context.Context, c *call, in api.InstanceStop) (api.Instance, error) {
+				if in.Force {
+					return c.change(ctx, in.Waiting, c.Cloud.Scheduler.PowerOff)
+				}
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Stop)
 			}),
 		do(Operation{ID: "rebootInstance", Also: accepted, At: "POST /v1/instances/{id}/reboot", May: access.Changes,
@@ -66,7 +69,8 @@ var instanceOperations = noun{Tag: "instances",
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Reboot)
 			}),
 		do(Operation{ID: "rebuildInstance", Also: accepted, At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
-			Summary: "Replace the disk by a new one from the image"},
+			Summary:     "Replace the disk by a new one from the image",
+			Description: "409 bad_state: it is protected."},
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				st, err := c.find(ctx)
 				if err == nil {
@@ -123,9 +127,9 @@ var instanceOperations = noun{Tag: "instances",
 				return c.change(ctx, api.Waiting{}, keep)
 			}),
 		do(Operation{ID: "changeInstance", At: "PATCH /v1/instances/{id}", May: access.Changes,
-			Summary: "Change labels of an instance, or when it expires",
+			Summary: "Change labels of an instance, when it expires, or whether it is protected",
 			Description: "Labels that the body does not name stay; null removes one. Labels are changed before the " +
-				"expiry. Repeating the request has the same effect."}, changeInstance),
+				"expiry and the protection. Repeating the request has the same effect."}, changeInstance),
 		stream(Operation{ID: "watchInstance", At: "GET /v1/instances/{id}/events", May: access.Reads, Stream: true,
 			Media: eventStream, Events: Events{"message": reflect.TypeFor[api.Instance]()},
 			Summary: "Follow an instance",
@@ -344,13 +348,13 @@ func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted fun
 func (c *call) requested(ctx context.Context, given api.InstanceRequest) (r schedule.Request, err error) {
 	r = schedule.Request{ID: given.ID, Project: c.home(), Name: given.Name, GuestSettings: given.GuestSettings,
 		InstanceSettings: given.InstanceSettings, Volumes: given.Volumes, Disks: given.Disks,
-		Expires: time.Duration(given.Expires) * time.Second}
+		Expires: time.Duration(given.Expires) * time.Second, Protect: given.Protected}
 	if r.ID != "" {
 		if r.ID, err = croft.ParseInstanceID(string(r.ID)); err != nil {
 			return r, err
 		}
 	}
-	if r.Query, err = schedule.ParseQuery(given.Query); err != nil {
+	if r.Query, r.Size, err = c.queryOf(ctx, given); err != nil {
 		return r, err
 	}
 	if r.Query.NamesAggregates() && !c.caller.Operator() {
@@ -443,6 +447,16 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 	if !in.Base.Accepts(api.InstanceTag(inst.Revision, labels.Generation)) {
 		return shown, mismatch("instance " + inst.Name + " or its labels were changed by another request")
 	}
+	to, verb := schedule.Amendment{Protected: in.Protected}, "protect"
+	if in.Expires != nil {
+		to.Life, verb = new(time.Duration(*in.Expires)*time.Second), "keep"
+	}
+	amends := to != schedule.Amendment{}
+	if amends { // before the labels change
+		if err := to.Check(inst); err != nil {
+			return shown, fmt.Errorf("%s %s: %w", verb, inst.Name, err)
+		}
+	}
 	if change := labelChange(in.Labels, labels.Properties); len(change.Set)+len(change.Remove) > 0 {
 		if in.Base.Given() {
 			change.Generation = &labels.Generation
@@ -452,13 +466,12 @@ func changeInstance(ctx context.Context, c *call, in api.InstancePatch) (shown a
 			return shown, err
 		}
 	}
-	if in.Expires != nil {
-		life := time.Duration(*in.Expires) * time.Second
+	if amends {
 		var revision *int64
 		if in.Base.Given() {
 			revision = &inst.Revision
 		}
-		kept, err := c.Cloud.Scheduler.Keep(ctx, inst.Project, string(inst.ID), life, revision)
+		kept, err := c.Cloud.Scheduler.Amend(ctx, inst.Project, string(inst.ID), verb, to, revision)
 		if errors.Is(err, croft.Conflict) && (revision == nil || kept.Revision == *revision) {
 			return shown, api.NewProblem(api.BadState, err.Error())
 		}

@@ -103,3 +103,55 @@ func TestAnInstanceIsChangedInPart(t *testing.T) {
 	a.ask(t, "anna", http.MethodPatch, "/v1/instances/later", map[string]any{"expires": 0}).
 		want(t, http.StatusBadRequest, api.BadRequest)
 }
+
+// TestAProtectedInstanceStays: nobody removes it or replaces its disk, and it has no expiry, until the protection ends.
+func TestAProtectedInstanceStays(t *testing.T) {
+	t.Parallel()
+	url, _ := controltest.Start(t)
+	a := newAsker(t, url)
+	a.ask(t, "anna", http.MethodPost, "/v1/instances", wanted("name", "web", "protected", true)).
+		want(t, http.StatusAccepted, "")
+	patch := func(match string, body map[string]any) answer {
+		t.Helper()
+		return a.askWith(t, "anna", http.MethodPatch, "/v1/instances/web", body, "If-Match", match)
+	}
+	refused := func(method, path string) {
+		t.Helper()
+		for _, who := range []string{"anna", "operator"} {
+			got := a.ask(t, who, method, "/v1/instances/web"+path+"project=anna", nil)
+			got.want(t, http.StatusConflict, api.BadState)
+			if !strings.Contains(got.problem.Detail, "`schedule protect --off web`") {
+				t.Errorf("%s %s says %q", method, path, got.problem.Detail)
+			}
+		}
+	}
+	refused(http.MethodDelete, "?")
+	refused(http.MethodDelete, "?snapshots=true&")
+	refused(http.MethodPost, "/rebuild?")
+	a.ask(t, "operator", http.MethodDelete, "/v1/instances/web?force=true&project=anna", nil).
+		want(t, http.StatusConflict, api.BadState)
+	patch("", map[string]any{"expires": 60}).want(t, http.StatusConflict, api.BadState)
+	patch("", map[string]any{"expires": 60, "protected": true}).want(t, http.StatusConflict, api.BadState)
+	a.ask(t, "berta", http.MethodPatch, "/v1/instances/web?project=anna", map[string]any{"protected": false}).
+		want(t, http.StatusNotFound, api.NotFound)
+	now := a.ask(t, "anna", http.MethodGet, "/v1/instances/web", nil).generation()
+	var web api.Instance
+	patch(now, map[string]any{"expires": 60, "protected": false}).into(t, &web)
+	if web.Protected || web.Expires.IsZero() {
+		t.Errorf("it is protected: %t, and expires at %s", web.Protected, web.Expires)
+	}
+	patch(now, map[string]any{"protected": true}).want(t, http.StatusPreconditionFailed, api.GenerationMismatch)
+	patch("", map[string]any{"protected": true}).want(t, http.StatusConflict, api.BadState)
+	web.Expires = time.Time{}
+	patch("", map[string]any{"expires": 0, "protected": true}).into(t, &web)
+	if !web.Protected || !web.Expires.IsZero() {
+		t.Errorf("it is protected: %t, and expires at %s", web.Protected, web.Expires)
+	}
+	patch("", map[string]any{"protected": false}).want(t, http.StatusOK, "")
+	a.ask(t, "anna", http.MethodDelete, "/v1/instances/web", nil).want(t, http.StatusAccepted, "")
+	a.ask(t, "anna", http.MethodPost, "/v1/claims", wanted("name", "held", "hold", 60, "protected", true)).
+		want(t, http.StatusBadRequest, api.BadRequest)
+	a.ask(t, "anna", http.MethodPost, "/v1/claims", wanted("name", "held", "hold", 60)).want(t, http.StatusCreated, "")
+	a.ask(t, "anna", http.MethodPatch, "/v1/instances/held", map[string]any{"protected": true}).
+		want(t, http.StatusConflict, api.BadState)
+}

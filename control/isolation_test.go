@@ -112,7 +112,7 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 	case "path name":
 		return map[string][]string{"keys": {b.key}, "volumes": {b.name}, "backups": {b.name},
 			"catalog":       {b.name},
-			"backup-stores": {b.name}, "backup-schedules": {b.name}, "policies": {"everywhere"},
+			"backup-stores": {b.name}, "backup-schedules": {b.name}, "policies": {"everywhere"}, "sizes": {"small"},
 			"aggregates": {b.aggregate}, "pools": {b.pool, "everybodys"}, "sites": {"pretend"},
 			"appliances": {b.appliance}, "images": {"debian-12"},
 			"invitations": {"0123"}, "catalogue": {"CUSTOM_COLD"}}[o.Tag]
@@ -255,13 +255,18 @@ func (b belongings) bodies(schema string) []any {
 	case "NewDefinition":
 		return []any{fields{}}
 	case "InstancePatch":
-		return []any{fields{"labels": fields{"color": "blue", "size": nil}, "expires": 60}}
+		return []any{fields{"labels": fields{"color": "blue", "size": nil}, "expires": 60},
+			fields{"protected": true}, fields{"protected": false}}
 	case "Expiry":
 		return []any{fields{"expires": 60}}
 	case "NewAggregate":
 		return []any{fields{"name": b.aggregate}}
 	case "NewDistance":
 		return []any{fields{"a": b.aggregate, "b": b.host, "distance": 1}}
+	case "NewSize":
+		return []any{fields{"name": "mine", "resources": fields{"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}}
+	case "SizeChange":
+		return []any{fields{"name": "mine"}, fields{"default": true}}
 	case "PolicyText":
 		return []any{fields{"text": "use " + b.host + "; take 1"}}
 	case "PolicyCheck":

@@ -18,7 +18,7 @@ import (
 const decisions = `
 e getRoot whoami
 h getDocument getDefaultQuota getDefinition listImages listAggregates getAggregate
-h listResourceTypes listCapabilities listUsers listDistances getDistance listPolicies getPolicy
+h listResourceTypes listCapabilities listUsers listDistances getDistance listPolicies getPolicy listSizes getSize
 h listSites getSite getImage
 r listClusters getCluster listClusterEvents listAppliances getAppliance listImplementations getImplementation
 m createCluster explainCluster changeCluster deleteCluster addClusterHost removeClusterHost endUse
@@ -55,7 +55,7 @@ o setDefinition removeDefinition pullImage
 o setDefaultQuota listHosts getHost drainHost enableHost acceptHost forgetHost emptyHost removeMember listUsages
 o listStorages fenceHost takeHostBack listLeftovers removeLeftover
 o changePool createAggregate changeAggregate removeAggregate setDistance removeDistance
-o checkPolicy setPolicy removePolicy getStanding getCrushMap
+o createSize changeSize removeSize checkPolicy setPolicy removePolicy getStanding getCrushMap
 o listHostImages removeHostImages getInventory getHostCapabilities addCapability removeCapability
 o auditCloud repairCloud listInvitations createInvitation revokeInvitation checkQuotas recountQuota
 o listPartitions getPartition removePartition listRows exportPartition importPartition

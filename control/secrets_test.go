@@ -95,6 +95,8 @@ func (a asker) victim(t *testing.T) belongings {
 		"b": "victim-other", "distance": 7}).want(t, http.StatusOK, "")
 	a.ask(t, "operator", http.MethodPut, "/v1/policies/everywhere", map[string]any{"text": "take 1"}).
 		want(t, http.StatusOK, "")
+	a.ask(t, "operator", http.MethodPost, "/v1/sizes", map[string]any{"name": "small", "resources": map[string]any{
+		"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}}).want(t, http.StatusCreated, "")
 	affinity := []any{map[string]any{"group": mine.group, "rule": "affinity"}}
 	got := a.ask(t, "berta", http.MethodPost, "/v1/instances?wait=running", wanted("name", mine.name, "tags",
 		map[string]string{"victim": "tag"}, "affinities", affinity))

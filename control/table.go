@@ -18,6 +18,7 @@ func nouns() []noun {
 		objectOperations,
 		aggregateOperations,
 		policyOperations,
+		sizeOperations,
 		clusterOperations,
 		siteOperations,
 		credentialOperations,

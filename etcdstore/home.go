@@ -30,7 +30,7 @@ import (
 //	    are part of, and its other members
 //	1.8 projects have UUIDs, to which rights, tokens, tickets and mappings are bound; programs keep fields of records
 //	    that they do not know; volumes are disks of their own, and instances have snapshots; hosts are declared dead;
-//	    instances move with their disks; images are in a catalog of the cloud
+//	    instances move with their disks; images are in a catalog of the cloud; instances may be protected
 const (
 	schemaMajor   = 1
 	schemaMinor   = 8
@@ -50,6 +50,7 @@ const (
 	clusterMinor  = 7 // from this version on clusters are counted, and other programs do not change their members
 	storageMinor  = 8 // from this version on agents keep disks on shared storage, and audits know their claims
 	resizeMinor   = 8 // from this version on agents resize domains, and audits undo requests to resize
+	protectMinor  = 8 // from this version on programs destroy no protected instance
 	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away
 )
 

@@ -194,7 +194,7 @@ func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
 	_, err = command.Instances.Create(t.Context(), inst)
 	etcdtest.WantKind(t, err, croft.Invalid)
 	etcdtest.WantSays(t, err.Error(), "too old for instances that expire")
-	_, err = command.Instances.SetExpiry(t.Context(), f.inst, inst.Expires)
+	_, err = command.Instances.Amend(t.Context(), f.inst, inst.Expires, false)
 	etcdtest.WantKind(t, err, croft.Invalid)
 	inst.Expires = time.Time{}
 	if _, err := command.Instances.Create(t.Context(), inst); err != nil {

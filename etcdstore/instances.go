@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 			}
 		}
 	}
-	if err := s.canExpire(inst.Expires); err != nil {
+	if err := errors.Join(s.canExpire(inst.Expires), s.canProtect(inst)); err != nil {
 		return err
 	}
 	return inst.Project.Check() // the project becomes part of keys
@@ -205,13 +206,14 @@ func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Insta
 	return settled, err
 }
 
-// SetExpiry implements schedule.Records.
-func (s *Instances) SetExpiry(ctx context.Context, inst croft.Instance, at time.Time) (croft.Instance, error) {
-	if err := s.conn.canExpire(at); err != nil {
+// Amend implements schedule.Records.
+func (s *Instances) Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance,
+	error) {
+	next := inst
+	next.Expires, next.Protected = expires, protected
+	if err := errors.Join(s.conn.canExpire(expires), s.conn.canProtect(next)); err != nil {
 		return inst, err
 	}
-	next := inst
-	next.Expires = at
 	return s.rewrite(ctx, inst, next)
 }
 
@@ -241,6 +243,14 @@ func (s *conn) canExpire(at time.Time) error {
 	if !at.IsZero() && s.minor.Load() < expiryMinor {
 		return croft.Errorf(croft.Invalid,
 			"this cloud's croft is too old for instances that expire: leave out --expires, or upgrade the cloud")
+	}
+	return nil
+}
+
+// canProtect refuses to protect an instance that programs which do not know the protection could destroy. Invalid.
+func (s *conn) canProtect(inst croft.Instance) error {
+	if inst.Protected && s.minor.Load() < protectMinor {
+		return croft.Errorf(croft.Invalid, "this cloud's croft is too old to protect instances: upgrade the cloud")
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ import (
 //	/croft/<partition>/aggregates/<name>           an aggregate of hosts
 //	/croft/<partition>/distances/<type>            stated distances between aggregates, locations and hosts
 //	/croft/<partition>/policies/<name>             a CRUSH policy
+//	/croft/<partition>/sizes/all                   the named sizes of instances
 //	/croft/<partition>/crush/last                  count of numbers assigned to hosts and locations for CRUSH
 //	/croft/<partition>/crush/hosts/<host>          a host's number, until it is forgotten
 //	/croft/<partition>/crush/locations/<name>      a location's number, by the name of its bucket

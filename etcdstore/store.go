@@ -22,6 +22,7 @@ import (
 	"croft/etcdstore/policies"
 	"croft/etcdstore/pools"
 	"croft/etcdstore/properties"
+	"croft/etcdstore/sizes"
 	"croft/etcdstore/tenants"
 	"croft/etcdstore/usages"
 	"croft/etcdstore/volumes"
@@ -46,6 +47,7 @@ type Store struct {
 	Orders       *Orders
 	Partitions   *partitions.Partitions
 	Policies     *policies.Policies
+	Sizes        *sizes.Sizes
 	Pools        *pools.Pools
 	Projects     *tenants.Projects
 	Records      *Records
@@ -117,6 +119,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Instances: instances, Objects: objects, Orders: &Orders{conn: s},
 		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
 		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
+		Sizes:      sizes.New(s.shared()),
 		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Storages: &Storages{s},
 		Trust: &Trust{s}, Turn: &Turn{s},

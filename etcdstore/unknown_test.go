@@ -162,6 +162,7 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	must(f.Projects.SetDefaults(ctx, tenant.Defaults{Limits: tenant.Limits{"instances": 9}}))
 	must(f.Aggregates.Create(ctx, croft.Aggregate{Name: "ssd"}))
 	must(f.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n"}, nil))
+	must(f.Sizes.Create(ctx, croft.Size{Name: "small", Resources: croft.BuiltInSize().Resources}))
 	must(f.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 3}, nil))
 	_, _ = clustertest.Furnish(t, f.Clusters)
 	peer := croft.PartitionID("7c4f1b52-0d0f-4f43-9c3d-3a3c2f0b8a11")
@@ -232,7 +233,7 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 		o.Instance = inst.ID
 		return o
 	}
-	must(s.Instances.SetExpiry(ctx, find(), time.Now().Add(time.Hour)))
+	must(s.Instances.Amend(ctx, find(), time.Now().Add(time.Hour), false))
 	must(s.Instances.Reorder(ctx, find(), next(2, croft.WantStopped)))
 	must(s.Instances.SetMoving(ctx, find(), croft.NewHostID()))
 	must(s.Instances.SetMoving(ctx, find(), ""))
@@ -257,6 +258,7 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 	note := "changed"
 	must(s.Aggregates.Change(ctx, "ssd", croft.AggregateChange{Note: &note}))
 	must(s.Policies.Set(ctx, croft.CrushPolicy{Name: "even", Text: "use\n\n"}, nil))
+	must(s.Sizes.Change(ctx, "small", croft.SizeChange{Default: new(true)}))
 	must(s.Distances.Set(ctx, "network", croft.Distance{A: "h1", B: "s1", Distance: 4}, nil))
 	others(s, 2)
 	l, _ = placer(t, s)

@@ -17,6 +17,26 @@ func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName st
 	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
 }
 
+// PowerOff orders the power of an instance to be cut without asking its guest, also if that is shutting down already.
+// It keeps its claim and its disk. Conflict: as for Stop.
+func (s *Scheduler) PowerOff(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
+	err error) {
+	err = s.changeOwn(ctx, project, idOrName, "stop", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		if inst.State != croft.StateScheduled {
+			return false, Unorderable(inst)
+		}
+		order := NewOrder(s.Partition, inst, inst.Host, croft.WantStopped)
+		order.Cut = true
+		if o := st.Order; o != nil && o.Want == order.Want && o.Cut && failed(&st) == nil {
+			return false, nil
+		}
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
+		return true, err
+	})
+	return inst, err
+}
+
 // Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if its
 // build failed. Conflict: it is being scheduled or destroyed.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
@@ -29,14 +49,16 @@ func (s *Scheduler) Reboot(ctx context.Context, project croft.Project, idOrName 
 }
 
 // Rebuild orders a fresh disk made from the instance's image, and a boot from it. The instance keeps its host, claim
-// and addresses; the old disk is deleted once the image is available. Conflict: as for Stop.
+// and addresses; the old disk is deleted once the image is available. Conflict: as for Stop, or it is protected.
 func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation })
+	return s.anew(ctx, project, idOrName, "rebuild", func(o *croft.Order) { o.Rebuilt = o.Generation },
+		CheckUnprotected)
 }
 
 // Restore orders that the disks of a stopped instance become those of a backup. Its host keeps the present ones until
 // the others are complete and verified. One without disks, because it could not be built from a backup, is built from
-// this one. Conflict: it is not stopped.
+// this one. Conflict: it is not stopped, or it is protected and
+// has disks.
 func (s *Scheduler) Restore(ctx context.Context, inst croft.Instance, from croft.FromBackup) (croft.Instance, error) {
 	return s.restore(ctx, inst, func(st croft.Status, o *croft.Order) error {
 		if st.Unbuilt() {
@@ -56,7 +78,7 @@ func (s *Scheduler) Restore(ctx context.Context, inst croft.Instance, from croft
 		}
 		from.Generation, from.InPlace = o.Generation, true
 		o.Backup = &from
-		return nil
+		return CheckUnprotected(st.Instance)
 	})
 }
 
@@ -95,11 +117,16 @@ func (s *Scheduler) restore(ctx context.Context, inst croft.Instance, change fun
 
 // anew orders an instance to run. change completes the order.
 func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, verb string,
-	change func(*croft.Order)) (inst croft.Instance, err error) {
+	change func(*croft.Order), checks ...func(croft.Instance) error) (inst croft.Instance, err error) {
 	err = s.changeOwn(ctx, project, idOrName, verb, func(st croft.Status) (again bool, err error) {
 		inst = st.Instance
 		if inst.State != croft.StateScheduled {
 			return false, Unorderable(inst)
+		}
+		for _, check := range checks {
+			if err := check(inst); err != nil {
+				return false, err
+			}
 		}
 		order := NewOrder(s.Partition, inst, inst.Host, croft.WantRunning)
 		change(&order)
@@ -163,7 +190,7 @@ type Destroyed struct {
 // With force, an instance on a silent host loses its claim and name immediately, and a tombstone waits for the host's
 // return. While the host's agent runs, force changes nothing: the agent removes the instance, and releasing the claim
 // earlier would let two instances use the same memory. An instance that is part of a cluster is destroyed only with
-// force. Conflict: it is part of a cluster, and force is not set.
+// force. Conflict: it is protected, or part of a cluster, and force is not set.
 func (s *Scheduler) Destroy(ctx context.Context, project croft.Project, idOrName string, force bool) (d Destroyed,
 	err error) {
 	return s.destroy(ctx, project, idOrName, force, func(croft.Instance) bool { return true })
@@ -199,6 +226,9 @@ func (s *Scheduler) destroy(ctx context.Context, project croft.Project, idOrName
 	err = change(ctx, project, idOrName, "destroy", func(st croft.Status) (again bool, err error) {
 		if !wanted(st.Instance) {
 			return false, croft.Errorf(croft.NotFound, "it is gone, and another instance has its ID")
+		}
+		if err := CheckUnprotected(st.Instance); err != nil {
+			return false, err
 		}
 		d = Destroyed{Instance: st.Instance}
 		switch st.Instance.State {

@@ -197,24 +197,77 @@ func ParseAmounts(text string) (croft.Resources, error) {
 	return g.Resources, nil
 }
 
+// parseClass accepts the name of a class also in lower case.
 func parseClass(name string) (croft.ResourceClass, error) {
-	if standard.IsClass(name) {
-		return croft.ResourceClass(name), nil
+	for _, name := range []string{name, strings.ToUpper(name)} {
+		if standard.IsClass(name) {
+			return croft.ResourceClass(name), nil
+		}
 	}
 	return "", fmt.Errorf("unknown resource class %q%s", name, nearest.Hint(name, standard.Classes()))
 }
 
 func parseAmount(class croft.ResourceClass, text string) (int64, error) {
-	n, err := strconv.ParseUint(text, 10, 64)
+	n, err := parseUnits(class, text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%s: %q is not a whole number", class, text)
+		return 0, fmt.Errorf("%s: %q is not a whole number%s", class, text, unitHint(class))
 	case n < 1:
 		return 0, fmt.Errorf("%s: ask for at least 1, or leave it out", class)
 	case n > maxAmount:
 		return 0, fmt.Errorf("%s: %s is more than the most that can be claimed, %d", class, text, maxAmount)
 	}
 	return int64(n), nil
+}
+
+// unitLetters are the powers of 1024 that a unit stands for, and the end of the name of a class that is counted in it.
+var unitLetters = []struct{ letter, class string }{{"m", "_MB"}, {"g", "_GB"}, {"t", "_TB"}}
+
+// parseUnits parses a number, which may have a unit behind it if the class is counted in units: 2G of MEMORY_MB are
+// 2048. The result saturates.
+func parseUnits(class croft.ResourceClass, text string) (uint64, error) {
+	own := unitOf(class)
+	for i, u := range unitLetters {
+		if number, found := strings.CutSuffix(strings.ToLower(text), u.letter); found && own >= 0 {
+			n, err := strconv.ParseUint(number, 10, 64)
+			switch bits := 10 * (i - own); {
+			case err != nil:
+				return 0, err
+			case bits >= 0:
+				return scale(n, bits), nil
+			case n%(1<<-bits) != 0:
+				return 0, strconv.ErrSyntax
+			default:
+				return n >> -bits, nil
+			}
+		}
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+// scale returns n * 2^bits, or more than maxAmount if that is larger.
+func scale(n uint64, bits int) uint64 {
+	if n > maxAmount {
+		return n
+	}
+	return n << bits
+}
+
+// unitOf returns the index of the unit in which a class is counted; -1: it has none.
+func unitOf(class croft.ResourceClass) int {
+	for i, u := range unitLetters {
+		if strings.HasSuffix(string(class), u.class) {
+			return i
+		}
+	}
+	return -1
+}
+
+func unitHint(class croft.ResourceClass) string {
+	if own := unitOf(class); own >= 0 {
+		return fmt.Sprintf(" of %siB, such as 20, or 20G", strings.ToUpper(unitLetters[own].letter))
+	}
+	return ""
 }
 
 func (g *RequestGroup) addRequired(value string) error {

@@ -31,9 +31,9 @@ type Records interface {
 	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
 	// Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// SetExpiry sets when an instance expires; zero: never. Conflict: the record changed. Invalid: the cloud's programs
-	// are too old to act on it.
-	SetExpiry(ctx context.Context, inst croft.Instance, at time.Time) (croft.Instance, error)
+	// Amend sets when an instance expires, zero: never, and whether it is protected. Conflict: the record changed.
+	// Invalid: the cloud's programs are too old to act on it.
+	Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance, error)
 	// Bury removes record, name and memberships of an instance on a silent host, and leaves the tombstone o for the
 	// host's return, or none if o.Host is empty. Conflict: the record changed.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error

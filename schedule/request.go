@@ -23,10 +23,12 @@ type Request struct {
 	Project croft.Project    // empty: croft.DefaultProject
 	Name    string           // empty: DefaultName
 	Query   Query
+	Size    string // name of the size that the amounts of the query come from; empty: none
 	Image   string
 	Named   string        // name under which a user asked for the image; empty: its address
 	Public  bool          // see croft.Spec.ImagePublic
 	Expires time.Duration // life from now on; 0: unlimited
+	Protect bool          // see croft.Instance.Protected
 	Hold    time.Duration // only claim, and hold the claim for this long; 0: order the instance
 	croft.GuestSettings
 	croft.InstanceSettings
@@ -50,12 +52,15 @@ func (r Request) record() (croft.Instance, error) {
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
 		Project: cmp.Or(r.Project, croft.DefaultProject),
 		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImageName: r.Named, ImagePublic: r.Public,
+			Size:          r.Size,
 			GuestSettings: r.GuestSettings, InstanceSettings: r.InstanceSettings},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
 		MadeFor: r.MadeFor,
 		Backup:  r.Backup,
+
+		Protected: r.Protect,
 	}
 	inst.Name = cmp.Or(r.Name, DefaultName(inst.ID))
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
@@ -92,6 +97,14 @@ func (r Request) record() (croft.Instance, error) {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
 	var err error
+	switch {
+	case r.Protect && r.Hold != 0:
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: what is held has an end, so it cannot be protected: protect "+
+			"the instance once it is used", inst.Name)
+	case r.Protect && r.Expires != 0:
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: a protected instance cannot expire: leave out one of both",
+			inst.Name)
+	}
 	if r.Hold != 0 && r.Expires != 0 {
 		return inst, croft.Errorf(croft.Invalid,
 			"schedule %s: what is held ends by itself; say when the instance expires where the claim is used",

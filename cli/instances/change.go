@@ -28,7 +28,7 @@ func removeCommand() *cobra.Command {
 An instance whose host is silent is removed when the host returns. With --force its
 claim and its name are free at once. A lost instance is given up at once. A member of a
 cluster is removed by the cluster; with --force it is destroyed anyway, and the cluster
-treats it as lost.
+treats it as lost. A protected instance stays: see schedule protect.
 
 ` + aboutChoices + ` At a terminal, remove shows the list and
 asks before it removes several instances; elsewhere the flags need --yes.`,
@@ -67,14 +67,20 @@ const aboutChoices = `Instead of names, the flags --filter, --tag, --state and -
 project, as in schedule list. A failure with one instance does not stop the others.`
 
 func stopCommand() *cobra.Command {
-	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped,
-		(*client.Client).StopInstance, "will stop", &subjects{})
+	var force bool
+	stop := func(c *client.Client, ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+		return c.StopInstance(ctx, api.InstanceStop{InstanceChange: in, Force: force})
+	}
+	cmd := changeCommand("stop", "Shut instances down; they keep disk and claim", schedule.Stopped, stop, "will stop",
+		&subjects{})
 	cmd.Long = `stop asks the guests to shut down. A guest that has not done so after a minute
-(libvirt.stop_grace in the settings of its host) loses its power.
+(libvirt.stop_grace in the settings of its host) loses its power. With --force it loses its
+power at once, also while it shuts down: what it has not written to its disks is lost.
 
 ` + aboutChoices
 	cmd.Example = `  schedule stop web
   schedule stop --filter env=test --wait`
+	cmd.Flags().BoolVar(&force, "force", false, "cut the power at once, without asking the guests to shut down")
 	args.AddWaitFlags(cmd.Flags(), "the instance is shut off")
 	return cmd
 }

@@ -3,7 +3,9 @@
 package instances
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +13,9 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/cli/verb"
+	"croft/control/api"
 	"croft/internal/command"
+	"croft/internal/nearest"
 	"croft/schedule"
 )
 
@@ -19,15 +23,19 @@ import (
 func Command() *cobra.Command {
 	var ask asking
 	cmd := &cobra.Command{
-		Use:   "schedule QUERY [IMAGE] | UUID|NAME",
+		Use:   "schedule [QUERY] [IMAGE] | UUID|NAME",
 		Short: "Ask for a virtual machine, or show one",
 		Long: `schedule asks for a virtual machine with the resources of QUERY, a query of
-Placement, that boots IMAGE: ` + aboutRequests + `
+Placement, or of a size (--size), that boots IMAGE: ` + aboutRequests + `
 
-With a UUID or a name it shows that instance: its address, or with -o everything.
+With the UUID or the name of an instance it shows that instance: its address, or with -o
+everything. A word that is no instance and that is an image, such as debian-12, asks for an
+instance with the default size; schedule show never does.
 
 ` + requestExits,
-		Example: `  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
+		Example: `  schedule debian-12
+  schedule debian-12 --size small --name web --wait
+  schedule resources=VCPU:1,MEMORY_MB:256,DISK_GB:1
   schedule VCPU:2,MEMORY_MB:2048,DISK_GB:10 debian-12 --name web --wait
   schedule 'resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&required=HW_CPU_X86_AVX2' --count 3
   schedule VCPU:1,MEMORY_MB:512,DISK_GB:5 --count 3 --name db --anti-affinity db
@@ -39,23 +47,67 @@ With a UUID or a name it shows that instance: its address, or with -o everything
 			if len(given) > 1 && !schedule.LooksLikeQuery(given[0]) && command.CommandHint(cmd, given[0]) != "" {
 				return command.UnknownCommand(cmd, given[0])
 			}
-			return command.Count(1, 2)(cmd, given)
+			least := 1
+			if cmd.Flags().Changed("size") { // of the image in the settings
+				least = 0
+			}
+			return command.Count(least, 2)(cmd, given)
 		},
 		ValidArgsFunction: args.CompleteInstances(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if schedule.LooksLikeQuery(args[0]) {
+			if len(args) != 1 || isQuery(args[0]) || isAddress(args[0]) || ask.asks(cmd.Flags()) {
 				return ask.run(cmd, args)
 			}
-			if len(args) > 1 {
-				return croft.Errorf(croft.Invalid, "%q is not a query, and only a query may be followed by an image", args[0])
-			}
-			return mistyped(cmd, args[0], show(cmd, args))
+			return ask.runWord(cmd, args)
 		},
 	}
 	args.AddCloudFlags(cmd.PersistentFlags())
 	ask.addRequestFlags(cmd)
 	cmd.AddCommand(verbs()...)
 	return cmd
+}
+
+// runWord shows the instance with a name or UUID. If there is none, and the word is the name of an image, it requests
+// an instance with that image and the default size.
+func (a *asking) runWord(cmd *cobra.Command, given []string) error {
+	shown := show(cmd, given)
+	if !errors.Is(shown, croft.NotFound) {
+		return shown
+	}
+	var names []string
+	err := within(cmd, func(ctx context.Context, c *session) (err error) {
+		names, err = c.imageNames(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(names, given[0]):
+		return a.run(cmd, given)
+	}
+	err = mistyped(cmd, given[0], shown)
+	if hint := nearest.Hint(given[0], names); hint != "" && !strings.Contains(err.Error(), "did you mean") {
+		err = croft.Errorf(croft.NotFound, "%w%s", err, hint)
+	}
+	return err
+}
+
+// imageNames returns the names of the images that the project may use.
+func (c *session) imageNames(ctx context.Context) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
+	defer cancel()
+	stored, err := c.ListCatalogImages(ctx, api.InProject{Project: c.Project})
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range stored.Images {
+		names = append(names, i.Name)
+	}
+	known, err := c.ListImages(ctx)
+	for _, i := range known.Images {
+		names = append(names, i.Name)
+	}
+	return names, err
 }
 
 // aboutRequests and requestExits are parts of the help of the commands that make requests.
@@ -95,17 +147,17 @@ func verbs() []*cobra.Command {
 	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
 		consoleCommand(), logsCommand(), screenCommand(), sshCommand(), copyCommand(), forwardCommand(),
 		portForwardCommand(), waitCommand(), rebootCommand(),
-		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), resizeCommand()}
+		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), protectCommand(), resizeCommand()}
 }
 
 // NounCommand returns the command croft instance.
 func NounCommand() *cobra.Command {
 	var ask asking
 	create := &cobra.Command{
-		Use:   "create QUERY [IMAGE]",
+		Use:   "create [QUERY] [IMAGE]",
 		Short: "Ask for a virtual machine",
 		Long: `create asks for a virtual machine as schedule does: with the resources of QUERY, a query
-of Placement, that boots IMAGE: ` + aboutRequests + `
+of Placement, or of a size (--size), that boots IMAGE: ` + aboutRequests + `
 
 ` + requestExits,
 		ValidArgsFunction: args.CompleteInstances(0),

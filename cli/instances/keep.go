@@ -52,6 +52,43 @@ that flag never. It also sets an expiry for instances without one.
 	return cmd
 }
 
+// protectCommand returns the command that protects instances.
+func protectCommand() *cobra.Command {
+	var off bool
+	var all subjects
+	cmd := &cobra.Command{
+		Use:   "protect [UUID|NAME...]",
+		Short: "Protect instances against removal",
+		Long: `protect keeps instances from being removed, rebuilt, restored in place from a backup and
+rolled back to a snapshot, by anybody and also with --force, until the protection is ended
+with --off. A project that has a protected instance cannot be removed. A protected instance
+does not expire. Everything else may be done with it.
+
+` + aboutChoices,
+		Example: `  schedule protect web
+  schedule protect --off web
+  schedule protect --filter env=prod`,
+		ValidArgsFunction: args.CompleteInstances(-1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := "is protected"
+			if off {
+				words = "is not protected"
+			}
+			return within(cmd, func(ctx context.Context, c *session) error {
+				return c.alter(ctx, &all, args, func(ctx context.Context, in api.InstanceChange) (api.Instance, string,
+					error) {
+					i, err := c.ChangeInstance(ctx, api.InstancePatch{InstanceNamed: in.InstanceNamed,
+						Protected: new(!off)})
+					return i, words, err
+				})
+			})
+		},
+	}
+	all.addTo(cmd)
+	cmd.Flags().BoolVar(&off, "off", false, "end the protection")
+	return cmd
+}
+
 // alter changes the record of each instance, and prints it. There is nothing to wait for.
 func (c *session) alter(ctx context.Context, all *subjects, given []string, do changing) error {
 	names, err := all.of(ctx, c, given)

@@ -37,6 +37,7 @@ type outcome struct {
 type harvest struct {
 	keep      bool
 	scheduled int
+	first     api.Instance
 	instances []api.Instance
 	refused   []error // the first errors that concern one instance
 	more      int     // number of further errors
@@ -47,7 +48,9 @@ type harvest struct {
 func (h *harvest) add(o outcome) bool {
 	switch {
 	case o.err == nil:
-		h.scheduled++
+		if h.scheduled++; h.scheduled == 1 {
+			h.first = o.made
+		}
 		if h.keep {
 			h.instances = append(h.instances, api.Instance{ID: o.made.ID, Project: o.made.Project, Name: o.made.Name,
 				Created: o.made.Created, Expires: o.made.Expires, State: o.made.State, HostID: o.made.HostID})
@@ -91,11 +94,15 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		}
 	}
 	if h.scheduled > 0 {
+		if text && wanted.one.Query == "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "instance %s gets %s%s\n", h.first.Name, h.first.Resources,
+				ofSize(h.first.Size))
+		}
 		args.WarnKeyless(cmd.ErrOrStderr(), c.Settings.Keys, wanted.one.Keys, wanted.one.UserData)
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
 	if c.Settings.Wait.Any() && wanted.one.Hold == 0 {
-		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone))
+		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone, wanted.one.Protected))
 	}
 	if !text && len(h.instances) > 0 {
 		errs = append(errs, c.printInstances(ctx, cmd, h.instances, wanted.count > 1))
@@ -127,6 +134,14 @@ func (c *session) ask(ctx context.Context, r api.ClaimRequest) (o outcome) {
 			return o
 		}
 	}
+}
+
+// ofSize names the size of an instance; empty: it has the amounts that are built in.
+func ofSize(name string) string {
+	if name == "" {
+		return ", since no size is the default (croft size default)"
+	}
+	return " of size " + name
 }
 
 // printMade prints the line that scripts rely on. Tenants do not see the host.
@@ -199,9 +214,9 @@ func (c *session) giveBack(ctx context.Context, cmd *cobra.Command, wanted reque
 }
 
 // waitForNew waits until the instances run. It destroys failed instances, so that a failed command leaves nothing
-// behind, and with allOrNone all instances. Instances that take too long continue.
+// behind, and with allOrNone all instances. Instances that take too long continue, and protected ones stay.
 func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances []api.Instance,
-	allOrNone bool) error {
+	allOrNone, protected bool) error {
 	errs := c.wait(ctx, cmd, instances, c.Settings.Wait.Goal())
 	var failed, well []api.Instance
 	var of []int // errors of the failed instances
@@ -218,6 +233,9 @@ func (c *session) waitForNew(ctx context.Context, cmd *cobra.Command, instances 
 		case errors.Is(err, croft.Unavailable):
 			errs[i] = croft.Errorf(croft.Unavailable, "%w; it goes on: %s", err, ends)
 		}
+	}
+	if protected {
+		return errors.Join(brief(errs)...)
 	}
 	forEach(len(failed), atOnce, func(i int) error {
 		errs[of[i]] = fmt.Errorf("%w; it was removed%s", errs[of[i]], c.keepConsole(ctx, failed[i]))

@@ -24,9 +24,10 @@ import (
 	"croft/schedule/sshkeys"
 )
 
-// asking is `schedule QUERY [IMAGE]` with its flags.
+// asking is `schedule [QUERY] [IMAGE]` with its flags.
 type asking struct {
 	name, uuid, userData string
+	size                 string
 	metadata, imds       string
 	restart              string
 	keys, tags           []string
@@ -34,7 +35,7 @@ type asking struct {
 	networks             []string
 	open                 []string
 	volumes, disks       []string
-	ephemeral            bool
+	ephemeral, protect   bool
 	storage              string
 	firmware, display    string
 	devices, os          string
@@ -55,6 +56,7 @@ type asking struct {
 func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.name, "name", "",
 		"`name` of the instance, its host name too (vm- and the beginning of its UUID)")
+	flags.StringVar(&a.size, "size", "", "`name` of the size (croft size list), instead of amounts in QUERY (the default one)")
 	flags.StringVar(&a.uuid, "uuid", "", "`UUID` of the instance (a random one)")
 	a.addGuestFlags(flags)
 	flags.StringArrayVar(&a.networks, "network", nil,
@@ -76,6 +78,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.os, "os", "", "the system of the guest, for which the clock of the machine is set: `linux` or "+
 		"windows (linux)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
+	flags.BoolVar(&a.protect, "protect", false, "protect the instance against removal, until schedule protect --off")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
 		"use")
 	flags.String("policy", "", "which host with room to choose: spread (the most room), pack (the least room), or "+
@@ -125,8 +128,9 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	if cmd.Flags().Changed("key") {
 		s.Keys = a.keys
 	}
-	if len(given) > 1 {
-		s.Image = given[1]
+	query, err := a.split(&s, given)
+	if err != nil {
+		return err
 	}
 	if a.explain && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--explain creates no instance to wait for: leave out --wait")
@@ -137,7 +141,7 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	if a.hold != 0 && cmd.Flags().Changed("wait") {
 		return croft.Errorf(croft.Invalid, "--hold boots no instance to wait for: leave out --wait")
 	}
-	wanted, err := a.requests(s, given[0], cmd.InOrStdin())
+	wanted, err := a.requests(s, query, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -156,6 +160,37 @@ func (a *asking) run(cmd *cobra.Command, given []string) error {
 	})
 }
 
+// split returns the query of the arguments, which may be empty, and puts the image into the settings.
+func (a *asking) split(s *direct.Settings, given []string) (query string, err error) {
+	if len(given) > 0 && isQuery(given[0]) {
+		query, given = given[0], given[1:]
+	}
+	if len(given) > 1 {
+		return "", croft.Errorf(croft.Invalid, "%q is not a query, and only a query may be followed by an image", given[0])
+	}
+	if len(given) > 0 {
+		s.Image = given[0]
+	}
+	return query, nil
+}
+
+// isQuery distinguishes a query from an image, and from an instance.
+func isQuery(text string) bool { return schedule.LooksLikeQuery(text) && !isAddress(text) }
+
+// isAddress reports whether a text is the address of an image: a URL, or a path on the hosts.
+func isAddress(text string) bool {
+	scheme, _, url := strings.Cut(text, "://")
+	return url && !strings.ContainsAny(scheme, "=:&,") || strings.HasPrefix(text, "/")
+}
+
+// asks reports whether a flag was given that is only of use for a request.
+func (a *asking) asks(flags *pflag.FlagSet) bool {
+	own, found := pflag.NewFlagSet("", pflag.ContinueOnError), false
+	new(asking).addFlags(own)
+	flags.Visit(func(f *pflag.Flag) { found = found || own.Lookup(f.Name) != nil })
+	return found
+}
+
 // checkFlags returns Invalid for durations that are not positive, and for flags with empty values.
 func checkFlags(flags *pflag.FlagSet, times ...string) error {
 	for _, name := range times {
@@ -170,7 +205,7 @@ func checkFlags(flags *pflag.FlagSet, times ...string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"name", "uuid", "user-data"} {
+	for _, name := range []string{"name", "uuid", "user-data", "size"} {
 		if f := flags.Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", name)
 		}
@@ -209,6 +244,9 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 		return wanted, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
 	case a.count < 1:
 		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
+	case a.allOrNone && a.protect:
+		return wanted, croft.Errorf(croft.Invalid, "--all-or-none removes the instances again unless there is room for all, "+
+			"and --protect forbids that: protect them afterwards with `schedule protect`")
 	case a.allOrNone && a.count == 1:
 		return wanted, croft.Errorf(croft.Invalid, "--all-or-none needs several instances: give --count")
 	case a.count > 1 && slices.ContainsFunc(one.Disks, func(d croft.NewDisk) bool { return d.Name != "" }):
@@ -224,9 +262,10 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 
 func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r api.ClaimRequest, err error) {
 	r = api.ClaimRequest{InProject: api.InProject{Project: croft.Project(s.Project)}, Hold: int64(a.hold / time.Second),
-		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query,
-			Expires: int64(a.expires / time.Second), Where: a.bounds.where, WhereNot: a.bounds.whereNot,
-			Near: a.near, Far: a.far, Distance: a.distance}}
+		InstanceRequest: api.InstanceRequest{ID: croft.NewInstanceID(), Name: a.name, Query: query, Size: a.size,
+			Expires: int64(a.expires / time.Second), Protected: a.protect, Where: a.bounds.where,
+			WhereNot: a.bounds.whereNot,
+			Near:     a.near, Far: a.far, Distance: a.distance}}
 	r.Networks, r.Open, r.Ephemeral, r.Storage = a.networks, a.open, a.ephemeral, a.storage
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
 		return r, err
@@ -239,8 +278,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	if err = a.addVolumes(&r.InstanceRequest); err != nil {
 		return r, err
 	}
-	if _, err = schedule.ParseQuery(query); err != nil {
-		return r, err
+	if query != "" && a.size == "" { // the server knows the sizes
+		if _, err = schedule.ParseQuery(query); err != nil {
+			return r, err
+		}
 	}
 	policy, err := schedule.PolicyNamed(s.Policy)
 	if err != nil {

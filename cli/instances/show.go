@@ -128,6 +128,7 @@ func details(i api.Instance) *out.Table {
 		add("location", i.Location)
 	}
 	add("resources", i.Resources.String())
+	add("made with size", i.Size)
 	add("image", i.Image)
 	if i.ImageURL != i.Image {
 		add("image url", i.ImageURL)
@@ -146,6 +147,9 @@ func details(i api.Instance) *out.Table {
 	}
 	for _, key := range slices.Sorted(maps.Keys(i.Labels)) {
 		add("label", key+"="+i.Labels[key].String())
+	}
+	if i.Protected {
+		add("protected", fmt.Sprintf("yes; `schedule protect --off %s` ends it", i.Name))
 	}
 	add("generation", fmt.Sprint(i.Generation))
 	if storage := cmp.Or(i.OnStorage, i.Storage); storage != "" {

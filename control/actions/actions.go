@@ -66,6 +66,7 @@ const (
 	Aggregate  Kind = "aggregate"
 	Distances  Kind = "distance" // all distances of a type
 	Policy     Kind = "policy"   // of CRUSH
+	Size       Kind = "size"     // of instances
 	Project    Kind = "project"
 	Quota      Kind = "quota" // the default one
 	Token      Kind = "token"
@@ -90,7 +91,7 @@ const (
 
 // kinds lists the kinds for filters.
 var kinds = []string{string(Instance), "key", string(Project), string(Quota), string(Token), string(Host),
-	string(Aggregate), string(Distances), string(Policy), string(Invitation), string(Ticket),
+	string(Aggregate), string(Distances), string(Policy), string(Size), string(Invitation), string(Ticket),
 	string(Pool),
 	string(Cluster), string(Site), string(Credential), string(Appliance), string(Image), string(Volume), string(Backup),
 	string(BackupStore), string(BackupSchedule), string(Group),

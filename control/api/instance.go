@@ -38,6 +38,8 @@ type Instance struct {
 	Created time.Time       `json:"created"` // when it was requested
 	// When it is destroyed, or its claim is released; left out: never.
 	Expires time.Time `json:"expires,omitzero"`
+	// It is neither destroyed, nor is its disk replaced, until the protection ends.
+	Protected bool `json:"protected,omitempty"`
 	// Number of the newest order.
 	Generation int64 `json:"generation"`
 	// It no longer exists.
@@ -68,6 +70,8 @@ type Instance struct {
 	// The request, in the form in which requests have it.
 	Query     string          `json:"query"`
 	Resources croft.Resources `json:"resources"` // what it claims, by resource class
+	// Name, at that time, of the size that it was made with; left out: none.
+	Size string `json:"size,omitempty"`
 	// Image, under the name that the request gave.
 	Image string `json:"image"`
 	// Address from which hosts fetch the image, without a password or a signature.
@@ -170,8 +174,10 @@ func restoreState(st croft.Status) string {
 func InstanceOf(st croft.Status) Instance {
 	inst, spec := st.Instance, st.Instance.Spec
 	i := Instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Cluster: inst.Cluster, Created: inst.Created,
-		Expires: inst.Expires, Generation: inst.Generation, State: schedule.Describe(&st), Lost: inst.Lost,
+		Expires: inst.Expires, Protected: inst.Protected, Generation: inst.Generation, State: schedule.Describe(&st),
+		Lost:    inst.Lost,
 		Address: schedule.Address(&st), Query: cmp.Or(spec.Query, spec.Resources.String()), Resources: spec.Resources,
+		Size:     spec.Size,
 		ImageURL: redact.Image(spec.Image), GuestSettings: spec.GuestSettings,
 		InstanceSettings: spec.InstanceSettings, Tags: spec.Tags, In: spec.In, Where: spec.Where,
 		WhereNot: spec.WhereNot, Near: spec.Near, HostKey: publicKey(spec.HostKey),

@@ -29,6 +29,15 @@ type InstanceChange struct {
 	Waiting
 }
 
+// InstanceStop is the input of stopInstance.
+type InstanceStop struct {
+	InstanceChange
+
+	// Force cuts the power at once, without asking the guest to shut down: it may lose what it has not written to its
+	// disks yet.
+	Force bool `query:"force" json:"-"`
+}
+
 // InstanceMove is the input of moveInstance.
 type InstanceMove struct {
 	InstanceChange
@@ -113,8 +122,11 @@ type InstanceRequest struct {
 	ID croft.InstanceID `json:"id,omitempty" format:"uuid"`
 	// Unique in the project, and the guest's host name. vm- and the beginning of the UUID by default.
 	Name string `json:"name,omitempty" maxLength:"63" minLength:"1"`
-	// What it takes, as `schedule` has it: VCPU:1,MEMORY_MB:256,DISK_GB:1.
-	Query string `json:"query" maxLength:"16384" minLength:"1"`
+	// What it takes, as `schedule` has it: VCPU:1,MEMORY_MB:256,DISK_GB:1. With a size, only what its host must have,
+	// such as required=HW_CPU_X86_AVX2.
+	Query string `json:"query,omitempty" maxLength:"16384" minLength:"1"`
+	// Name of the size that says the amounts. Without amounts and a size, it gets the default size of the cloud.
+	Size string `json:"size,omitempty" maxLength:"63" minLength:"1"`
 	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
 	// hosts.
 	Image string `json:"image" maxLength:"4096" minLength:"1"`
@@ -139,6 +151,8 @@ type InstanceRequest struct {
 	Volumes []string `json:"volumes,omitempty" maxItems:"16" maxLength:"63" minLength:"1"`
 	// Volumes to create on its host and to attach. They outlive the instance.
 	Disks []croft.NewDisk `json:"disks,omitempty" maxItems:"16"`
+	// It is neither destroyed, nor is its disk replaced, until changeInstance ends the protection. It cannot expire.
+	Protected bool `json:"protected,omitempty"`
 	// seconds after the request; 0: never
 	Expires int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"`
 	// Which host with room to take: `spread` the one with the most room, `pack` the one with the least, and
@@ -171,6 +185,8 @@ type InstancePatch struct {
 	Labels map[string]*objects.Value `json:"labels,omitempty" maxProperties:"64"`
 	// Seconds from now on after which it is destroyed; 0: never.
 	Expires *int64 `json:"expires,omitempty" maximum:"315360000" minimum:"0"`
+	// Whether it is protected: neither destroyed, rebuilt, restored in place nor rolled back, and without an expiry.
+	Protected *bool `json:"protected,omitempty"`
 }
 
 // Expiry is the input of keepInstance.

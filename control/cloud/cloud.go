@@ -36,6 +36,7 @@ type Cloud struct {
 	Aggregates  Aggregates
 	Distances   Distances
 	Policies    Policies
+	NamedSizes  NamedSizes
 	Fleet       *hosts.Fleet
 	Etcd        Etcd
 	Keys        Keys
@@ -210,6 +211,22 @@ type Policies interface {
 	// Remove removes a policy if it has the given generation; nil accepts any. Instances stay where they are. NotFound;
 	// Conflict.
 	Remove(ctx context.Context, name string, generation *int64) error
+}
+
+// NamedSizes keeps the named sizes of instances, for the whole cloud.
+type NamedSizes interface {
+	// List returns the sizes by name.
+	List(ctx context.Context) ([]croft.Size, error)
+	// Find returns a size. NotFound.
+	Find(ctx context.Context, name string) (croft.Size, error)
+	// Default returns the default size, or the built-in one, which has no name.
+	Default(ctx context.Context) (croft.Size, error)
+	// Create stores a size, unless there is the same one. Conflict: the name is taken.
+	Create(ctx context.Context, s croft.Size) (croft.Size, error)
+	// Change changes a size. NotFound. Conflict: the new name is taken.
+	Change(ctx context.Context, name string, to croft.SizeChange) (croft.Size, error)
+	// Remove removes a size. Instances keep what they have. NotFound.
+	Remove(ctx context.Context, name string) error
 }
 
 // Claims is the client of Placement, as far as operations need it.

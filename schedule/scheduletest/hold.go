@@ -141,16 +141,21 @@ func testExpiry(t *testing.T, c *cloud) {
 		}
 	}
 	expires(at)
-	second, err := c.SetExpiry(t.Context(), first, at.Add(time.Hour))
+	second, err := c.Amend(t.Context(), first, at.Add(time.Hour), false)
 	c.check(err)
 	expires(at.Add(time.Hour))
-	_, err = c.SetExpiry(t.Context(), first, at)
+	_, err = c.Amend(t.Context(), first, at, false)
 	c.want(err, croft.Conflict)
 	_, err = c.Reorder(t.Context(), first, c.order(first, croft.WantGone))
 	c.want(err, croft.Conflict)
-	third, err := c.SetExpiry(t.Context(), second, time.Time{})
+	third, err := c.Amend(t.Context(), second, time.Time{}, true)
 	c.check(err)
 	expires(time.Time{})
+	if st, err := c.Find(t.Context(), croft.DefaultProject, "web"); err != nil || !st.Instance.Protected {
+		t.Errorf("it is not protected: %v", err)
+	}
+	_, err = c.Reorder(t.Context(), second, c.order(second, croft.WantGone))
+	c.want(err, croft.Conflict)
 	_, err = c.Reorder(t.Context(), third, c.order(third, croft.WantStopped))
 	c.check(err)
 }

@@ -270,13 +270,14 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 	return inst, err
 }
 
-// SetExpiry implements schedule.Records.
-func (m *Memory) SetExpiry(ctx context.Context, inst croft.Instance, at time.Time) (croft.Instance, error) {
+// Amend implements schedule.Records.
+func (m *Memory) Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance,
+	error) {
 	err := m.write(ctx, func() error {
 		if err := m.unchanged(inst); err != nil {
 			return err
 		}
-		inst.Expires = at
+		inst.Expires, inst.Protected = expires, protected
 		inst = m.put(inst)
 		return nil
 	})

@@ -181,7 +181,8 @@ func (m *Manager) changeSnapshot(ctx context.Context, verb string, inst croft.In
 }
 
 // RollBack orders that the disks of an instance become those of its newest snapshot: everything that was written since
-// is discarded. Conflict: the instance runs, unless stop is true, which stops it first; or there is a newer snapshot.
+// is discarded. Conflict: the instance runs, unless stop is true, which stops it first; or it is protected; or there is
+// a newer snapshot.
 func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, stop bool) (croft.Volume, error) {
 	inst := st.Instance
 	return m.changeSnapshot(ctx, "roll back to", inst, name, func(v croft.Volume) (croft.Volume, error) {
@@ -191,6 +192,9 @@ func (m *Manager) RollBack(ctx context.Context, st croft.Status, name string, st
 		}
 		if inst.State != croft.StateScheduled {
 			return v, schedule.Unorderable(inst)
+		}
+		if err := schedule.CheckUnprotected(inst); err != nil {
+			return v, err
 		}
 		how := croft.RollbackOff
 		if stop {

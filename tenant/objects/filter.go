@@ -34,9 +34,12 @@ const (
 // tagMark starts a term about a tag. No key contains a colon.
 const tagMark = "tag:"
 
+// labelMark may precede the key of a property.
+const labelMark = "label."
+
 // ParseFilter parses alternatives. Each consists of terms separated by blanks: key=value, key=prefix*, key alone for
-// objects with the property, tag:name and tag:prefix*. A value in double quotes, with Go's syntax, may contain blanks
-// and end with a *. Invalid: the error names the term.
+// objects with the property, each with or without label. before it, tag:name and tag:prefix*. A value in double quotes,
+// with Go's syntax, may contain blanks and end with a *. Invalid: the error names the term.
 func ParseFilter(alternatives []string) (Filter, error) {
 	if len(alternatives) > maxAlternatives {
 		return nil, croft.Errorf(croft.Invalid, "there are %d filters: at most %d can be combined", len(alternatives),
@@ -92,7 +95,7 @@ func parseTerm(text string) (t Term, rest string, err error) {
 	if end < 0 {
 		end = len(text)
 	}
-	t.Key = text[:end]
+	t.Key = strings.TrimPrefix(text[:end], labelMark) // as the API calls the properties of instances
 	if err := CheckKey(t.Key); err != nil {
 		return t, "", croft.Errorf(croft.Invalid, "the filter %.80q: %w", text, err)
 	}

@@ -207,7 +207,8 @@ func TestABackupIsMadeVerifiedRestoredAndRemoved(t *testing.T) {
 		if _, err := c.RestoreBackup(t.Context(), in); croft.KindOf(err) != croft.Conflict {
 			t.Errorf("of a running instance: %v", err)
 		}
-		_, err := c.StopInstance(t.Context(), api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: "web"}})
+		_, err := c.StopInstance(t.Context(), api.InstanceStop{InstanceChange: api.InstanceChange{
+			InstanceNamed: api.InstanceNamed{ID: "web"}}})
 		w.must(err)
 		w.runs("berta", web.ID, croft.StateStopped)
 		inst, err := c.RestoreBackup(t.Context(), in)

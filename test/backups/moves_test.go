@@ -82,7 +82,8 @@ func TestARestoredInstanceMovesAndKeepsItsDiskWhateverFails(t *testing.T) {
 	w.backup("berta", "web", "b1")
 	w.noSnapshots()
 	w.must(os.WriteFile(w.on(at, web.ID), []byte("\x00content\nsecond"), 0o600))
-	_, err := c.StopInstance(t.Context(), api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: "web"}})
+	_, err := c.StopInstance(t.Context(), api.InstanceStop{InstanceChange: api.InstanceChange{
+		InstanceNamed: api.InstanceNamed{ID: "web"}}})
 	w.must(err)
 	w.runs("berta", web.ID, croft.StateStopped)
 	reads := func(host, want string) {
@@ -117,7 +118,8 @@ func TestARestoredInstanceMovesAndKeepsItsDiskWhateverFails(t *testing.T) {
 	reads(other, "first")
 
 	// It has not run on the host where the restore fails.
-	_, err = c.StopInstance(t.Context(), api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: "web"}})
+	_, err = c.StopInstance(t.Context(), api.InstanceStop{InstanceChange: api.InstanceChange{
+		InstanceNamed: api.InstanceNamed{ID: "web"}}})
 	w.must(err)
 	w.runs("berta", web.ID, croft.StateStopped)
 	w.must(os.WriteFile(w.on(other, web.ID), []byte("\x00content\nthird"), 0o600))

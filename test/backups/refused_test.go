@@ -96,7 +96,8 @@ func TestAnInstanceIsRestoredInPlaceRightAfterItsBackupIsMade(t *testing.T) {
 	w.store("main", w.repo, "secret")
 	web := w.instance("berta", "web")
 	c := w.as("berta")
-	_, err := c.StopInstance(t.Context(), api.InstanceChange{InstanceNamed: api.InstanceNamed{ID: "web"}})
+	_, err := c.StopInstance(t.Context(), api.InstanceStop{InstanceChange: api.InstanceChange{
+		InstanceNamed: api.InstanceNamed{ID: "web"}}})
 	w.must(err)
 	w.runs("berta", web.ID, croft.StateStopped)
 	w.must(os.WriteFile(w.disk(web.ID), []byte("\x00content\nfirst"), 0o600))

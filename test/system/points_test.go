@@ -96,6 +96,7 @@ func tell(t *testing.T, fatal string) *world {
 	s.turn(ctx, "stop", schedule.Stopped, (*schedule.Scheduler).Stop)
 	s.turn(ctx, "start", schedule.Running, (*schedule.Scheduler).Start)
 	s.turn(ctx, "reboot", schedule.Running, (*schedule.Scheduler).Reboot)
+	s.turn(ctx, "cut the power", schedule.Stopped, (*schedule.Scheduler).PowerOff)
 	s.turn(ctx, "rebuild", schedule.Running, (*schedule.Scheduler).Rebuild)
 
 	// A command that dies leaves a record, and an operator's mistake a name: agents remove both.

@@ -150,6 +150,10 @@ func (h *gatedHypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	return h.gate.do("hypervisor Stop", id, func() error { return h.Hypervisor.Stop(ctx, id) })
 }
 
+func (h *gatedHypervisor) CutPower(ctx context.Context, id croft.InstanceID) error {
+	return h.gate.do("hypervisor CutPower", id, func() error { return h.Hypervisor.CutPower(ctx, id) })
+}
+
 func (h *gatedHypervisor) Remove(ctx context.Context, id croft.InstanceID) error {
 	return h.gate.do("hypervisor Remove", id, func() error { return h.Hypervisor.Remove(ctx, id) })
 }

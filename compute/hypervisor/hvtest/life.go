@@ -142,6 +142,19 @@ func (s Suite) stop(t *testing.T) {
 	}
 }
 
+func (s Suite) cutPower(t *testing.T) {
+	b := s.bench(t)
+	m := s.machine(b)
+	b.kind(b.hv.CutPower(b.ctx, m.ID), croft.NotFound)
+	b.must(b.hv.Define(b.ctx, m))
+	b.must(b.hv.CutPower(b.ctx, m.ID)) // it is off
+	b.must(b.hv.Start(b.ctx, m.ID))
+	b.must(b.hv.CutPower(b.ctx, m.ID))
+	b.power(m.ID, compute.PowerOff)
+	b.must(b.hv.Start(b.ctx, m.ID))
+	b.power(m.ID, compute.PowerOn)
+}
+
 func (s Suite) stopContext(t *testing.T) {
 	b := s.bench(t)
 	m := s.machine(b)

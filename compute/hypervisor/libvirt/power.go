@@ -158,7 +158,11 @@ func (d *Driver) Stop(ctx context.Context, id croft.InstanceID) error {
 				return err
 			}
 		case <-grace.Done():
-			return d.cutPower(context.WithoutCancel(ctx), id)
+			err := d.CutPower(context.WithoutCancel(ctx), id)
+			if errors.Is(err, croft.NotFound) {
+				return nil
+			}
+			return err
 		}
 	}
 }
@@ -193,14 +197,10 @@ func (d *Driver) press(ctx context.Context, id croft.InstanceID) (off bool, err 
 	})
 }
 
-// cutPower ends the guest without asking it.
-func (d *Driver) cutPower(ctx context.Context, id croft.InstanceID) error {
+// CutPower ends the guest without asking it.
+func (d *Driver) CutPower(ctx context.Context, id croft.InstanceID) error {
 	return do(ctx, d.conn, about("cut the power of", id), func(c *libvirt.Connect) error {
-		err := with(c, id, func(dom *libvirt.Domain, _ mark) error { return cut(dom) })
-		if errors.Is(err, croft.NotFound) {
-			return nil
-		}
-		return err
+		return with(c, id, func(dom *libvirt.Domain, _ mark) error { return cut(dom) })
 	})
 }
 

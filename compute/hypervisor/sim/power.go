@@ -145,6 +145,22 @@ func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	return h.off(id, g, false)
 }
 
+// CutPower ends the guest without asking it.
+func (h *Hypervisor) CutPower(ctx context.Context, id croft.InstanceID) error {
+	_, err := call(ctx, h, OpStop, id, func() (struct{}, error) {
+		g, err := h.find(id)
+		if err != nil {
+			return struct{}{}, err
+		}
+		g.Started, g.Halted = 0, false
+		if g.Power == compute.PowerOff {
+			return struct{}{}, h.saved(id)
+		}
+		return struct{}{}, h.off(id, g, false)
+	})
+	return err
+}
+
 // press makes the guest power off after Config.Shutdown. The caller holds h.mu.
 func (h *Hypervisor) press(id croft.InstanceID, g *guest) {
 	if g.button != nil {

@@ -147,6 +147,10 @@ func (s *suite) life() {
 	s.is(err, croft.NotFound, "an instance that is gone")
 }
 
+func (s *suite) stop(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return s.Client.StopInstance(ctx, api.InstanceStop{InstanceChange: in})
+}
+
 func (s *suite) changes() {
 	was := s.running("web")
 	for _, step := range []struct {
@@ -154,7 +158,7 @@ func (s *suite) changes() {
 		do   func(context.Context, api.InstanceChange) (api.Instance, error)
 		goal schedule.Goal
 	}{
-		{"stop", s.Client.StopInstance, schedule.Stopped},
+		{"stop", s.stop, schedule.Stopped},
 		{"start", s.Client.StartInstance, schedule.Running},
 		{"reboot", s.Client.RebootInstance, schedule.Running},
 		{"rebuild", s.Client.RebuildInstance, schedule.Running},
@@ -183,7 +187,7 @@ func (s *suite) refusals() {
 	_, err = s.find(croft.DefaultProject, "")
 	s.is(err, croft.Invalid, "an instance without a name")
 	for what, do := range map[string]func(context.Context, api.InstanceChange) (api.Instance, error){
-		"stop": s.Client.StopInstance, "start": s.Client.StartInstance, "reboot": s.Client.RebootInstance,
+		"stop": s.stop, "start": s.Client.StartInstance, "reboot": s.Client.RebootInstance,
 		"rebuild": s.Client.RebuildInstance, "recreate": s.Client.RecreateInstance,
 		"destroy": func(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
 			return s.Client.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in})

@@ -67,7 +67,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	over := &cloud.Cloud{
 		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
 		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
-		Keys: store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images,
+		NamedSizes: store.Sizes,
+		Keys:       store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images,
 		Catalog: stored,
 		Auditor: auditor, Volumes: requests, Sizes: sizes, Monitor: a, Tokens: tokens{store, fleet, s},
 		Access:     accessTokens{store.AccessTokens},
