@@ -293,8 +293,6 @@ func (b belongings) bodies(schema string) []any {
 			map[string]any{"resources": map[string]int64{"VCPU": 1 << 40, "DISK_GB": 1 << 40}}}
 	case "VolumeSize":
 		return []any{fields{"size_gb": 2}}
-	case "PoolChange":
-		return []any{fields{"max": 9, "max_prealloc": 9}, fields{"max": nil}}
 	case "NewSnapshot":
 		return []any{fields{}, fields{"name": b.name}}
 	case "SnapshotRollback":
