@@ -52,7 +52,7 @@ file of a project. A file has three parts, each of which may be missing:
       labels: {env: prod}
 
 The fields of an instance are those of a request in the API: also tags, restart, networks,
-open, mounts, storage, ephemeral, metadata, imds, affinities, policy, in, where, where_not,
+open, mounts, storage, ephemeral, protected, machine, metadata, imds, affinities, policy, in, where, where_not,
 near, far and distance. The last seven and policy decide the host when the instance is
 created, and are not compared later.
 
@@ -331,8 +331,8 @@ func (r *run) createInstance(name string, i instance, volumes []string, disks []
 	}
 	request := api.InstanceRequest{ID: croft.NewInstanceID(), Name: name, Query: i.Query, Image: i.Image,
 		GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, Volumes: volumes, Disks: disks,
-		In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far, Distance: i.Distance,
-		Policy: i.Policy}
+		Protected: i.Protected, In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
+		Distance: i.Distance, Policy: i.Policy}
 	request.GuestSettings.Keys = keys
 	request.GuestSettings.UserData = []byte(i.UserData)
 	if _, err = verb.Asked(r.ctx, r.CreateInstance, api.NewInstance{InProject: r.project(),
@@ -366,6 +366,12 @@ func (r *run) lines(given []string) ([]string, error) {
 
 func (r *run) label(name string, labels map[string]*objects.Value) error {
 	_, err := verb.Asked(r.ctx, r.ChangeInstance, api.InstancePatch{InstanceNamed: r.Named(name), Labels: labels})
+	return err
+}
+
+func (r *run) protect(name string, protected bool) error {
+	_, err := verb.Asked(r.ctx, r.ChangeInstance, api.InstancePatch{InstanceNamed: r.Named(name),
+		Protected: &protected})
 	return err
 }
 

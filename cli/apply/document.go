@@ -50,12 +50,14 @@ type instance struct {
 	UserData string                   `json:"user_data,omitempty"`
 	Volumes  []string                 `json:"volumes,omitempty"`
 	Labels   map[string]objects.Value `json:"labels,omitempty"`
-	In       []string                 `json:"in,omitempty"`
-	Where    []string                 `json:"where,omitempty"`
-	WhereNot []string                 `json:"where_not,omitempty"`
-	Near     []string                 `json:"near,omitempty"`
-	Far      []string                 `json:"far,omitempty"`
-	Distance string                   `json:"distance,omitempty"`
+	// it may not be removed, as with schedule protect
+	Protected bool     `json:"protected,omitempty"`
+	In        []string `json:"in,omitempty"`
+	Where     []string `json:"where,omitempty"`
+	WhereNot  []string `json:"where_not,omitempty"`
+	Near      []string `json:"near,omitempty"`
+	Far       []string `json:"far,omitempty"`
+	Distance  string   `json:"distance,omitempty"`
 	croft.GuestSettings
 	croft.InstanceSettings
 

@@ -97,7 +97,7 @@ func exported(have state) document {
 // described returns the request for an instance like this one.
 func described(i api.Instance, volumes []string, keys map[string]string) instance {
 	d := instance{Query: query(i), Image: i.Image, Policy: i.Policy, UserData: string(i.UserData), Volumes: volumes,
-		Labels: i.Labels, Where: i.Where, WhereNot: i.WhereNot, GuestSettings: i.GuestSettings,
+		Labels: i.Labels, Protected: i.Protected, Where: i.Where, WhereNot: i.WhereNot, GuestSettings: i.GuestSettings,
 		InstanceSettings: i.InstanceSettings}
 	d.GuestSettings.Keys, d.GuestSettings.UserData, d.Tags = nil, nil, i.Tags
 	for _, b := range i.In {

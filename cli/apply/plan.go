@@ -195,6 +195,10 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 		p.add(step{change, "instance", name, "set " + strings.Join(words, ", "),
 			func(r *run) error { return r.label(name, labels) }})
 	}
+	if want.Protected != now.Protected {
+		p.add(step{change, "instance", name, fmt.Sprintf("set protected=%t", want.Protected),
+			func(r *run) error { return r.protect(name, want.Protected) }})
+	}
 	for _, v := range want.Volumes {
 		if !p.free(v, name) {
 			p.add(step{change, "instance", name, "attach volume " + v, func(r *run) error { return r.attach(v, name) }})
