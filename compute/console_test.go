@@ -141,6 +141,14 @@ func (h terminal) OpenConsole(_ context.Context, id croft.InstanceID, _ bool) (i
 	return h.console, nil
 }
 
+func (h terminal) OpenScreen(ctx context.Context, id croft.InstanceID, takeOver bool) (io.ReadWriteCloser, error) {
+	return h.OpenConsole(ctx, id, takeOver)
+}
+
+func (terminal) Screenshot(context.Context, croft.InstanceID) ([]byte, error) {
+	return nil, croft.Errorf(croft.Conflict, "the machine has no screen")
+}
+
 // counted counts its Close calls.
 type counted struct {
 	io.ReadWriteCloser
@@ -176,6 +184,8 @@ func TestALiveConsoleIsRefused(t *testing.T) {
 		{"where the hypervisor has none", path, ConsoleProtocol, func(l logHypervisor) Hypervisor { return l },
 			http.StatusUpgradeRequired, ConsoleProtocol},
 		{"where somebody else is attached", path, ConsoleProtocol,
+			func(l logHypervisor) Hypervisor { return terminal{l, nil} }, http.StatusConflict, "somebody else"},
+		{"of a screen where somebody else is attached", strings.TrimSuffix(path, "console") + "screen", ConsoleProtocol,
 			func(l logHypervisor) Hypervisor { return terminal{l, nil} }, http.StatusConflict, "somebody else"},
 		{"where the connection cannot be taken over", path, ConsoleProtocol, func(l logHypervisor) Hypervisor {
 			return terminal{l, counted{mine, new(sync.Mutex), &closed}}
