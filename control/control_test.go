@@ -339,7 +339,7 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		{"a duplicate key", "instances", `{"query":"VCPU:1","query":"VCPU:2","image":"x"}`, api.BadRequest, "twice"},
 		{"a duplicate key deep inside", "keys", `{"name":{"a":1,"a":2},"line":""}`, api.BadRequest, "twice"},
 		{"an unknown field", "instances", wanted("nmae", "web"), api.SchemaViolation, `did you mean "name"?`},
-		{"a field missing", "instances", map[string]any{"image": "x"}, api.SchemaViolation, "query"},
+		{"a field missing", "keys", map[string]any{"name": "x"}, api.SchemaViolation, "line"},
 		{"a wrong type", "instances", wanted("name", 7), api.SchemaViolation, "/name is number, not string"},
 		{"a number as a flag", "instances", wanted("ephemeral", 1), api.SchemaViolation, "/ephemeral"},
 		{"a UUID that is none", "instances", wanted("id", "web"), api.SchemaViolation, "uuid"},

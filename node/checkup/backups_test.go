@@ -28,7 +28,7 @@ func TestInstancesWithoutARecentBackupAreNamedWithTheTime(t *testing.T) {
 		level checks.Level
 		says  string
 	}{
-		"all have one":      {nil, checks.OK, "every instance has one"},
+		"all have one":      {nil, checks.OK, "every instance has a recent one"},
 		"one never had any": {[]backups.Unprotected{one("web", 3*time.Hour, 0)}, checks.Warn, "created 3h ago"},
 		"one has an old one": {[]backups.Unprotected{one("db", 90*time.Hour, 50*time.Hour)}, checks.Warn,
 			"db of project dev: none for 2d2h"},
