@@ -430,7 +430,7 @@ type Instance struct {
 	Seats      []Seat    `json:"seats,omitempty"` // in its groups, from the order on
 	// when the caretaker destroys it, or releases a held claim; zero: never
 	Expires time.Time `json:"expires,omitzero"`
-	// it is neither destroyed, nor is its disk replaced, until somebody ends the protection; it has no expiry meanwhile
+	// it is neither destroyed, nor is its disk replaced, until the protection ends; it has no expiry meanwhile
 	Protected bool `json:"protected,omitempty"`
 	// the expiry for which the hook has run; it runs again for a later expiry
 	Announced time.Time `json:"announced,omitzero"`

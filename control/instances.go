@@ -275,7 +275,7 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 // host stays, since its guest may run, and Prometheus is to notice if it does not. Hosts may be wrong or lie about
 // addresses, and Prometheus is not to be sent to the cloud itself.
 func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.TargetGroup, error) {
-	targets := []api.TargetGroup{}
+	targets, elsewhere := []api.TargetGroup{}, endpoint.Elsewhere()
 	f := api.InstanceFilter{InProject: in.InProject, Filtered: in.Filtered, Terms: in.Terms}
 	for {
 		page, err := listWanted(ctx, c, f, func(croft.Instance) bool { return true })
@@ -283,7 +283,7 @@ func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.Targ
 			return nil, err
 		}
 		for _, i := range page.Instances {
-			if i.MayRun() && endpoint.IsElsewhere(i.Address) {
+			if i.MayRun() && elsewhere(i.Address) {
 				targets = append(targets, i.Target(net.JoinHostPort(i.Address, strconv.Itoa(cmp.Or(in.Port, 9100)))))
 			}
 		}

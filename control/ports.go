@@ -74,7 +74,7 @@ func checkAddress(st croft.Status) error {
 		return api.NewProblem(api.BadState,
 			"instance "+st.Instance.Name+" has no address: it is "+schedule.Describe(&st))
 	}
-	if !endpoint.IsElsewhere(address) {
+	if !endpoint.Elsewhere()(address) {
 		return api.NewProblem(api.BadState, "instance "+st.Instance.Name+" has an address that cannot be a guest's")
 	}
 	return nil

@@ -78,7 +78,7 @@ func (s *Orders) Order(ctx context.Context, host croft.HostID, id croft.Instance
 }
 
 // occupied returns why an instance cannot come to a host, according to the answer to a read of its order there; nil:
-// there is none. Unavailable.
+// it has no order. Unavailable.
 func (s *conn) occupied(host croft.HostID, answer *etcdserverpb.ResponseOp) error {
 	kvs := answer.GetResponseRange().Kvs
 	if len(kvs) == 0 {

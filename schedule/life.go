@@ -14,33 +14,19 @@ const tries = 8
 // Stop orders an instance to be shut down; it keeps its claim and its disk.
 // Conflict: it is being scheduled or destroyed, or is part of a cluster.
 func (s *Scheduler) Stop(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped)
+	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped, false)
 }
 
 // PowerOff orders the power of an instance to be cut without asking its guest, also if that is shutting down already.
 // It keeps its claim and its disk. Conflict: as for Stop.
-func (s *Scheduler) PowerOff(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
-	err error) {
-	err = s.changeOwn(ctx, project, idOrName, "stop", func(st croft.Status) (again bool, err error) {
-		inst = st.Instance
-		if inst.State != croft.StateScheduled {
-			return false, Unorderable(inst)
-		}
-		order := NewOrder(s.Partition, inst, inst.Host, croft.WantStopped)
-		order.Cut = true
-		if o := st.Order; o != nil && o.Want == order.Want && o.Cut && failed(&st) == nil {
-			return false, nil
-		}
-		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
-		return true, err
-	})
-	return inst, err
+func (s *Scheduler) PowerOff(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
+	return s.turn(ctx, project, idOrName, "stop", croft.WantStopped, true)
 }
 
 // Start orders an instance to boot that is stopped or was left off by its restart policy, or to be built again if its
 // build failed. Conflict: it is being scheduled or destroyed.
 func (s *Scheduler) Start(ctx context.Context, project croft.Project, idOrName string) (croft.Instance, error) {
-	return s.turn(ctx, project, idOrName, "start", croft.WantRunning)
+	return s.turn(ctx, project, idOrName, "start", croft.WantRunning, false)
 }
 
 // Reboot orders an instance to shut down and boot; a stopped one only boots. Conflict: as for Stop.
@@ -136,10 +122,11 @@ func (s *Scheduler) anew(ctx context.Context, project croft.Project, idOrName, v
 	return inst, err
 }
 
-// turn orders the wanted state. If that is already ordered it does nothing, unless the order failed or the guest has
-// ended: then it orders a new attempt.
+// turn orders the wanted state; with cut the guest is not asked. If that is already ordered it does nothing, unless
+// the order failed or the guest has ended: then it orders a new attempt. For cut, an order that asks the guest does
+// not count.
 func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, verb string,
-	want croft.Want) (inst croft.Instance, err error) {
+	want croft.Want, cut bool) (inst croft.Instance, err error) {
 	change := s.changeOwn
 	if want == croft.WantRunning { // any caller may boot a cluster member that is off
 		change = s.change
@@ -149,10 +136,13 @@ func (s *Scheduler) turn(ctx context.Context, project croft.Project, idOrName, v
 		if inst.State != croft.StateScheduled {
 			return false, Unorderable(inst)
 		}
-		if st.Order != nil && st.Order.Want == want && failed(&st) == nil && ended(&st) == "" {
+		if o := st.Order; o != nil && o.Want == want && failed(&st) == nil &&
+			(cut && o.Cut || !cut && ended(&st) == "") {
 			return false, nil
 		}
-		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, NewOrder(s.Partition, inst, inst.Host, want))
+		order := NewOrder(s.Partition, inst, inst.Host, want)
+		order.Cut = cut
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
 		return true, err
 	})
 	return inst, err

@@ -3,11 +3,9 @@
 package apply
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +112,7 @@ func (r *run) project() api.InProject { return api.InProject{Project: r.Project}
 
 // apply plans, asks, and carries the plan out.
 func (r *run) apply(want document, dry, yes bool) error {
-	have, err := r.state()
+	have, err := r.state(want.names)
 	if err != nil {
 		return err
 	}
@@ -164,15 +162,10 @@ func (r *run) confirm(steps []step, yes bool) error {
 		return nil
 	}
 	count := wording.Count(len(steps), "change")
-	if f, is := r.Cmd.InOrStdin().(*os.File); !is || !out.IsTerminal(f) {
+	if !out.IsTerminal(r.Cmd.InOrStdin()) {
 		return croft.Errorf(croft.Invalid, "apply: %s planned, and nobody is there to confirm them: give --yes", count)
 	}
-	fmt.Fprintf(r.Cmd.ErrOrStderr(), "Make %s? Type yes: ", count)
-	line, _ := bufio.NewReader(r.Cmd.InOrStdin()).ReadString('\n') // an empty answer means no
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "yes" && answer != "y" {
-		return croft.Errorf(croft.Invalid, "apply: the answer was not yes, so nothing was done")
-	}
-	return nil
+	return verb.Confirm(r.Cmd, "apply", "Make "+count)
 }
 
 // carryOut carries out the steps in their order, also after one that fails.
@@ -231,7 +224,7 @@ func (r *run) repeat(want document, steps []step) (done int, err error) {
 // left returns which of the steps are still to be done. A step that changes what another run has created belongs to
 // the step that was to create it.
 func (r *run) left(want document, steps []step) (left []step, err error) {
-	have, err := r.state()
+	have, err := r.state(want.names)
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +234,8 @@ func (r *run) left(want document, steps []step) (left []step, err error) {
 	}), err
 }
 
-// state reads what the project has.
-func (r *run) state() (s state, err error) {
+// state reads what the project has. Of instances for which whole returns false, it has only what lists show.
+func (r *run) state(whole func(name string) bool) (s state, err error) {
 	s = state{map[string]string{}, map[string]api.Volume{}, map[string]api.Instance{}}
 	keys, err := verb.Asked(r.ctx, func(ctx context.Context, in api.InProject) (api.KeyList, error) {
 		return r.ListKeys(ctx, in)
@@ -269,6 +262,10 @@ func (r *run) state() (s state, err error) {
 	for _, i := range list {
 		if i.Cluster != "" {
 			continue // its cluster makes and ends it
+		}
+		if !whole(i.Name) {
+			s.instances[i.Name] = i
+			continue
 		}
 		full, err := verb.Asked(r.ctx, r.GetInstance, api.InstanceShown{InstanceNamed: r.Named(string(i.ID))})
 		if errors.Is(err, croft.NotFound) {
@@ -324,18 +321,14 @@ func (r *run) detach(name string) error {
 	return err
 }
 
-func (r *run) createInstance(name string, i instance, volumes []string, disks []croft.NewDisk) error {
-	keys, err := r.lines(i.Keys)
-	if err != nil {
-		return err
-	}
+func (r *run) createInstance(name string, i instance, keys, volumes []string, disks []croft.NewDisk) error {
 	request := api.InstanceRequest{ID: croft.NewInstanceID(), Name: name, Query: i.Query, Image: i.Image,
 		GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, Volumes: volumes, Disks: disks,
 		Protected: i.Protected, In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
 		Distance: i.Distance, Policy: i.Policy}
 	request.GuestSettings.Keys = keys
 	request.GuestSettings.UserData = []byte(i.UserData)
-	if _, err = verb.Asked(r.ctx, r.CreateInstance, api.NewInstance{InProject: r.project(),
+	if _, err := verb.Asked(r.ctx, r.CreateInstance, api.NewInstance{InProject: r.project(),
 		InstanceRequest: request}); err != nil || len(i.Labels) == 0 {
 		return err
 	}
@@ -344,24 +337,6 @@ func (r *run) createInstance(name string, i instance, volumes []string, disks []
 		labels[key] = &v
 	}
 	return r.label(name, labels)
-}
-
-// lines returns lines of authorized_keys. The keys of the file are stored by then.
-func (r *run) lines(given []string) ([]string, error) {
-	if len(given) == 0 {
-		return nil, nil
-	}
-	list, err := verb.Asked(r.ctx, func(ctx context.Context, in api.InProject) (api.KeyList, error) {
-		return r.ListKeys(ctx, in)
-	}, r.project())
-	if err != nil {
-		return nil, err
-	}
-	stored := map[string]string{}
-	for _, k := range list.Keys {
-		stored[k.Name] = k.Line
-	}
-	return lines(given, nil, stored)
 }
 
 func (r *run) label(name string, labels map[string]*objects.Value) error {

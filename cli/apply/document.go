@@ -31,6 +31,12 @@ type document struct {
 	Instances map[string]instance `json:"instances,omitempty"`
 }
 
+// names reports whether the document has an instance of this name.
+func (d document) names(instance string) bool {
+	_, has := d.Instances[instance]
+	return has
+}
+
 // volume is a disk that outlives instances.
 type volume struct {
 	Size string `json:"size"` // such as 20G
@@ -100,7 +106,7 @@ func decoded(plain any) (d document, err error) {
 	return d, err
 }
 
-// value returns a node as the value of a type in JSON. An error begins with the line.
+// value returns a node as the value of a type in JSON. An error starts with the line.
 func value(n *yaml.Node, t reflect.Type, path string) (any, error) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return nil, placed(n, "%s: anchors and aliases are not allowed: write the value out", path)

@@ -16,6 +16,7 @@ import (
 	"croft/control/api"
 	"croft/internal/out"
 	"croft/schedule"
+	"croft/schedule/sshkeys"
 )
 
 // ExportCommand returns the command export.
@@ -34,7 +35,7 @@ left out.`,
 	args.AddCloudFlags(cmd.Flags())
 	cmd.RunE = verb.Wait(func(ctx context.Context, c *args.Client) error {
 		r := &run{ctx, c}
-		have, err := r.state()
+		have, err := r.state(func(string) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ left out.`,
 	return cmd
 }
 
-// write prints a document.
+// write prints a document. Unlike out.PrintData it changes no character of the YAML, because apply compares user-data.
 func write(w io.Writer, format string, d document) error {
 	if format == out.FormatJSON {
 		return out.PrintData(w, format, d)
@@ -69,7 +70,7 @@ func write(w io.Writer, format string, d document) error {
 	return nil
 }
 
-// encodePart prints a part of the document; the order of the parts is that of their use.
+// encodePart prints a part of the document; the parts are in the order of their use.
 func encodePart(w io.Writer, name string, of any) error {
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
@@ -124,7 +125,7 @@ func described(i api.Instance, volumes []string, keys map[string]string) instanc
 // keyName returns the name of a stored key, or the line itself.
 func keyName(line string, keys map[string]string) string {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		if sameKey(keys[name], line) {
+		if sshkeys.Same(keys[name], line) {
 			return name
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/schedule/sshkeys"
 	"croft/tenant/objects"
 )
 
@@ -89,15 +90,9 @@ func (p *planner) key(name, line string) {
 	switch {
 	case !exists:
 		p.add(step{create, "key", name, strings.Fields(line)[0], func(r *run) error { return r.addKey(name, line) }})
-	case !sameKey(now, line):
+	case !sshkeys.Same(now, line):
 		p.refuse("key %s is another key in the cloud (`croft key remove %s`, and apply again)", name, name)
 	}
-}
-
-// sameKey compares two lines of authorized_keys without their comments.
-func sameKey(a, b string) bool {
-	first, second := strings.Fields(a), strings.Fields(b)
-	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
 // withInstance notes the volumes that are made in the request for an instance, so that they are on its host.
@@ -156,7 +151,13 @@ func (p *planner) missing(name string, want instance) {
 		p.free(v, name)
 	}
 	p.add(step{create, "instance", name, strings.Join(what, ", "),
-		func(r *run) error { return r.createInstance(name, want, attached, disks) }})
+		func(r *run) error {
+			keys, err := lines(want.Keys, p.want.Keys, p.have.keys)
+			if err != nil {
+				return err
+			}
+			return r.createInstance(name, want, keys, attached, disks)
+		}})
 }
 
 // free plans that a volume is detached from another instance of the file. It reports whether the volume is attached to
@@ -217,7 +218,7 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 	total := want.query.Total()
 	changed := croft.Resources{}
 	var words []string
-	for _, class := range slices.Sorted(maps.Keys(union(total, now.Resources))) {
+	for _, class := range slices.Sorted(maps.Keys(joined(total, now.Resources))) {
 		from, to := now.Resources[class], total[class]
 		if from == to {
 			continue
@@ -239,15 +240,6 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 		p.add(step{change, "instance", name, "resize " + strings.Join(words, ", "),
 			func(r *run) error { return r.resize(name, changed) }})
 	}
-}
-
-func union(a, b croft.Resources) croft.Resources {
-	all := maps.Clone(a)
-	if all == nil {
-		all = croft.Resources{}
-	}
-	maps.Copy(all, b)
-	return all
 }
 
 // fixed returns the differences of an instance that only another instance can have. Where an instance is placed is
@@ -303,8 +295,10 @@ func fields(v any) map[string]any {
 	return all
 }
 
-func joined(a, b map[string]any) map[string]any {
-	all := maps.Clone(a)
+// joined returns a map with the keys of both.
+func joined[M ~map[K]V, K comparable, V any](a, b M) M {
+	all := M{}
+	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return all
 }
@@ -338,7 +332,7 @@ func lines(given []string, keys, stored map[string]string) (all []string, err er
 
 func sameKeys(a, b []string) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(line string) bool {
-		return !slices.ContainsFunc(b, func(other string) bool { return sameKey(line, other) })
+		return !slices.ContainsFunc(b, func(other string) bool { return sshkeys.Same(line, other) })
 	})
 }
 

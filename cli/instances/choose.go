@@ -1,9 +1,7 @@
 package instances
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/nearest"
@@ -133,6 +132,7 @@ func (s *subjects) of(ctx context.Context, c *session, given []string) (names []
 	for _, i := range all {
 		names = append(names, string(i.ID))
 	}
+	action := s.ends + " " + wording.Count(len(all), "instance")
 	switch {
 	case len(all) == 0:
 		c.Say("no instance matches, so nothing is done")
@@ -140,19 +140,16 @@ func (s *subjects) of(ctx context.Context, c *session, given []string) (names []
 	case !asks:
 		return names, nil
 	case !terminal:
-		return nil, croft.Errorf(croft.Invalid, "%s %s: nothing was done, because nobody can be asked here: look at "+
-			"`schedule list` with the same flags, and add --yes", s.ends, wording.Count(len(all), "instance"))
+		return nil, croft.Errorf(croft.Invalid, "%s: nothing was done, because nobody can be asked here: look at "+
+			"`schedule list` with the same flags, and add --yes", action)
 	}
 	t := listing{columns: briefColumns}.table(all)
 	t.Color = out.IsColored(c.Cmd.ErrOrStderr())
 	if err := t.Print(c.Cmd.ErrOrStderr()); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s %s? Type yes: ", s.ends, wording.Count(len(all), "instance"))
-	line, _ := bufio.NewReader(c.Cmd.InOrStdin()).ReadString('\n') // an empty answer means no
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "yes" && answer != "y" {
-		return nil, croft.Errorf(croft.Invalid, "%s %s: the answer was not yes, so nothing was done", s.ends,
-			wording.Count(len(all), "instance"))
+	if err := verb.Confirm(c.Cmd, action, action); err != nil {
+		return nil, err
 	}
 	return names, nil
 }

@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/api"
+	"croft/internal/shell"
 )
 
 func forwardCommand() *cobra.Command {
@@ -72,7 +73,7 @@ func ProxyCommand(cmd *cobra.Command, id croft.InstanceID) ([]string, error) {
 	}
 	words = append(words, string(id))
 	for i, word := range words { // quoted for ssh and the shell that it starts
-		words[i] = "'" + strings.NewReplacer("'", `'\''`, "%", "%%").Replace(word) + "'"
+		words[i] = shell.Quote(strings.ReplaceAll(word, "%", "%%"))
 	}
 	return []string{"-o", fmt.Sprintf("ProxyCommand=%s", strings.Join(words, " "))}, nil
 }

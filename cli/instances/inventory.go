@@ -18,6 +18,7 @@ import (
 	"croft/internal/durable"
 	"croft/internal/endpoint"
 	"croft/internal/out"
+	"croft/internal/shell"
 )
 
 // inventory configures an inventory of Ansible.
@@ -107,8 +108,9 @@ func (v inventory) print(ctx context.Context, cmd *cobra.Command, c *session) er
 	if err != nil {
 		return err
 	}
+	elsewhere := endpoint.Elsewhere()
 	all = slices.DeleteFunc(all, func(i api.Instance) bool {
-		return i.State != string(croft.StateRunning) || !endpoint.IsElsewhere(i.Address)
+		return i.State != string(croft.StateRunning) || !elsewhere(i.Address)
 	})
 	c.NoteUnknownProject(cmd, len(all))
 	count := map[string]int{}
@@ -193,8 +195,7 @@ func (v inventory) variables(ctx context.Context, cmd *cobra.Command, c *session
 	}
 	var ssh []string
 	if v.knownHosts != "" && i.HostKey != "" {
-		ssh = append(ssh, "-o", "UserKnownHostsFile="+v.knownHosts, "-o", "HostKeyAlias="+string(i.ID),
-			"-o", "HostKeyAlgorithms=ssh-ed25519", "-o", "StrictHostKeyChecking=yes", "-o", "CheckHostIP=no")
+		ssh = append(ssh, OnlyHostKey(v.knownHosts, string(i.ID), i.HostKey)...)
 	}
 	if c.Settings.Settings.Set() {
 		through, err := ProxyCommand(cmd, i.ID)
@@ -215,7 +216,7 @@ func quoted(words []string) string {
 	for n, word := range words {
 		line[n] = word
 		if strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
-			line[n] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+			line[n] = shell.Quote(word)
 		}
 	}
 	return strings.Join(line, " ")

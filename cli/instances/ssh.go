@@ -141,7 +141,7 @@ func (l Login) connect(ctx context.Context, cmd *cobra.Command, c *args.Client, 
 	return err
 }
 
-// sshFailed is the exit code with which ssh reports a failure of its own; a command in the guest may return it, too.
+// sshFailed is the exit code with which ssh reports its own failure; a command in the guest may return it, too.
 const sshFailed = 255
 
 // lookTimeout limits the look for the reason of a failed connection.
@@ -178,10 +178,8 @@ func SSH(ctx context.Context, cmd *cobra.Command, name string, given []string) e
 
 // runSSH runs a program of OpenSSH, and returns its exit code.
 func runSSH(ctx context.Context, cmd *cobra.Command, program, name string, given []string) error {
-	ssh := exec.CommandContext(ctx, program, given...)
+	ssh := OpenSSH(ctx, program, given)
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = cmd.InOrStdin(), out.Inherited(cmd.OutOrStdout()), cmd.ErrOrStderr()
-	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
-	ssh.WaitDelay = 2 * time.Second
 	err := ssh.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return &command.Exited{Code: exit.ExitCode()}
@@ -196,6 +194,22 @@ func runSSH(ctx context.Context, cmd *cobra.Command, program, name string, given
 	return nil
 }
 
+// OpenSSH returns the command that runs a program of OpenSSH. When ctx ends, it is asked to end, and then killed.
+func OpenSSH(ctx context.Context, program string, given []string) *exec.Cmd {
+	ssh := exec.CommandContext(ctx, program, given...)
+	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
+	ssh.WaitDelay = 2 * time.Second
+	return ssh
+}
+
+// OnlyHostKey returns the options that make ssh accept no host key but the one that the file has under an alias.
+func OnlyHostKey(file, alias, key string) []string {
+	kind, _, _ := strings.Cut(key, " ")
+	return []string{"-o", "UserKnownHostsFile=" + file, "-o", "GlobalKnownHostsFile=/dev/null",
+		"-o", "HostKeyAlias=" + alias, "-o", "HostKeyAlgorithms=" + kind,
+		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no"}
+}
+
 // arguments returns arguments that make ssh accept only the host key of the instance. It writes the file with the key.
 func (l Login) arguments(i api.Instance, knownHosts string) ([]string, error) {
 	if i.HostKey == "" {
@@ -206,12 +220,8 @@ func (l Login) arguments(i api.Instance, knownHosts string) ([]string, error) {
 	if err := os.WriteFile(knownHosts, fmt.Appendf(nil, "%s %s\n", i.ID, i.HostKey), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{
-		"-o", "UserKnownHostsFile=" + knownHosts, "-o", "GlobalKnownHostsFile=/dev/null",
-		"-o", "HostKeyAlias=" + string(i.ID), "-o", "HostKeyAlgorithms=ssh-ed25519",
-		"-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no",
-		"-o", fmt.Sprintf("ConnectTimeout=%d", int(math.Ceil(l.Timeout.Seconds()))),
-	}
+	args := append(OnlyHostKey(knownHosts, string(i.ID), i.HostKey),
+		"-o", fmt.Sprintf("ConnectTimeout=%d", int(math.Ceil(l.Timeout.Seconds()))))
 	if l.Jump != "" {
 		args = append(args, "-J", l.Jump)
 	}
@@ -236,18 +246,12 @@ func Identities(known []string) []string {
 			continue // an agent may have the key
 		}
 		if slices.ContainsFunc(keys, func(key string) bool {
-			return slices.ContainsFunc(known, func(k string) bool { return sameKey(k, key) })
+			return slices.ContainsFunc(known, func(k string) bool { return sshkeys.Same(k, key) })
 		}) {
 			found = append(found, "-i", private)
 		}
 	}
 	return found
-}
-
-// sameKey compares two lines of authorized_keys without their comments.
-func sameKey(a, b string) bool {
-	first, second := strings.Fields(a), strings.Fields(b)
-	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
 // as returns the user to log in as: the one of the image with this address in the catalog of this machine, or of the

@@ -8,15 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"croft"
 	"croft/cli/instances"
+	"croft/internal/shell"
 	"croft/pool/runner"
 )
 
@@ -65,11 +63,9 @@ func (s *openSSH) Run(ctx context.Context, m runner.Machine, command string, std
 	if err != nil {
 		return fmt.Errorf("log in to %s: %w", m.Host, err)
 	}
-	word := "exec sh -c '" + strings.ReplaceAll(command, "'", `'\''`) + "'" // whatever the user's shell is
-	ssh := exec.CommandContext(ctx, "ssh", append(given, "--", m.Host, word)...)
+	word := "exec sh -c " + shell.Quote(command) // whatever the user's shell is
+	ssh := instances.OpenSSH(ctx, "ssh", append(given, "--", m.Host, word))
 	ssh.Stdin, ssh.Stdout, ssh.Stderr = stdin, stdout, stderr
-	ssh.Cancel = func() error { return ssh.Process.Signal(syscall.SIGTERM) }
-	ssh.WaitDelay = 2 * time.Second
 	err = ssh.Run()
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -99,10 +95,7 @@ func (s *openSSH) arguments(m runner.Machine, knownHosts string) ([]string, erro
 		if err := os.WriteFile(knownHosts, []byte(name+" "+m.HostKey+"\n"), 0o600); err != nil {
 			return nil, err
 		}
-		kind, _, _ := strings.Cut(m.HostKey, " ")
-		given = append(given, "-o", "UserKnownHostsFile="+knownHosts, "-o", "GlobalKnownHostsFile=/dev/null",
-			"-o", "HostKeyAlias="+name, "-o", "HostKeyAlgorithms="+kind, "-o", "StrictHostKeyChecking=yes",
-			"-o", "UpdateHostKeys=no", "-o", "CheckHostIP=no")
+		given = append(given, instances.OnlyHostKey(knownHosts, name, m.HostKey)...)
 	case s.anyKey:
 		given = append(given, "-o", "UserKnownHostsFile=/dev/null", "-o", "StrictHostKeyChecking=no")
 	default:

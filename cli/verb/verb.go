@@ -174,6 +174,16 @@ func NameAgain(cmd *cobra.Command, action, name, yes, question string) error {
 	return nil
 }
 
+// Confirm has a person type yes in answer to a question. Invalid: the answer is another one.
+func Confirm(cmd *cobra.Command, action, question string) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s? Type yes: ", question)
+	line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an empty answer means no
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "yes" && answer != "y" {
+		return croft.Errorf(croft.Invalid, "%s: the answer was not yes, so nothing was done", action)
+	}
+	return nil
+}
+
 // Each calls do with each name, also after errors.
 func Each(names []string, do func(name string) error) error {
 	var errs []error

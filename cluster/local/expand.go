@@ -13,6 +13,7 @@ import (
 	"croft/cluster"
 	"croft/internal/lazyregexp"
 	"croft/internal/nearest"
+	"croft/internal/shell"
 	"croft/internal/userdata"
 	"croft/schedule"
 )
@@ -215,7 +216,8 @@ func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 			return nil, err
 		}
 		script += fmt.Sprintf("for n in $(seq 150); do if sh -c %[1]s; then n=done; break; fi; sleep 2; done\n"+
-			"[ \"$n\" = done ] || { echo %[2]s >&2; exit 1; }\n", quoted(command), quoted("the check failed: "+command))
+			"[ \"$n\" = done ] || { echo %[2]s >&2; exit 1; }\n", shell.Quote(command),
+			shell.Quote("the check failed: "+command))
 	}
 	// cloud-init runs scripts in the order of their names, so this one runs after runcmd
 	parts := []userdata.Part{{Name: "zz-croft-checks", Data: []byte(script)}}
@@ -224,8 +226,5 @@ func (t *text) setUp(r cluster.Role, values map[string]string) ([]byte, error) {
 	}
 	return userdata.Join(parts...), nil
 }
-
-// quoted quotes a word for the shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func sorted[M ~map[K]V, K cmp.Ordered, V any](m M) []K { return slices.Sorted(maps.Keys(m)) }

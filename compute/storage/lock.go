@@ -41,7 +41,7 @@ func (d *Dir) lockPath(id croft.InstanceID, number int64) string {
 	return filepath.Join(d.Path, locksDir, fmt.Sprintf("%s.%d", id, number))
 }
 
-// madePath is next to the lock: it is there also if the directory of the disk is removed past croft.
+// madePath is next to the lock: it stays if the directory of the disk is removed past croft.
 func (d *Dir) madePath(id croft.InstanceID) string {
 	return filepath.Join(d.Path, locksDir, string(id)+".made")
 }

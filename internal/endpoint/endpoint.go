@@ -28,11 +28,14 @@ func OwnAddresses() []string {
 	return all
 }
 
-// IsElsewhere reports whether an address that a host reports can be that of a guest: it is no loopback, link-local or
-// multicast address, and none of this machine.
-func IsElsewhere(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	return err == nil && ip.Unmap().IsGlobalUnicast() && !slices.Contains(OwnAddresses(), ip.Unmap().String())
+// Elsewhere returns a function that reports whether an address from a host can belong to a guest: it is no loopback,
+// link-local or multicast address, and none of this machine, whose addresses are read once.
+func Elsewhere() func(address string) bool {
+	own := OwnAddresses()
+	return func(address string) bool {
+		ip, err := netip.ParseAddr(address)
+		return err == nil && ip.Unmap().IsGlobalUnicast() && !slices.Contains(own, ip.Unmap().String())
+	}
 }
 
 // IsTLS reports whether a URL uses TLS.

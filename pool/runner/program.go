@@ -12,15 +12,13 @@ import (
 	"croft"
 	"croft/internal/lazyregexp"
 	"croft/internal/plain"
+	"croft/internal/shell"
 )
-
-// quoted quotes a word for sh.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // runProgram is the command that runs GitHub's runner with the configuration in its input. The environment passes it
 // on, where the runner removes it before the job starts; in an argument every process of the machine could read it.
 func runProgram(dir string) string {
-	return "cd && cd " + quoted(dir) + ` || exit 9
+	return "cd && cd " + shell.Quote(dir) + ` || exit 9
 IFS= read -r ACTIONS_RUNNER_INPUT_JITCONFIG || exit 9
 export ACTIONS_RUNNER_INPUT_JITCONFIG
 [ "$(id -u)" != 0 ] || export RUNNER_ALLOW_RUNASROOT=1
@@ -29,7 +27,7 @@ exec ./run.sh < /dev/null`
 
 // probe prints the machine's kind, and whether it has the runner.
 func probe(dir string) string {
-	return "cd; uname -s; uname -m; if [ -x " + quoted(dir) + "/run.sh ]; then echo present; else echo missing; fi"
+	return "cd; uname -s; uname -m; if [ -x " + shell.Quote(dir) + "/run.sh ]; then echo present; else echo missing; fi"
 }
 
 // installProgram is the command that downloads the runner. Its input has the address, the checksum and, if one is
@@ -37,7 +35,7 @@ func probe(dir string) string {
 func installProgram(dir string) string {
 	return `set -eu
 IFS= read -r url; IFS= read -r sum; IFS= read -r token || token=
-cd; mkdir -p ` + quoted(dir) + `; cd ` + quoted(dir) + `
+cd; mkdir -p ` + shell.Quote(dir) + `; cd ` + shell.Quote(dir) + `
 if command -v curl > /dev/null; then
 	{ printf 'url = "%s"\n' "$url"; [ -z "$token" ] || printf 'header = "Authorization: Bearer %s"\n' "$token"; } |
 		curl -fsSL --retry 3 -K - -o runner.tar.gz

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,6 +151,12 @@ func ReadFile(name string) ([]string, error) {
 		return nil, croft.Errorf(croft.Invalid, "there is no key in %s", name)
 	}
 	return keys, nil
+}
+
+// Same compares two lines of authorized_keys without their comments.
+func Same(a, b string) bool {
+	first, second := strings.Fields(a), strings.Fields(b)
+	return len(first) > 1 && len(second) > 1 && slices.Equal(first[:2], second[:2])
 }
 
 // Parse checks one line of authorized_keys.

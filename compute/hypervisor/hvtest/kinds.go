@@ -83,7 +83,7 @@ func (b bench) screen(hv compute.Consoles, m compute.Machine) {
 	b.kind(err, croft.Conflict)
 }
 
-// greets reads the version of VNC with which a server begins.
+// greets reads the version of VNC that a server sends first.
 func (b bench) greets(screen io.Reader) {
 	b.Helper()
 	text := make([]byte, len("RFB 003.008\n"))

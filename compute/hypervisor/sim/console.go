@@ -30,7 +30,7 @@ func (h *Hypervisor) OpenConsole(_ context.Context, id croft.InstanceID, takeOve
 	return h.open(g, &g.console, "console", takeOver)
 }
 
-// greeting is how a server of VNC begins.
+// greeting is what a server of VNC sends first.
 const greeting = "RFB 003.008\n"
 
 // OpenScreen attaches to the screen of a simulated guest, which greets like a server of VNC and ignores its client.

@@ -75,7 +75,7 @@ func tpms(m machine.Machine) []libvirtxml.DomainTPM {
 	}}
 }
 
-// graphics is a VNC server on a socket whose path libvirt chooses, in a directory of its own for the running machine.
+// graphics is a VNC server on a socket whose path libvirt chooses, in a directory for the running machine alone.
 func graphics(m machine.Machine) []libvirtxml.DomainGraphic {
 	if m.Kind.Display != croft.DisplayVNC {
 		return nil
