@@ -98,6 +98,11 @@ func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.
 	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
 }
 
+// RunCommand: Run a command in the guest.
+func (c *Client) RunCommand(ctx context.Context, in api.GuestCommand) (api.CommandResult, error) {
+	return call[api.CommandResult](ctx, c, "POST /v1/instances/{id}/exec", in)
+}
+
 // DiscoverTargets: List instances as targets of Prometheus.
 func (c *Client) DiscoverTargets(ctx context.Context, in api.Discovery) ([]api.TargetGroup, error) {
 	return call[[]api.TargetGroup](ctx, c, "GET /v1/sd/prometheus", in)

@@ -27,7 +27,7 @@ import (
 //	GET /v1/instances/{id}/console[?follow=1]      log of the serial console, as text
 //	POST /v1/instances/{id}/console                the console itself: see ConsoleProtocol
 //	POST /v1/instances/{id}/screen                 the screen by the protocol of VNC, likewise
-//	GET /v1/instances/{id}/screen                  what the screen shows, as a PNG
+//	POST /v1/instances/{id}/commands               run a command there: a GuestCommand, answered by a CommandAnswer
 //	POST /v1/images                                fetch an image: a PullRequest, answered by lines of Pull
 //	GET /v1/images                                 the cache: a list of Held as JSON
 //	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one image, or all unused ones: the removed ones, a list of Held as JSON
@@ -55,6 +55,7 @@ func (api *API) Handler() http.Handler {
 	mux.Handle("POST /v1/instances/{id}/console", api.authorized(api.attach(Consoles.OpenConsole)))
 	mux.Handle("POST /v1/instances/{id}/screen", api.authorized(api.attach(Consoles.OpenScreen)))
 	mux.Handle("GET /v1/instances/{id}/screen", api.authorized(api.screen))
+	mux.Handle("POST /v1/instances/{id}/commands", api.authorized(newCommands(api).serve))
 	mux.Handle("POST /v1/images", api.authorized(api.pull))
 	mux.Handle("GET /v1/images", api.authorized(api.cached(held)))
 	mux.Handle("DELETE /v1/images", api.authorized(api.cached(removeHeld)))

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"croft"
+	"croft/compute"
 	"croft/control/api"
 	"croft/internal/delay"
 	"croft/internal/plain"
@@ -194,6 +197,48 @@ func getScreen(c *call, _ api.InstanceNamed) error {
 	}
 	return err
 }
+
+// runCommand runs a command in the guest.
+func runCommand(ctx context.Context, c *call, in api.GuestCommand) (out api.CommandResult, err error) {
+	brief, cancel := c.brief()
+	st, err := c.find(brief)
+	cancel()
+	if err != nil {
+		return out, err
+	}
+	words := 0
+	for _, word := range in.Command {
+		words += len(word)
+	}
+	if len(in.Command) == 0 || in.Command[0] == "" ||
+		slices.ContainsFunc(in.Command, func(word string) bool { return strings.ContainsRune(word, 0) }) {
+		return out, api.NewProblem(api.BadRequest, "run a command in the guest: the command has no name, or a word with a "+
+			"zero byte")
+	}
+	if words > compute.MaxGuestCommand || len(in.Stdin) > compute.MaxGuestInput {
+		return out, api.NewProblem(api.BadRequest, fmt.Sprintf("the command is too long: its words may have %d "+
+			"bytes, and its stdin %d", compute.MaxGuestCommand, compute.MaxGuestInput))
+	}
+	lasting, end := c.lastingFor(st, nil)
+	defer end()
+	result, err := c.Cloud.Consoles.Run(lasting, st, compute.GuestCommand{Words: in.Command, Stdin: in.Stdin,
+		Timeout: in.Timeout.Duration()}, func() error { return c.checkSame(st, nil) })
+	_, guests := errors.AsType[*compute.GuestError](err)
+	switch {
+	case croft.KindOf(err) == croft.Conflict:
+		if off := c.isOff(st, "agent answers"); off != nil {
+			return out, off
+		}
+		return out, api.NewProblem(api.InUse, err.Error())
+	case guests: // also for callers who learn nothing about hosts
+		return out, api.NewProblem(api.CodeOf(err), err.Error())
+	}
+	return api.CommandResult{Exit: result.Exit, Stdout: text(result.Stdout), Stderr: text(result.Stderr),
+		Cut: result.Cut, TimedOut: result.Late}, err
+}
+
+// text returns bytes that JSON has as a text, even if there are none.
+func text(b []byte) []byte { return append([]byte{}, b...) }
 
 // handshake is an answer of the WebSocket library that is kept back. The connection cannot be taken over through it.
 type handshake struct {

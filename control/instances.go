@@ -155,6 +155,14 @@ var instanceOperations = noun{Tag: "instances",
 				"caller at a time; a second one gets 409 in_use, unless it takes over. 409 bad_state: it has no screen, or " +
 				"is off."},
 			attachScreen),
+		do(Operation{ID: "runCommand", At: "POST /v1/instances/{id}/exec", May: access.Changes,
+			Long:    true, // it has its own time limit
+			Summary: "Run a command in the guest",
+			Description: "As root, through QEMU's guest agent, which has to run in the guest. The answer comes when the " +
+				"command has ended. A guest that has timeout(1) ends the command when its time is over; in another one it " +
+				"goes on, and the answer is 503. The action log has neither the command nor what it read and wrote. 409 " +
+				"bad_state: the guest is off. 409 in_use: four commands of the guest have not ended. 503: it has no agent, or " +
+				"that does not answer; whether the command runs is unknown if the connection to the host breaks."}, runCommand),
 		stream(Operation{ID: "forwardPort", At: "GET /v1/instances/{id}/forward", May: access.Changes, Stream: true,
 			Log: always, Fails: []int{http.StatusConflict}, Status: http.StatusSwitchingProtocols,
 			Summary: "Connect to a TCP port of the guest over WebSocket",

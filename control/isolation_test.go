@@ -209,6 +209,8 @@ func (b belongings) bodies(schema string) []any {
 			wanted("disks", []any{fields{"size_gb": 1, "name": b.name}}),
 			wanted("near", []string{b.aggregate}), wanted("far", []string{b.host + ":rack"}, "distance", "network"),
 			wanted("query", "VCPU:1000,MEMORY_MB:256,DISK_GB:1", "affinities", affinity)}
+	case "GuestCommand":
+		return []any{fields{"command": []string{"true"}}}
 	case "ClaimRequest":
 		return []any{wanted("near", []string{b.id}, "hold", 60), wanted("near", []string{b.host}, "hold", 60)}
 	case "PoolChange":

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"croft"
+	"croft/compute"
 	"croft/control/api"
 	"croft/control/cloud"
 	"croft/control/controltest"
@@ -151,6 +152,12 @@ func (l late) Log(_ context.Context, _ croft.Status, _ bool, show func(io.Reader
 	return show(strings.NewReader(nextGuest))
 }
 
+func (l late) Run(_ context.Context, _ croft.Status, _ compute.GuestCommand, same func() error) (compute.GuestResult,
+	error) {
+	l.before()
+	return compute.GuestResult{Stdout: []byte(nextGuest)}, same()
+}
+
 // TestNothingOfTheNextInstanceWithAUUIDIsPassedOn: another project takes the UUID of an instance, and with it the
 // address and the files on the host, while a request of the former owner is on its way to the host.
 func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
@@ -161,14 +168,18 @@ func TestNothingOfTheNextInstanceWithAUUIDIsPassedOn(t *testing.T) {
 		c.Ports, c.Consoles = &hosts, &hosts
 	})
 	a := newAsker(t, url)
-	for _, path := range []string{"/forward", "/console", "/log", "/log?follow=true", "/screen", "/display"} {
+	for _, path := range []string{"/forward", "/console", "/log", "/log?follow=true", "/screen", "/display", "/exec"} {
+		method, body := http.MethodGet, any(nil)
+		if path == "/exec" {
+			method, body = http.MethodPost, map[string]any{"command": []string{"true"}}
+		}
 		id := string(a.create(t, "berta", "victim", "machine", map[string]any{"display": "vnc"}))
 		hosts.before = func() {
 			a.ask(t, "berta", http.MethodDelete, "/v1/instances/"+id+"?wait=gone", nil).want(t, http.StatusOK, "")
 			a.ask(t, "anna", http.MethodPost, "/v1/instances?wait=running", wanted("name", "heir", "id", id)).
 				want(t, http.StatusOK, "")
 		}
-		status, text := try{http.MethodGet, "/v1/instances/" + id + path, http.Header{}, nil}.send(t, url, "berta")
+		status, text := try{method, "/v1/instances/" + id + path, http.Header{}, body}.send(t, url, "berta")
 		if status != http.StatusNotFound || strings.Contains(text, nextGuest) {
 			t.Errorf("%s of the former owner: %d %s", path, status, text)
 		}

@@ -78,6 +78,34 @@ type Screen struct {
 	TakeOver bool `query:"takeover" json:"-"` // end the attachment of another client
 }
 
+// GuestCommand is the input of runCommand.
+type GuestCommand struct {
+	InstanceNamed
+
+	// Timeout is how long the command may take, such as 30s: more than 0, and 10m at most.
+	Timeout Patience `query:"timeout" json:"-" default:"1m"`
+
+	// The program and its arguments. No shell reads them.
+	Command []string `json:"command" maxItems:"1024" maxLength:"65536"`
+	// What the program reads from stdin, in base64; nothing by default. At most 256 KiB.
+	Stdin []byte `json:"stdin,omitempty" maxLength:"349528"`
+}
+
+// CommandResult is the result of runCommand.
+type CommandResult struct {
+	// The exit code of the command: 127 if the guest has no such program, 128 and the number of the signal that ended
+	// it.
+	Exit int `json:"exit"`
+	// What it wrote to stdout, in base64: the first MiB.
+	Stdout []byte `json:"stdout"`
+	// What it wrote to stderr, likewise.
+	Stderr []byte `json:"stderr"`
+	// Whether it wrote more than that to one of both.
+	Cut bool `json:"cut"`
+	// Whether the guest ended it because its time was over.
+	TimedOut bool `json:"timed_out"`
+}
+
 // GuestPort is the input of forwardPort.
 type GuestPort struct {
 	InstanceNamed

@@ -76,8 +76,8 @@ type Instances interface {
 	Follow(ctx context.Context, begun func(revision int64), changed func([]croft.Change)) error
 }
 
-// Consoles reaches the serial consoles and the screens of guests. NotFound: the instance has no host. Unavailable: the
-// host does not answer, or the connection breaks.
+// Consoles reaches the serial consoles, the screens and the agents of guests. NotFound: the instance has no host.
+// Unavailable: the host does not answer, or the connection breaks.
 type Consoles interface {
 	// Log passes the guest's output to show. With follow, it continues with new output, and returns no error when ctx
 	// is canceled.
@@ -89,6 +89,11 @@ type Consoles interface {
 	AttachScreen(ctx context.Context, st croft.Status, takeOver bool, use func(io.ReadWriteCloser) error) error
 	// Screen passes a PNG of what the screen shows to show. Conflict: the guest is off, or has no screen.
 	Screen(ctx context.Context, st croft.Status, show func(io.Reader) error) error
+	// Run runs a command in the guest through its agent, after same has confirmed that the guest which was reached is
+	// the instance's. Conflict: the guest is off. Invalid: it does not run the command. Unavailable: it has no agent,
+	// or that does not answer.
+	Run(ctx context.Context, st croft.Status, command compute.GuestCommand, same func() error) (compute.GuestResult,
+		error)
 }
 
 // Ports reaches the network of guests.

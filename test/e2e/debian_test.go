@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -61,7 +63,47 @@ func TestDebian(t *testing.T) {
 			if got := look("ls /etc/ssh/ssh_host_*_key"); got != "/etc/ssh/ssh_host_ed25519_key" {
 				t.Errorf("its host keys are %q, want the verified one alone", got)
 			}
+			inside.runsCommands(s.name, look)
 			t.Logf("its way:\n%s", inside.must(s.name, "-o", "table"))
 		})
 	}
+}
+
+// runsCommands runs commands in a Debian through its guest agent, which hangs for a while.
+func (c *cloud) runsCommands(name string, look func(command string) string) {
+	c.t.Helper()
+	run := func(words ...string) result { return c.schedule(append([]string{"exec", name, "--"}, words...)...) }
+	eventually(c.t, "the guest agent is connected", func(context.Context) error {
+		if r := run("true"); r.exit != 0 {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	if r := run("sh", "-c", "id -u; echo this >&2; exit 7"); r.exit != 7 || r.stdout != "0\n" || r.stderr != "this\n" {
+		c.t.Errorf("a command as root: %v", r)
+	}
+	if r := run("nonesuch"); r.exit != 127 {
+		c.t.Errorf("a command that the guest does not have: %v", r)
+	}
+	if r := run("seq", "3000000"); r.exit != 0 || len(r.stdout) != 1<<20 || !strings.Contains(r.stderr, "is cut") {
+		c.t.Errorf("a command that writes 22 MB: exit %d, %d bytes, %s", r.exit, len(r.stdout), r.stderr)
+	}
+	if r := c.schedule("exec", name, "--timeout", "2s", "--", "sleep", "3600"); r.exit != 6 ||
+		!strings.Contains(r.stderr, "it did not end within 2s, and was ended") {
+		c.t.Errorf("a command that takes too long: %v", r)
+	}
+	if got := look("pgrep -c sleep || true"); got != "0" {
+		c.t.Errorf("%s processes of it are left", got)
+	}
+	look("sudo pkill -STOP qemu-ga")
+	if r := run("true"); r.exit != 6 || !strings.Contains(r.stderr, "its guest agent does not answer") {
+		c.t.Errorf("a guest agent that hangs: %v", r)
+	}
+	look("sudo pkill -CONT qemu-ga")
+	eventually(c.t, "the guest agent answers again", func(context.Context) error {
+		if r := run("echo", "again"); r.stdout != "again\n" {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
 }

@@ -133,7 +133,7 @@ func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
 				return err
 			}
 		}
-		return c.guestFault(ctx, dir, op, id)
+		return c.guestFault(ctx, name, dir, op, id)
 	}})
 	if err != nil {
 		return err
@@ -318,8 +318,8 @@ func imageFault(ctx context.Context, ref string) error {
 	return nil
 }
 
-// guestFault lets guests of specially named images print a word and die at their start.
-func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.InstanceID) error {
+// guestFault lets guests of specially named images print a word and die at their start, or have an agent.
+func (c *Cloud) guestFault(ctx context.Context, host, dir, op string, id croft.InstanceID) error {
 	if c.Fault != nil {
 		if err := c.Fault(op, id); err != nil {
 			return err
@@ -329,6 +329,9 @@ func (c *Cloud) guestFault(ctx context.Context, dir, op string, id croft.Instanc
 		return nil
 	}
 	inst, err := c.Store.Instances.Instance(ctx, id)
+	if err == nil && strings.Contains(inst.Spec.Image, "agent") {
+		return c.Hosts[host].Hypervisor.Answer(id, true)
+	}
 	if err != nil || !strings.Contains(inst.Spec.Image, "dies") {
 		return err
 	}

@@ -68,6 +68,7 @@ func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 				return fmt.Errorf("start instance %s: its console: %w", id, err)
 			}
 			g.Booted = time.Now().Add(h.config.Boot)
+			g.runs, g.processes = g.runs+1, nil
 			h.boot(id, g)
 		}
 		g.Power, g.Crashed, g.Halted, g.Started = compute.PowerOn, false, false, g.Machine.Generation

@@ -44,6 +44,8 @@ const (
 	OpThaw     = "thaw"
 	OpMerge    = "merge"
 	OpRedefine = "redefine"
+
+	OpExec = "run a command in"
 )
 
 // Config configures the simulated guests. All fields are optional.
@@ -93,13 +95,17 @@ type guest struct {
 	Address netip.Addr      `json:"address"`
 	// volumes that the guest does not release
 	Clinging bool `json:"clinging,omitempty"`
-	// the guest has an agent that freezes and thaws its file systems
+	// the guest has an agent that freezes and thaws its file systems, and runs commands
 	Answers bool `json:"answers,omitempty"`
 
 	timer   *time.Timer // announces the address; nil: it is announced, or the guest is off
 	button  *time.Timer // powers the guest off after a request
 	console *console    // the attached client, if any
 	screen  *console    // likewise
+
+	runs        int64             // how often it was started by this process
+	processes   map[int64]process // of the present run, by their numbers
+	lastProcess int64
 }
 
 // New loads the instances from File, if set; running instances are still running.

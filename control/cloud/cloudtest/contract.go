@@ -38,6 +38,7 @@ func RunShared(t *testing.T, start func(t *testing.T) Fixture) {
 		{"changes are watched until the context ends", (*suite).watching},
 		{"a console is read, followed and attached to", (*suite).consoles},
 		{"a screen is looked at and attached to", (*suite).screens},
+		{"commands run in guests that have an agent", (*suite).commands},
 		{"the feed tells which instances change, and in which project", (*suite).feed},
 		{"hosts are listed with their instances", (*suite).hosts},
 		{"hosts are put together in aggregates", aggregatesAreKept},
@@ -290,6 +291,56 @@ func (s *suite) screens() {
 		s.is(s.Client.AttachScreen(s.ctx, screen, nil), croft.Conflict, "a screen that somebody has")
 		return readUntil(guest, "RFB 003.008")
 	}))
+}
+
+// commands: the image of the guest has an agent.
+func (s *suite) commands() {
+	in := api.GuestCommand{InstanceNamed: named("web").InstanceNamed, Command: []string{"echo", "a", "b"}}
+	run := func(words ...string) (api.CommandResult, error) {
+		in.Command = words
+		return s.Client.RunCommand(s.ctx, in)
+	}
+	_, err := run("echo")
+	s.is(err, croft.NotFound, "a command in no instance")
+	s.running("web")
+	_, err = run("echo")
+	s.is(err, croft.Unavailable, "a command in a guest without an agent")
+	request := wanted("agent")
+	request.Image = "/images/agent"
+	made, err := s.Client.CreateInstance(s.ctx, request)
+	s.must(err)
+	s.must(s.await(made, schedule.Running))
+	in.InstanceNamed = named("agent").InstanceNamed
+	for _, c := range []struct {
+		words       []string
+		exit        int
+		stdout, err string
+	}{
+		{[]string{"echo", "a", "b"}, 0, "a b\n", ""},
+		{[]string{"warn", "c"}, 0, "", "c\n"},
+		{[]string{"exit", "7"}, 7, "", ""},
+		{[]string{"nonesuch"}, 127, "", "nonesuch: not found\n"},
+	} {
+		got, err := run(c.words...)
+		if err != nil || got.Exit != c.exit || string(got.Stdout) != c.stdout || string(got.Stderr) != c.err {
+			s.Errorf("%q: %+v, %v", c.words, got, err)
+		}
+	}
+	in.Stdin = []byte("read\x00\xff")
+	if got, err := run("cat"); err != nil || string(got.Stdout) != string(in.Stdin) {
+		s.Errorf("cat: %+v, %v", got, err)
+	}
+	in.Stdin, in.Timeout = nil, api.Patience(1)
+	if got, err := run("sleep", "600"); err != nil || !got.TimedOut {
+		s.Errorf("a command that takes long: %+v, %v", got, err)
+	}
+	for _, wrong := range [][]string{{}, {"", "x"}, {"a\x00b"}} {
+		_, err := run(wrong...)
+		s.is(err, croft.Invalid, "a command that cannot be")
+	}
+	in.Stdin = make([]byte, 600<<10)
+	_, err = run("cat")
+	s.is(err, croft.Invalid, "too long an input")
 }
 
 func (s *suite) consoles() {
