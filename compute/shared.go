@@ -427,7 +427,7 @@ func (p *pass) ownDirectory(ctx context.Context, dir *storage.Dir) error {
 	if err != nil {
 		return err
 	}
-	mark := []byte(string(inst.Project) + " " + inst.Created.UTC().Format(time.RFC3339Nano) + "\n")
+	mark := recordMark(inst)
 	_, err = storage.Use(ctx, dir, p.id, func() (none struct{}, err error) {
 		path := filepath.Join(dir.Disks(p.id), recordFile)
 		found, err := os.ReadFile(path)
@@ -445,7 +445,26 @@ func (p *pass) ownDirectory(ctx context.Context, dir *storage.Dir) error {
 		}
 		return none, durable.Write(path, mark, 0o600)
 	})
+	if errors.Is(err, croft.Conflict) { // the host of the earlier instance may return, and needs the lock to remove the disk
+		err = errors.Join(err, dir.Release(ctx, p.id))
+	}
 	return err
+}
+
+// recordMark identifies the record of an instance. A later record with the same UUID has another mark.
+func recordMark(inst croft.Instance) []byte {
+	return []byte(string(inst.Project) + " " + inst.Created.UTC().Format(time.RFC3339Nano) + "\n")
+}
+
+// madeForAnother reports whether the disk on shared storage was made for another record than inst.
+func (p *pass) madeForAnother(ctx context.Context, dir *storage.Dir, inst croft.Instance) (bool, error) {
+	return storage.Use(ctx, dir, p.id, func() (bool, error) {
+		found, err := os.ReadFile(filepath.Join(dir.Disks(p.id), recordFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil && !bytes.Equal(found, recordMark(inst)), err
+	})
 }
 
 // broughtDisk locks the disk that the instance has from another host. False: no host has made it yet, because that one
@@ -532,13 +551,24 @@ func (p *pass) removeDisk(ctx context.Context) error {
 	}
 	inst, err := p.agent.Records.Instance(ctx, p.id)
 	ended := errors.Is(err, croft.NotFound)
-	switch {
-	case err != nil && !ended:
+	if err != nil && !ended {
 		return err
+	}
+	remains := false
+	if !ended {
+		if remains, err = p.madeForAnother(ctx, dir, inst); err != nil {
+			return err
+		}
+	}
+	switch {
 	case p.want.Move != nil && !ended: // a move that ended on the other host, which has the disk
 		return dir.Release(ctx, p.id)
 	case ended, inst.Storage != p.want.Storage, inst.Project != p.want.Project: // or it only has the same UUID
 		if mine, err := p.takeRemains(ctx, dir); err != nil || !mine {
+			return err
+		}
+	case remains: // the host of the later instance, which has the lock for moments, waits until the disk is gone
+		if err := p.lockDisk(ctx); err != nil {
 			return err
 		}
 	case inst.State == croft.StateLost || inst.Host != p.agent.Host.ID && !inst.Spec.Ephemeral:

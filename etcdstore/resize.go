@@ -43,7 +43,7 @@ func (s *Instances) BeginResize(ctx context.Context, inst croft.Instance, to cro
 		},
 	})
 	if err != nil {
-		if croft.KindOf(err) == croft.Unavailable {
+		if kv.MayBeWritten(err) {
 			s.conn.forgetLost(err, lease)
 			s.conn.retireSession(session) // the caretaker undoes the request if it was written
 		}

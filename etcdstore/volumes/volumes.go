@@ -295,7 +295,7 @@ func (s *Volumes) charge(ctx context.Context, v croft.Volume, w tenants.ChargedW
 		err = changed(v)
 	}
 	if err != nil {
-		if croft.KindOf(err) == croft.Unavailable {
+		if kv.MayBeWritten(err) {
 			s.sessions.Retire(session) // the caretaker undoes the request if it was written
 		}
 		return v, err

@@ -137,6 +137,7 @@ func (a *actor) again(ctx context.Context) {
 	a.mu.Lock()
 	a.reused[id] = true
 	a.mu.Unlock()
+	a.data.replace(id, true)
 	a.destroy(ctx, id, true)
 	a.create(ctx, id, false)
 }

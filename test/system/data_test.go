@@ -123,6 +123,17 @@ func (l *dataLog) lose(inst croft.Instance) {
 	}
 }
 
+// replace records that another instance gets the UUID of one. The disk of the earlier one stays if it is kept.
+func (l *dataLog) replace(id croft.InstanceID, kept bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kept {
+		l.allow(diskID(id), content{"": true})
+	} else {
+		l.set(diskID(id), content{"": true})
+	}
+}
+
 // write makes a guest of a host write to its disks, if it runs.
 func (w *world) write(ctx context.Context, m *machine, id croft.InstanceID) {
 	w.noteCopies(ctx)

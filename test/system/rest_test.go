@@ -139,6 +139,9 @@ func (w *world) guestsAreAsRecorded(ctx context.Context) (bad []string) {
 			if v.Snapshot != nil && v.Snapshot.Lost {
 				continue
 			}
+			if v.Snapshot != nil && v.Snapshot.Backup == "" && v.State() == croft.VolumeFailed {
+				continue // it is tried once; its user removes it
+			}
 			if v.Detaching || v.Removing || v.MadeGB != v.SizeGB || v.Snapshot != nil && v.Snapshot.Rollback != "" {
 				complain("the orders about %s %s on host%d are not carried out: %+v", v.Noun(), v.ID, m.n, v)
 			}

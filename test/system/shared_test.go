@@ -387,6 +387,24 @@ func TestTheDiskOfALostInstanceOnSharedStorageGoesWithAHostThatReturnsLater(t *t
 	w.settle()
 }
 
+// The owner requests an instance with the same UUID again, on the other host, before the dead host returns.
+func TestTheDiskOfALostInstanceIsRemovedBeforeTheNextInstanceWithItsUUIDGetsOne(t *testing.T) {
+	w, inst, dead := onShared(t)
+	w.destroyed(inst.ID)
+	err := w.scheduler(0, func(s *schedule.Scheduler) error {
+		_, err := s.Request(t.Context(), schedule.Request{ID: inst.ID, Query: sharedQuery, Image: simulated,
+			Name: "vm", InstanceSettings: croft.InstanceSettings{Storage: croft.StorageShared}})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.facts[inst.ID] = &fact{name: inst.Name, created: true}
+	w.data.replace(inst.ID, false)
+	w.mustTakeBack(dead)
+	w.settle()
+}
+
 // The host has not released the disk yet when it gets the order.
 func TestTheRemovalOfALeftoverKeepsTheDiskOnSharedStorage(t *testing.T) {
 	w, inst, dead := onShared(t)

@@ -206,8 +206,14 @@ type schedulerSide struct {
 // expire ends the session of the latest request.
 func (s *schedulerSide) expire() {
 	if session, ok := s.session.Load().(string); ok {
-		// sessions survive while etcd is down
-		_ = etcdtest.Expire(s.w.t.Context(), "http://"+s.w.listen, s.w.store.Partition(), "sessions/"+session)
+		s.w.endSession(session)
+	}
+}
+
+// endSession ends a session, if there is one. Sessions survive while etcd is down.
+func (w *world) endSession(session string) {
+	if session != "" {
+		_ = etcdtest.Expire(w.t.Context(), "http://"+w.listen, w.store.Partition(), "sessions/"+session)
 	}
 }
 

@@ -63,7 +63,7 @@ func (a *agentVolumes) RolledBack(ctx context.Context, h croft.HostID, id croft.
 
 // volumes returns the requests for volumes of one process.
 func (w *world) volumes(g *gate, store *etcdstore.Store) *volumes.Manager {
-	return &volumes.Manager{Partition: store.Partition(), Store: &volumeStore{g, store.Volumes},
+	return &volumes.Manager{Partition: store.Partition(), Store: &volumeStore{g, store.Volumes, w.endSession},
 		Claims: &volumeClaims{g, "volumes", w.claims}, Hosts: store.Registry, Instances: store.Instances,
 		Log: slog.New(slog.DiscardHandler)}
 }
@@ -72,6 +72,26 @@ func (w *world) volumes(g *gate, store *etcdstore.Store) *volumes.Manager {
 type volumeStore struct {
 	gate *gate
 	volumes.Store
+	endSession func(session string)
+}
+
+// begin makes a write under a session. The store ends the session of a write whose answer is lost.
+func (s *volumeStore) begin(point string, v croft.Volume, do func() (croft.Volume, error)) (croft.Volume, error) {
+	var begun croft.Volume
+	made, err := throughSlowly(s.gate, "volumes "+point, v.ID.Consumer(), func() (_ croft.Volume, err error) {
+		begun, err = do()
+		return begun, err
+	}, func(by time.Duration, gone func()) error {
+		gone()
+		time.Sleep(by)
+		late, err := do()
+		s.endSession(late.Session)
+		return err
+	})
+	if err != nil {
+		s.endSession(begun.Session)
+	}
+	return made, err
 }
 
 func (s *volumeStore) write(point string, v croft.Volume, do func() (croft.Volume, error)) (croft.Volume, error) {
@@ -79,11 +99,11 @@ func (s *volumeStore) write(point string, v croft.Volume, do func() (croft.Volum
 }
 
 func (s *volumeStore) Create(ctx context.Context, v croft.Volume) (croft.Volume, error) {
-	return s.write("Create", v, func() (croft.Volume, error) { return s.Store.Create(ctx, v) })
+	return s.begin("Create", v, func() (croft.Volume, error) { return s.Store.Create(ctx, v) })
 }
 
 func (s *volumeStore) Enlarge(ctx context.Context, v croft.Volume, sizeGB int64) (croft.Volume, error) {
-	return s.write("Enlarge", v, func() (croft.Volume, error) { return s.Store.Enlarge(ctx, v, sizeGB) })
+	return s.begin("Enlarge", v, func() (croft.Volume, error) { return s.Store.Enlarge(ctx, v, sizeGB) })
 }
 
 func (s *volumeStore) Settle(ctx context.Context, v croft.Volume) (croft.Volume, error) {
@@ -116,7 +136,7 @@ func (s *volumeStore) Condemn(ctx context.Context, v croft.Volume) (croft.Volume
 
 func (s *volumeStore) CreateSnapshot(ctx context.Context, v croft.Volume, inst croft.Instance,
 	disks []croft.Volume) (croft.Volume, error) {
-	return s.write("CreateSnapshot", v, func() (croft.Volume, error) {
+	return s.begin("CreateSnapshot", v, func() (croft.Volume, error) {
 		return s.Store.CreateSnapshot(ctx, v, inst, disks)
 	})
 }

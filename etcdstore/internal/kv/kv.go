@@ -206,6 +206,13 @@ func (c *Conn) Commit(ctx context.Context, t Txn, what string, args ...any) (rev
 	return done.Header.Revision, done.Responses, nil
 }
 
+// MayBeWritten reports whether a write that failed with err may have been done, or may still be done: etcd did not
+// answer, or nobody waited for its answer, as after the end of a context.
+func MayBeWritten(err error) bool {
+	kind := croft.KindOf(err)
+	return kind == croft.Unavailable || kind == ""
+}
+
 // Get reads a key; nil: it does not exist. The attempted action is for errors.
 func (c *Conn) Get(ctx context.Context, key, what string, args ...any) (*mvccpb.KeyValue, error) {
 	got, err := c.Etcd.Get(ctx, key)
