@@ -138,14 +138,14 @@ func (a *Agent) endUsers(ctx context.Context, s *shared, id croft.InstanceID) {
 	}
 }
 
-// troubled notes why a storage is not offered, and withdraws it.
-func (a *Agent) troubled(s *shared, why string) {
+// troubled notes why a storage is not offered, and withdraws it; empty: it is offered. It returns whether that changed.
+func (a *Agent) troubled(s *shared, why string) (changed bool) {
 	s.mu.Lock()
-	changed := s.problem != why
+	changed = s.problem != why
 	s.problem = why
 	s.mu.Unlock()
 	if !changed {
-		return
+		return false
 	}
 	if why != "" {
 		a.Log.Warn("a shared storage is not offered", "host", a.Host.ID, "storage", s.dir.Name, "reason", why)
@@ -153,6 +153,7 @@ func (a *Agent) troubled(s *shared, why string) {
 		a.Log.Info("a shared storage is offered", "host", a.Host.ID, "storage", s.dir.Name)
 	}
 	a.noteStorages()
+	return true
 }
 
 // matchStorage joins a storage, and keeps its provider.
@@ -165,8 +166,8 @@ func (a *Agent) matchStorage(ctx context.Context, s *shared) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.troubled(s, err.Error())
-	default:
-		a.troubled(s, "")
+	case a.troubled(s, ""):
+		a.resync(ctx) // orders may have waited for the storage
 	}
 }
 
@@ -445,7 +446,7 @@ func (p *pass) ownDirectory(ctx context.Context, dir *storage.Dir) error {
 		}
 		return none, durable.Write(path, mark, 0o600)
 	})
-	if errors.Is(err, croft.Conflict) { // the host of the earlier instance may return, and needs the lock to remove the disk
+	if errors.Is(err, croft.Conflict) { // the host of the earlier instance needs the lock to remove the disk
 		err = errors.Join(err, dir.Release(ctx, p.id))
 	}
 	return err
