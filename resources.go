@@ -263,7 +263,7 @@ var machineTraits = []struct {
 }{
 	{TraitUEFI, "has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
 	{TraitSecureBoot, "has no UEFI firmware with secure boot (the package ovmf, and then a restart of its agent)"},
-	{TraitTPM, "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of its agent)"},
+	{TraitTPM, "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of libvirtd and its agent)"},
 	{TraitScreen, "has no QEMU with a VGA screen over VNC"},
 	{TraitPlain, "has no QEMU with SATA disks"},
 	{TraitWindows, "is of a version that does not know the clock of Windows"},

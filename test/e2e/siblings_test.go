@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"croft/internal/testing/patient"
 )
 
 // agent is one of several agents of a cloud on this machine, which share its libvirt network.
@@ -96,9 +98,10 @@ func TestGuestsKeepTheMetadataServerWhileASecondAgentOnTheMachineStarts(t *testi
 	}
 	check := func(when, name string) {
 		t.Helper()
-		if got := asks(name); !strings.Contains(got, `"name":"`+name+`"`) && !strings.Contains(got, `"name": "`+name+`"`) {
-			t.Errorf("%s, the metadata server tells %s %q", when, name, got)
-		}
+		patient.Until(t, when+", the metadata server answers "+name, func() bool {
+			got := asks(name)
+			return strings.Contains(got, `"name":"`+name+`"`) || strings.Contains(got, `"name": "`+name+`"`)
+		})
 	}
 	one.start()
 	request(one, "--wait=ready")

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"time"
 
 	"croft/pool"
 	"croft/pool/api"
@@ -62,7 +63,7 @@ func (c *Cloud) ServePools(ctx context.Context, name, file string) (*Pools, erro
 	return p, nil
 }
 
-// Client returns a client of the manager.
+// Client returns a client of the manager, which waits long for it: the machine may be busy.
 func (p *Pools) Client() (*api.Client, error) {
-	return api.New(api.Config{Endpoints: []string{p.Address}, Transport: &http.Transport{}})
+	return api.New(api.Config{Endpoints: []string{p.Address}, Transport: &http.Transport{}, Patience: 2 * time.Minute})
 }

@@ -267,23 +267,32 @@ func leaseGone(t *testing.T, mac string) {
 	}
 }
 
-// network defines an inactive network of three addresses and removes it at the end of the test.
+// network defines an inactive network of three addresses and removes it at the end of the test. One of a test that was
+// killed has the same addresses, so it goes first.
 func network(t *testing.T) string {
 	t.Helper()
 	libvirttest.Start(t)
+	for _, left := range strings.Fields(libvirttest.Virsh(t, "net-list", "--all", "--name")) {
+		if strings.HasPrefix(left, "croft-test-") {
+			removeNetwork(t, left)
+		}
+	}
 	name := "croft-test-" + string(croft.NewInstanceID())[:8]
 	path := filepath.Join(t.TempDir(), "network.xml")
 	must(t,
 		os.WriteFile(path, fmt.Appendf(nil, `<network><name>%s</name><ip address="10.213.7.1" netmask="255.255.255.248">
 		<dhcp><range start="10.213.7.2" end="10.213.7.4"/></dhcp></ip></network>`, name), 0o600))
 	libvirttest.Virsh(t, "net-define", path)
-	t.Cleanup(func() {
-		if strings.Contains(libvirttest.Virsh(t, "net-list", "--name"), name) {
-			libvirttest.Virsh(t, "net-destroy", name)
-		}
-		libvirttest.Virsh(t, "net-undefine", name)
-	})
+	t.Cleanup(func() { removeNetwork(t, name) })
 	return name
+}
+
+func removeNetwork(t *testing.T, name string) {
+	t.Helper()
+	if strings.Contains(libvirttest.Virsh(t, "net-list", "--name"), name) {
+		libvirttest.Virsh(t, "net-destroy", name)
+	}
+	libvirttest.Virsh(t, "net-undefine", name)
 }
 
 func TestNetworkIsStarted(t *testing.T) {
