@@ -302,7 +302,13 @@ func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 			err = c.releaseLeaked(ctx, d)
 		case d.Mendable && isLost(d.Kind):
 			err = c.Records.Drop(ctx, d)
+		case d.Kind == UnclaimedVolume && d.Mendable && c.Volumes != nil:
+			err = c.reclaim(ctx, d)
 		default:
+			c.report(d)
+			continue
+		}
+		if k := croft.KindOf(err); d.Kind == UnclaimedVolume && (k == croft.NoCapacity || k == croft.Conflict) {
 			c.report(d)
 			continue
 		}
@@ -313,6 +319,19 @@ func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 		c.Log.Info("mended", "op", string(d.Kind), "instance", d.Instance, "host", c.Host, "reason", d.Cause)
 	}
 	return nil
+}
+
+// reclaim claims what a volume or a snapshot is to claim. NoCapacity: others claim its room. Conflict: it is changing.
+func (c *Caretaker) reclaim(ctx context.Context, d Difference) error {
+	e, err := c.Shared.Evidence(ctx)
+	if err != nil {
+		return err
+	}
+	v := e.Volumes[croft.VolumeID(d.Instance)]
+	if v.Revision != d.Revision {
+		return croft.Errorf(croft.Conflict, "the volume has changed meanwhile")
+	}
+	return c.Volumes.Reclaim(ctx, v)
 }
 
 // isLost reports whether a kind means an entry without an instance.

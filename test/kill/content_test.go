@@ -171,6 +171,8 @@ func (w *world) checkContent(l *look, inst croft.Instance, f *diskFact, complain
 	var text string
 	var err error
 	switch {
+	case w.lacksImage(l.observed[string(inst.Host)+"/"+string(inst.ID)]):
+		return
 	case inst.State == croft.StateScheduled:
 		text, err = dataOf(l.guests[string(inst.Host)][string(inst.ID)].machine.Disk)
 	case inst.State == croft.StateLost && inst.Storage != "":

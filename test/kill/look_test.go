@@ -275,6 +275,12 @@ func provider(v croft.Volume) string {
 
 func last(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
+// lacksImage reports whether an instance that was lost cannot be made again, because a user removed its image.
+func (w *world) lacksImage(seen croft.Observation) bool {
+	return seen.State == croft.StateFailed && w.ledger.lost(string(seen.Instance)) > 0 &&
+		strings.HasPrefix(seen.Error, "the image was removed from the cloud's catalog")
+}
+
 // checkInstance checks one instance, starting from its record.
 func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string, ...any)) {
 	id, key := string(inst.ID), string(inst.Host)+"/"+string(inst.ID)
@@ -301,6 +307,9 @@ func (w *world) checkInstance(l *look, inst croft.Instance, complain func(string
 	}
 	state := map[croft.Want]croft.State{croft.WantRunning: croft.StateRunning,
 		croft.WantStopped: croft.StateStopped}[order.Want]
+	if w.lacksImage(l.observed[key]) {
+		return
+	}
 	if seen := l.observed[key]; seen.State != state || seen.Generation != order.Generation {
 		complain("it is wanted %s by generation %d and observed %s of generation %d: %s", order.Want, order.Generation,
 			seen.State, seen.Generation, seen.Error)

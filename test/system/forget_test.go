@@ -49,3 +49,36 @@ func TestAForgetThatDiesAnywhereCanBeRepeated(t *testing.T) {
 		})
 	}
 }
+
+// The claims of the host end when it is forgotten.
+func TestTheVolumesOfAForgottenHostThatReturnsAreClaimedAgain(t *testing.T) {
+	w := newWorld(t, 1, 2, 0)
+	var v croft.Volume
+	err := w.disks(0, func(s diskService) (err error) {
+		v, err = s.Create(t.Context(), croft.DefaultProject, "data", 2, "")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "the volume is made", func() bool {
+		now, err := w.store.Volumes.Find(t.Context(), v.Project, v.Name)
+		return err == nil && now.MadeGB == 2
+	})
+	gone := w.machine(v.Host)
+	gone.leave()
+	err = w.operate(0, func(o *operator) error {
+		_, err := o.Forget(t.Context(), string(v.Host), true)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.boot(0)
+	w.awaitAlive(v.Host)
+	w.await(t, "the volume is claimed again", func() bool {
+		claim, err := w.claims.ClaimOf(t.Context(), v.ID.Consumer())
+		return err == nil && claim.Allocations[v.Host][croft.DiskGB] == 2
+	})
+	w.settle()
+}
