@@ -263,11 +263,15 @@ func (Images) Below(file string) (string, error) {
 	return f.below, err
 }
 
-// ReadDisk writes the data of the disk or, if nothing was written to it, the text of its topmost file.
+// ReadDisk writes the data of the disk or, if nothing was written to it, the text of its topmost file. Of a blank disk
+// it writes a zero, since no disk is empty.
 func (Images) ReadDisk(_ context.Context, all []compute.Layer, w io.Writer) error {
 	text, err := content(all)
 	if err == nil && text == nil {
 		text, err = os.ReadFile(all[0].Path)
+	}
+	if len(text) == 0 {
+		text = []byte{0}
 	}
 	if err == nil {
 		_, err = w.Write(text)

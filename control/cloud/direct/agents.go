@@ -113,7 +113,7 @@ func refused(attempt string, answer *http.Response) error {
 		kind = croft.Conflict
 	case http.StatusInsufficientStorage:
 		kind = croft.NoCapacity
-	case http.StatusUnauthorized, http.StatusBadRequest:
+	case http.StatusBadRequest:
 		kind = croft.Invalid
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, plain.Longest)) // if the read fails, the status is enough
