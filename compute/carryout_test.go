@@ -37,7 +37,7 @@ func (j job) logbook(t *testing.T) *logbook {
 	if j.domain != nil {
 		d := *j.domain
 		d.ID, d.Partition = guest, cmp.Or(d.Partition, home)
-		d.Generation = cmp.Or(d.Generation, 2)
+		d.Generation, d.Name = cmp.Or(d.Generation, 2), cmp.Or(d.Name, o.Name)
 		l.domain = &d
 		if err := os.MkdirAll(filepath.Join(l.dir, string(guest)), dirMode); err != nil {
 			t.Fatal(err)

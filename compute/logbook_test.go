@@ -309,6 +309,7 @@ func (l logHypervisor) Define(_ context.Context, m Machine) error {
 		l.domain = &Domain{ID: m.ID, Power: PowerOff, Reserved: []netip.Addr{reserved}}
 	}
 	l.domain.Partition, l.domain.Generation, l.defined = m.Partition, m.Generation, m
+	l.domain.Name = m.Ordered.Name
 	return nil
 }
 

@@ -174,8 +174,8 @@ func planPower(want *croft.Order, have Have) []Step {
 			{OpStart, "a reboot is ordered"}}
 	case have.Domain.Power == PowerOn && have.Domain.Started != want.Generation:
 		return []Step{{OpMark, "it runs, as this order wants it"}}
-	case have.Domain.Power == PowerOn && !have.Domain.filteredAs(want):
-		return []Step{{OpMark, "its project or its open ports are not noted on the domain"}}
+	case have.Domain.Power == PowerOn && !have.Domain.notes(want):
+		return []Step{{OpMark, "its project, its open ports or its name are not noted on the domain"}}
 	case have.Domain.Power == PowerOn:
 		return nil
 	}
@@ -191,15 +191,15 @@ func planPower(want *croft.Order, have Have) []Step {
 			"the guest went off right after its start; it is tried again later (`schedule console` may show why)"}}
 	}
 	start := Step{OpStart, "it should run and is " + string(have.Domain.Power)}
-	if have.Domain.Generation < want.Generation || !have.Domain.filteredAs(want) {
+	if have.Domain.Generation < want.Generation || !have.Domain.notes(want) {
 		return []Step{{OpMark, "what comes next is the start"}, start}
 	}
 	return []Step{start}
 }
 
-// filteredAs reports whether the domain's mark has the project and the open ports of an order.
-func (d *Domain) filteredAs(want *croft.Order) bool {
-	return d.Project == want.Project && slices.Equal(d.Open, want.Spec.Open)
+// notes reports whether the domain's mark has the project, the open ports and the name of an order.
+func (d *Domain) notes(want *croft.Order) bool {
+	return d.Project == want.Project && slices.Equal(d.Open, want.Spec.Open) && d.Name == want.Name
 }
 
 func policy(want *croft.Order) croft.Restart {

@@ -335,7 +335,7 @@ type (
 
 // OrderedBy returns the part of an order that is recorded on its domain.
 func OrderedBy(o croft.Order) Ordered {
-	return Ordered{Generation: o.Generation, Project: o.Project, Open: o.Spec.Open}
+	return Ordered{Generation: o.Generation, Project: o.Project, Open: o.Spec.Open, Name: o.Name}
 }
 
 // Power is the power state of a domain.

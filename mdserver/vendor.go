@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"croft/internal/acquaint"
+	"croft/internal/guestname"
 	"croft/internal/hostkey"
 	"croft/internal/nocloud"
 	"croft/internal/userdata"
@@ -18,6 +19,7 @@ func (g Guest) ownParts() []userdata.Part {
 	if config := g.hostKeyConfig(); config != nil {
 		parts = append(parts, userdata.Part{Name: "croft-host-key", Data: config})
 	}
+	parts = append(parts, g.searchParts()...)
 	parts = append(parts, g.mountParts()...)
 	if g.ClusterKey != "" {
 		peers := "#cloud-boothook\n" + acquaint.Script(acquaint.Metadata)
@@ -26,6 +28,25 @@ func (g Guest) ownParts() []userdata.Part {
 	}
 	return parts
 }
+
+// searchParts lets a guest with systemd-resolved find the other instances of its project by their names alone. Other
+// guests use the full names.
+func (g Guest) searchParts() []userdata.Part {
+	domain, ok := guestname.Search(g.Project)
+	if !ok {
+		return nil
+	}
+	script := strings.ReplaceAll(searchScript, "DOMAIN", domain) // letters, digits, dots and dashes
+	return []userdata.Part{{Name: "croft-search", Data: []byte("#cloud-boothook\n" + script)}}
+}
+
+const searchScript = `#!/bin/sh
+file=/etc/systemd/resolved.conf.d/croft.conf
+command -v resolvectl >/dev/null 2>&1 || exit 0
+grep -qs '^Domains=DOMAIN$' $file && exit 0
+mkdir -p ${file%/*} && printf '[Resolve]\nDomains=DOMAIN\n' >$file && systemctl --no-block try-restart systemd-resolved
+exit 0
+`
 
 // hostKeyConfig makes cloud-init install the SSH server's key as the only one, so that clients are never
 // offered an unverifiable key.

@@ -21,7 +21,7 @@ import (
 // maxStdin limits what a command in a guest reads, in bytes.
 const maxStdin = 256 << 10
 
-// foreignExit is the exit code for a command in a guest whose own is none that a process here can have.
+// foreignExit stands for an exit code that no process on this machine can have.
 const foreignExit = 255
 
 func execCommand() *cobra.Command {

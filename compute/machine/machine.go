@@ -56,9 +56,11 @@ type Ordered struct {
 	// the guest is isolated from other projects' guests on the host; empty: defined by an earlier version of croft
 	Project croft.Project
 	Open    []string // ports that other projects' guests may reach nevertheless, as in croft.Spec
+	Name    string   // of the instance, by which others find it; empty: defined by an earlier version of croft
 }
 
 // Equal reports whether both are the same.
 func (m Ordered) Equal(other Ordered) bool {
-	return m.Generation == other.Generation && m.Project == other.Project && slices.Equal(m.Open, other.Open)
+	return m.Generation == other.Generation && m.Project == other.Project && slices.Equal(m.Open, other.Open) &&
+		m.Name == other.Name
 }

@@ -63,6 +63,7 @@ func TestDebian(t *testing.T) {
 			if got := look("ls /etc/ssh/ssh_host_*_key"); got != "/etc/ssh/ssh_host_ed25519_key" {
 				t.Errorf("its host keys are %q, want the verified one alone", got)
 			}
+			inside.findsOthers(look)
 			inside.runsCommands(s.name, look)
 			t.Logf("its way:\n%s", inside.must(s.name, "-o", "table"))
 		})
@@ -106,4 +107,27 @@ func (c *cloud) runsCommands(name string, look func(command string) string) {
 		}
 		return nil
 	})
+}
+
+// findsOthers looks from a Debian for another guest of its project by its names.
+func (c *cloud) findsOthers(look func(command string) string) {
+	c.t.Helper()
+	c.must("resources=VCPU:1,MEMORY_MB:128,DISK_GB:1", guestImage, "--name", "peer", "--wait")
+	address := c.must("peer")
+	for command, want := range map[string]string{
+		"getent hosts peer.default.croft | cut -d' ' -f1":            address, // of the host's DNS
+		"getent hosts peer | cut -d' ' -f1":                          address, // by the domain of the project
+		"getent hosts peer. || echo none":                            "none",  // no name without a project
+		"getent hosts " + address + " | tr -s ' ' | cut -d' ' -f2":   "ip-" + strings.ReplaceAll(address, ".", "-") + ".croft",
+		"getent hosts wpad. isatap. wpad.default.croft || echo none": "none",
+		"getent hosts debian.org.default.croft nobody || echo none":  "none",
+	} {
+		if got := look(command); got != want {
+			c.t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	c.must("remove", "--wait", "peer")
+	if got := look("getent hosts peer.default.croft || echo none"); got != "none" {
+		c.t.Errorf("after its end: %q", got)
+	}
 }

@@ -10,10 +10,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// pool is the DHCP server configuration in a network's XML.
+// pool is the configuration of the DHCP and DNS server in a network's XML.
 type pool struct {
-	ranges []addrRange
-	hosts  map[string]netip.Addr // by MAC, lower case
+	ranges  []addrRange
+	hosts   map[string]netip.Addr // by MAC, lower case
+	names   map[string]string     // that the DHCP server gives to MACs, lower case
+	records []record              // of the DNS
 }
 
 // addrRange is inclusive.
@@ -25,7 +27,7 @@ func parsePool(text string) (pool, error) {
 	if err := x.Unmarshal(text); err != nil {
 		return pool{}, fmt.Errorf("its description: %w", err)
 	}
-	p := pool{hosts: map[string]netip.Addr{}}
+	p := pool{hosts: map[string]netip.Addr{}, names: map[string]string{}, records: parseRecords(x.DNS)}
 	for _, ip := range x.IPs {
 		if ip.DHCP == nil || ip.Family == "ipv6" {
 			continue
@@ -40,6 +42,7 @@ func parsePool(text string) (pool, error) {
 		for _, h := range ip.DHCP.Hosts {
 			addr, _ := netip.ParseAddr(h.IP) // a host entry may have a name without an IP
 			p.hosts[strings.ToLower(h.MAC)] = addr
+			p.names[strings.ToLower(h.MAC)] = h.Name
 		}
 	}
 	return p, nil

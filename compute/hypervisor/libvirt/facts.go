@@ -50,14 +50,15 @@ func lookAtNetwork(c *libvirt.Connect, name string) (f networkFacts, err error) 
 	return f, err
 }
 
-// unreserved returns the domains of a partition with an address that is not reserved in its network.
+// unreserved returns the domains of a partition with an address that is not reserved in its network, or has no name
+// there.
 func unreserved(p croft.PartitionID, list []domain, facts map[string]networkFacts) []croft.InstanceID {
 	var ids []croft.InstanceID
 	for _, one := range list {
 		missing := func(n markNIC) bool {
 			f, known := facts[n.Network]
-			_, reserved := f.pool.hosts[n.MAC]
-			return known && n.Address != "" && !reserved
+			name, reserved := f.pool.names[n.MAC]
+			return known && n.Address != "" && (!reserved || name == "" || f.pool.lacks(one.Name, one.Project, n))
 		}
 		if one.Partition == p && slices.ContainsFunc(one.nics, missing) {
 			ids = append(ids, one.ID)

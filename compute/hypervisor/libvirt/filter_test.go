@@ -150,8 +150,8 @@ func TestUnreservedAddresses(t *testing.T) {
 		one.ID, one.Partition = id, p
 		return one
 	}
-	facts := map[string]networkFacts{"n": {pool: pool{hosts: map[string]netip.Addr{"a": netip.MustParseAddr(
-		"10.9.0.1")}}}}
+	facts := map[string]networkFacts{"n": {pool: pool{hosts: map[string]netip.Addr{"a": netip.MustParseAddr("10.9.0.1"),
+		"g": netip.MustParseAddr("10.9.0.5")}, names: map[string]string{"a": "vm-a", "g": ""}}}}
 	got := unreserved(filteredCloud, []domain{
 		at(filteredCloud, "reserved", markNIC{MAC: "a", Network: "n", Address: "10.9.0.1"}),
 		at(filteredCloud, "missing", markNIC{MAC: "a", Network: "n", Address: "10.9.0.1"},
@@ -159,9 +159,10 @@ func TestUnreservedAddresses(t *testing.T) {
 		at(filteredCloud, "without an address", markNIC{MAC: "c", Network: "n"}),
 		at(filteredCloud, "on a bridge", markNIC{MAC: "d", Bridge: "br0"}),
 		at(filteredCloud, "on a network that is gone", markNIC{MAC: "e", Network: "o", Address: "10.9.0.3"}),
+		at(filteredCloud, "without a name", markNIC{MAC: "g", Network: "n", Address: "10.9.0.5"}),
 		at("another cloud", "another cloud's", markNIC{MAC: "f", Network: "n", Address: "10.9.0.4"}),
 	}, facts)
-	if diff := cmp.Diff([]croft.InstanceID{"missing"}, got); diff != "" {
+	if diff := cmp.Diff([]croft.InstanceID{"missing", "without a name"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"croft/compute/hypervisor/libvirt"
 	"croft/compute/hypervisor/libvirt/packetfilter"
 	"croft/internal/testing/libvirttest"
+	"croft/internal/testing/patient"
 	"croft/mdserver"
 )
 
@@ -194,31 +195,46 @@ func TestGuestIsFilteredFromItsFirstPacket(t *testing.T) {
 }
 
 // TestAnAddressIsReservedWithoutAStart checks that a defined and stopped guest, or one whose start was interrupted,
-// gets its reservation once an agent watches.
+// gets its reservation and its name once an agent watches. Both are mended, and vanish with the guest.
 func TestAnAddressIsReservedWithoutAStart(t *testing.T) {
 	libvirttest.Start(t)
 	m := hvtest.Machine(t)
 	m.Partition = croft.PartitionID(croft.NewInstanceID())
 	m.NICs = []compute.NIC{{MAC: m.ID.MAC(0).String(), Network: libvirt.DefaultNetwork}}
+	m.Ordered = compute.Ordered{Generation: 1, Project: croft.Project("p" + string(m.ID[:8])), Name: "web"}
+	full := "web.p" + string(m.ID[:8]) + ".croft"
 	d := open(t, libvirt.Config{StopGrace: time.Millisecond, Partition: m.Partition})
 	removed(t, d, m.ID)
 	must(t, d.Define(t.Context(), m))
 	one, err := d.Get(t.Context(), m.ID)
 	must(t, err)
 	watch(t, d, m.ID)
-	for patience := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		text := libvirttest.Virsh(t, "net-dumpxml", "default")
-		if strings.Contains(text, fmt.Sprintf("<host mac='%s' ip='%s'/>", m.NICs[0].MAC, one.Reserved[0])) {
-			break
-		}
-		if time.Now().After(patience) {
-			t.Fatalf("%s is not reserved:\n%s", one.Reserved[0], text)
-		}
+	reserved := fmt.Sprintf("<host mac='%s' name='vm-%s' ip='%s'/>", m.NICs[0].MAC,
+		strings.ReplaceAll(m.NICs[0].MAC, ":", ""), one.Reserved[0])
+	soon := func(what string, is func(text string) bool) {
+		t.Helper()
+		patient.Until(t, what, func() bool { return is(libvirttest.Virsh(t, "net-dumpxml", "default")) })
 	}
+	both := func(text string) bool { return strings.Contains(text, reserved) && strings.Contains(text, full) }
+	neither := func(text string) bool { return !strings.Contains(text, m.NICs[0].MAC) && !strings.Contains(text, full) }
+	soon("its address is reserved, with its name", both)
+
+	// An older version of croft, or somebody else, has changed both.
+	libvirttest.Virsh(t, "net-update", "default", "modify", "ip-dhcp-host",
+		fmt.Sprintf("<host mac='%s' ip='%s'/>", m.NICs[0].MAC, one.Reserved[0]), "--live", "--config")
+	libvirttest.Virsh(t, "net-update", "default", "delete", "dns-host", fmt.Sprintf("<host ip='%s'/>", one.Reserved[0]),
+		"--live", "--config")
+	soon("both are mended", both)
 	must(t, d.Remove(t.Context(), m.ID))
-	if text := libvirttest.Virsh(t, "net-dumpxml", "default"); strings.Contains(text, m.NICs[0].MAC) {
-		t.Errorf("it is still reserved:\n%s", text)
-	}
+	soon("both are gone", neither)
+
+	// A domain that is removed past croft keeps no name.
+	must(t, d.Define(t.Context(), m))
+	soon("it has both again", both)
+	libvirttest.Virsh(t, "undefine", string(m.ID))
+	soon("its name is gone", func(text string) bool { return !strings.Contains(text, full) })
+	must(t, d.Remove(t.Context(), m.ID))
+	soon("both are gone", neither)
 }
 
 // TestAGuestThatCannotBeFilteredDoesNotStart checks that no guest runs unfiltered if nft does nothing.

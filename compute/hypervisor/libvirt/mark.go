@@ -29,6 +29,7 @@ type mark struct {
 	Digest  string        `xml:"digest,attr,omitempty"`
 	Project croft.Project `xml:"project,attr,omitempty"` // as in compute.Ordered
 	Open    string        `xml:"open,attr,omitempty"`    // as in compute.Ordered, separated by blanks
+	Name    string        `xml:"name,attr,omitempty"`    // as in compute.Ordered
 	TPM     string        `xml:"tpm,attr,omitempty"`     // tpmNew or tpmMade; empty: it has none
 	NICs    []markNIC     `xml:"nic"`
 }
@@ -56,11 +57,12 @@ func newMark(m compute.Machine) mark {
 // set copies the values from the order.
 func (k *mark) set(m compute.Ordered) {
 	k.Generation, k.Project, k.Open = m.Generation, m.Project, strings.Join(m.Open, " ")
+	k.Name = m.Name
 }
 
 // get returns the values from the order.
 func (k *mark) get() compute.Ordered {
-	return compute.Ordered{Generation: k.Generation, Project: k.Project, Open: strings.Fields(k.Open)}
+	return compute.Ordered{Generation: k.Generation, Project: k.Project, Open: strings.Fields(k.Open), Name: k.Name}
 }
 
 // parseMark reads the element as libvirt returns it.

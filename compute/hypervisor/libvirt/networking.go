@@ -110,6 +110,9 @@ func (n *networking) reserve(c *libvirt.Connect, k mark) error {
 		if err := n.addresses.reserve(c, nic); err != nil {
 			return fmt.Errorf("reserve an address: %w", err)
 		}
+		if err := n.addresses.publish(c, k, nic); err != nil { // keep tries again
+			n.log.Warn("a guest is not found by its name", "name", k.Name, "project", k.Project, "op", "reserve", "err", err)
+		}
 	}
 	return n.filter.update(c, k.Partition, false) // the guest may now send DHCP requests
 }
@@ -155,6 +158,9 @@ func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 			err = n.reserveMissing(ctx, p)
 		}
 		if err == nil {
+			err = do(ctx, n.conn, task{verb: "look for names of guests that are gone"}, n.addresses.removeStale)
+		}
+		if err == nil {
 			var cut []croft.InstanceID
 			cut, err = call(ctx, n.conn, task{verb: "look for guests without a network"},
 				func(c *libvirt.Connect) ([]croft.InstanceID, error) { return n.reattach(c, p) })
@@ -164,7 +170,7 @@ func (n *networking) keep(ctx context.Context, p croft.PartitionID) {
 			}
 		}
 		if err != nil && ctx.Err() == nil && !logged {
-			n.log.Warn("packet filter, reserved addresses and networks of the guests may not be up to date, trying again", "op",
+			n.log.Warn("packet filter, addresses, names and networks of the guests may not be up to date, trying again", "op",
 				"watch", "err", err)
 		}
 		logged = err != nil

@@ -124,6 +124,9 @@ func (d *Driver) Mark(ctx context.Context, id croft.InstanceID, m compute.Ordere
 			if err := k.write(dom, impact); err != nil {
 				return err
 			}
+			if before.Name != k.Name {
+				d.network.wake() // it gets its name in the DNS
+			}
 			if before.Project == k.Project && before.Open == k.Open {
 				return nil
 			}

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"libvirt.org/go/libvirt"
@@ -101,8 +102,14 @@ func (r *reservations) reserve(c *libvirt.Connect, nic markNIC) error {
 		}
 		for mac, other := range p.hosts {
 			switch {
-			case mac == nic.MAC && other == addr:
+			case mac == nic.MAC && other == addr && p.names[mac] == dhcpName(mac):
 				return nil
+			case mac == nic.MAC && other == addr: // by an older version of croft
+				err := updateHost(n, libvirt.NETWORK_UPDATE_COMMAND_MODIFY, nic.MAC, addr)
+				if is(err, libvirt.ERR_OPERATION_INVALID) {
+					return nil // it is the network's, or was removed
+				}
+				return err
 			case mac == nic.MAC || other == addr:
 				delete(r.picked[nic.Network], nic.MAC)
 				return croft.Errorf(croft.Conflict,
@@ -141,7 +148,10 @@ func (r *reservations) unreserve(c *libvirt.Connect, nic markNIC) error {
 	}
 	addr, ok := p.hosts[nic.MAC]
 	if !ok {
-		return nil
+		addr, _ = netip.ParseAddr(nic.Address) // an address that is not reserved may have a name
+	}
+	if err := removeRecord(n, p.recordOf(addr)); err != nil || !ok {
+		return err
 	}
 	err = updateHost(n, libvirt.NETWORK_UPDATE_COMMAND_DELETE, nic.MAC, addr)
 	if is(err, libvirt.ERR_OPERATION_INVALID) {
@@ -150,8 +160,23 @@ func (r *reservations) unreserve(c *libvirt.Connect, nic markNIC) error {
 	return err
 }
 
-// updateHost changes the live network and its definition, whichever exist.
+// dhcpName returns the name that the DHCP server gives to a MAC. With one it ignores the name that the guest says, by
+// which the guest would be found in the DNS by all guests of the network, as localhost, wpad, or the name of another.
+func dhcpName(mac string) string { return "vm-" + strings.ReplaceAll(mac, ":", "") }
+
+// updateHost changes the reservation of a MAC.
 func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac string, addr netip.Addr) error {
+	name := ""
+	if command != libvirt.NETWORK_UPDATE_COMMAND_DELETE {
+		name = fmt.Sprintf(" name='%s'", dhcpName(mac))
+	}
+	return changeNetwork(n, command, libvirt.NETWORK_SECTION_IP_DHCP_HOST, fmt.Sprintf("<host mac='%s'%s ip='%s'/>", mac, name,
+		addr))
+}
+
+// changeNetwork changes the live network and its definition, whichever exist.
+func changeNetwork(n *libvirt.Network, command libvirt.NetworkUpdateCommand, section libvirt.NetworkUpdateSection,
+	element string) error {
 	var flags libvirt.NetworkUpdateFlags
 	active, err := n.IsActive()
 	if err != nil {
@@ -167,8 +192,7 @@ func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac st
 	if persistent {
 		flags |= libvirt.NETWORK_UPDATE_AFFECT_CONFIG
 	}
-	host := fmt.Sprintf("<host mac='%s' ip='%s'/>", mac, addr)
-	return n.Update(command, libvirt.NETWORK_SECTION_IP_DHCP_HOST, -1, host, flags)
+	return n.Update(command, section, -1, element, flags)
 }
 
 // inUse returns the addresses of a network that others hold, use or are assigned, and the address that the network has
