@@ -114,11 +114,12 @@ func (c *cloud) findsOthers(look func(command string) string) {
 	c.t.Helper()
 	c.must("resources=VCPU:1,MEMORY_MB:128,DISK_GB:1", guestImage, "--name", "peer", "--wait")
 	address := c.must("peer")
+	neutral := "ip-" + strings.ReplaceAll(address, ".", "-") + ".croft"
 	for command, want := range map[string]string{
 		"getent hosts peer.default.croft | cut -d' ' -f1":            address, // of the host's DNS
 		"getent hosts peer | cut -d' ' -f1":                          address, // by the domain of the project
 		"getent hosts peer. || echo none":                            "none",  // no name without a project
-		"getent hosts " + address + " | tr -s ' ' | cut -d' ' -f2":   "ip-" + strings.ReplaceAll(address, ".", "-") + ".croft",
+		"getent hosts " + address + " | tr -s ' ' | cut -d' ' -f2":   neutral,
 		"getent hosts wpad. isatap. wpad.default.croft || echo none": "none",
 		"getent hosts debian.org.default.croft nobody || echo none":  "none",
 	} {

@@ -111,7 +111,8 @@ func (n *networking) reserve(c *libvirt.Connect, k mark) error {
 			return fmt.Errorf("reserve an address: %w", err)
 		}
 		if err := n.addresses.publish(c, k, nic); err != nil { // keep tries again
-			n.log.Warn("a guest is not found by its name", "name", k.Name, "project", k.Project, "op", "reserve", "err", err)
+			n.log.Warn("a guest is not found by its name", "name", k.Name, "project", k.Project, "op", "reserve",
+				"err", err)
 		}
 	}
 	return n.filter.update(c, k.Partition, false) // the guest may now send DHCP requests

@@ -170,8 +170,8 @@ func updateHost(n *libvirt.Network, command libvirt.NetworkUpdateCommand, mac st
 	if command != libvirt.NETWORK_UPDATE_COMMAND_DELETE {
 		name = fmt.Sprintf(" name='%s'", dhcpName(mac))
 	}
-	return changeNetwork(n, command, libvirt.NETWORK_SECTION_IP_DHCP_HOST, fmt.Sprintf("<host mac='%s'%s ip='%s'/>", mac, name,
-		addr))
+	return changeNetwork(n, command, libvirt.NETWORK_SECTION_IP_DHCP_HOST,
+		fmt.Sprintf("<host mac='%s'%s ip='%s'/>", mac, name, addr))
 }
 
 // changeNetwork changes the live network and its definition, whichever exist.
