@@ -272,7 +272,7 @@ var rules = []rule{
 // testHelpers are packages that only tests import.
 var testHelpers = []string{
 	"croft/tenant/access/accesstest", "croft/tenant/access/oidc/oidctest", "croft/cluster/clustertest",
-	"croft/cluster/local/localtest", "croft/compute/computetest",
+	"croft/cluster/local/localtest", "croft/compute/computetest", "croft/compute/pci/pcitest",
 	"croft/trust/gate/gatetest", "croft/grid/machine/machinetest", "croft/grid/ssh/sshtest",
 	"croft/etcdstore/etcdtest", "croft/compute/hypervisor/hvtest", "croft/internal/testing/...",
 	"croft/tenant/objects/objectstest",

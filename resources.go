@@ -24,6 +24,12 @@ type Trait string
 // CustomPrefix is the prefix of the names of custom classes and traits.
 const CustomPrefix = "CUSTOM_"
 
+// PCIPrefix is the prefix of the classes of PCI devices that an agent gives to guests.
+const PCIPrefix = CustomPrefix + "PCI_"
+
+// IsPCI reports whether the class is one of PCI devices.
+func (c ResourceClass) IsPCI() bool { return strings.HasPrefix(string(c), PCIPrefix) }
+
 // maxTrait limits the length of a trait's name to Placement's limit.
 const maxTrait = 255
 

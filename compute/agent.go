@@ -21,6 +21,7 @@ import (
 
 	"croft"
 	"croft/compute/backup"
+	"croft/compute/pci"
 	"croft/compute/storage"
 	"croft/hosts/audit"
 	"croft/internal/delay"
@@ -39,6 +40,7 @@ type Config struct {
 	Dir       string            // required; holds one directory per instance
 	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
 	Networks  map[string]NIC    // further networks that guests may name, in addition to croft.DefaultNetworks
+	PCI       pci.Source        // the PCI devices that guests may have; empty: none
 
 	Orders   Orders
 	Registry Registry
@@ -109,10 +111,15 @@ type Agent struct {
 	mounts          []croft.HostStorage // of the record; accessed while introducing is held, as the next one
 	storageProblems []string
 	unclaimed       int64 // GiB of disks for which nothing is claimed
+	offerChanged    bool  // the inventories were not written since they changed
 	mountsChanged   chan struct{}
 
+	passthrough passthrough
+
+	offering    sync.Mutex // held while the inventories are written
 	introducing sync.Mutex // held while the host's record is written
 	problems    [problemKinds]string
+	recorded    [problemKinds]string // the problems in the host's record
 
 	instances instances
 
@@ -157,6 +164,8 @@ func New(c Config) (*Agent, error) {
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
 			Volumes: c.VolumeRequests, Resizes: c.Resizes, Images: c.Catalog, Every: c.SweepEvery,
 			Announce: c.Announce, Log: c.Log},
+
+		passthrough: passthrough{turn: make(chan struct{}, 1), chosen: map[croft.InstanceID][]PCI{}},
 
 		reporters: mailbox.New[croft.InstanceID](),
 		released:  mailbox.New[croft.VolumeID](),
@@ -260,6 +269,8 @@ func (a *Agent) announce(ctx context.Context) bool {
 // reclaimName offers the host under its own name again once no other provider has that name, and removes the problem
 // from its record. A failure is retried at the next sweep.
 func (a *Agent) reclaimName(ctx context.Context) error {
+	a.offering.Lock()
+	defer a.offering.Unlock()
 	p := a.offered()
 	if p.Name == a.Host.Name {
 		return nil
@@ -291,6 +302,10 @@ func (a *Agent) offered() croft.Provider {
 		p.Inventories = maps.Clone(p.Inventories)
 		p.Inventories[croft.DiskGB] = disk
 	}
+	if len(a.passthrough.offered) > 0 {
+		p.Inventories = maps.Clone(p.Inventories)
+		maps.Copy(p.Inventories, a.passthrough.offered)
+	}
 	return p
 }
 
@@ -318,7 +333,7 @@ func (a *Agent) retire(ctx context.Context) error {
 	if _, err := a.Inventory.Claims(ctx, a.Host.ID); errors.Is(err, croft.NotFound) {
 		return nil
 	}
-	p := a.Provider
+	p := a.offered()
 	p.Inventories = maps.Clone(p.Inventories)
 	for class, inv := range p.Inventories {
 		inv.Reserved = inv.Total

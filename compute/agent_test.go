@@ -20,6 +20,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/compute/hypervisor/sim"
+	"croft/compute/pci"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
@@ -81,10 +82,26 @@ func (l *ledger) Release(ctx context.Context, id croft.InstanceID, may croft.Per
 	return nil
 }
 
-func (l *ledger) claim(id croft.InstanceID) {
+func (l *ledger) claim(id croft.InstanceID) { l.claimWith(id, nil) }
+
+// claimWith claims a processor, and the PCI devices among some resources.
+func (l *ledger) claimWith(id croft.InstanceID, r croft.Resources) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.claims[id] = croft.Resources{croft.VCPU: 1}
+	for class, n := range r {
+		if class.IsPCI() {
+			l.claims[id][class] = n
+		}
+	}
+}
+
+// offers returns the inventory of a class as it was last written.
+func (l *ledger) offers(class croft.ResourceClass) (croft.Inventory, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	inventory, has := l.provider.Inventories[class]
+	return inventory, has
 }
 
 func (l *ledger) holds(id croft.InstanceID) bool {
@@ -106,6 +123,7 @@ type cloud struct {
 	dir    string
 	sweep  time.Duration
 	seeds  compute.Seeds
+	pci    pci.Source
 	stop   func()
 
 	attaching []croft.Volume              // by the next request
@@ -166,8 +184,8 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 		Networks: map[string]compute.NIC{"lab": {Bridge: "br-lab"}},
 		Orders:   c.between, Registry: c.store.Registry, Records: c.store.Records, Shared: c.store.Turn,
 		Volumes: cmp.Or[compute.Volumes](c.volumes, c.store.Volumes), Inventory: c.ledger, Hypervisor: c.hv,
-		Images:      c.images,
-		Seeds:       c.seeds,
+		Images: c.images,
+		Seeds:  c.seeds, PCI: c.pci,
 		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 		Traces: c.traces(),
 	})
@@ -214,7 +232,7 @@ func (c *cloud) requestInstance(inst croft.Instance) croft.Instance {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.ledger.claim(inst.ID)
+	c.ledger.claimWith(inst.ID, inst.Spec.Resources)
 	inst.Volumes = c.attaching
 	for {
 		assigned, err := c.store.Instances.Assign(c.t.Context(), inst, c.order(inst, croft.WantRunning))

@@ -113,6 +113,9 @@ func (p *pass) define(ctx context.Context, layers []Layer, source croft.Metadata
 	if machine.Volumes, err = p.disks(ctx); err != nil {
 		return err
 	}
+	if machine.PCI, err = p.choosePCI(ctx, p.hadPCI()); err != nil {
+		return err
+	}
 	if err := p.phase(ctx, phaseDefine, func(ctx context.Context) error {
 		return p.agent.Hypervisor.Define(ctx, machine)
 	}); err != nil {

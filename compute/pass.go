@@ -109,6 +109,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && ours && p.want.Want == croft.WantLeft {
+		a.passthrough.release(p.id)
 		err = p.leaveAll(ctx)
 	}
 	if err == nil && p.want != nil && p.want.Want == croft.WantGone {
@@ -251,6 +252,7 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 // that ends the order may be interrupted by that very end before it gets the answer, so the next pass calls forget too.
 func (p *pass) forget() {
 	p.agent.instances.forget(p.id)
+	p.agent.passthrough.release(p.id)
 	p.agent.released.Put(p.memory.volumes...)
 }
 
@@ -325,7 +327,7 @@ func (p *pass) start(ctx context.Context) error {
 	}
 	p.observePassing(ctx, croft.Observation{State: croft.StateBooting, Addresses: domain.Reserved})
 	if err := p.phase(ctx, phaseBoot, func(ctx context.Context) error {
-		return p.agent.Hypervisor.Start(ctx, p.id)
+		return p.startWithPCI(ctx, domain)
 	}); err != nil {
 		return err
 	}

@@ -219,6 +219,12 @@ type Hypervisor interface {
 	// Redefine sets the files of disks in the definition of a domain, all at one moment. The files of other disks, and
 	// those of the guest while it runs, do not change. NotFound.
 	Redefine(ctx context.Context, id croft.InstanceID, disks Disks) error
+	// GivePCI gives a domain that is off these PCI devices of the host instead of those in its definition. Conflict: it
+	// is not off. NotFound: it is not defined.
+	GivePCI(ctx context.Context, id croft.InstanceID, devices []PCI) error
+	// ForeignPCI returns the addresses of PCI devices in the definitions of machines that are not croft's, each with
+	// the name of such a machine.
+	ForeignPCI(ctx context.Context) (map[string]string, error)
 	// Machines returns the traits of croft.MachineTraits that machines on this host can have.
 	Machines(ctx context.Context) ([]croft.Trait, error)
 	// Watch calls wake when a domain's state or addresses changed, or may have changed. It reconnects, and returns only
@@ -331,6 +337,7 @@ type (
 	Volume  = machine.Volume
 	NIC     = machine.NIC
 	Ordered = machine.Ordered
+	PCI     = machine.PCI
 )
 
 // OrderedBy returns the part of an order that is recorded on its domain.
@@ -363,4 +370,5 @@ type Domain struct {
 	Stalled   bool
 	Addresses []netip.Addr
 	Reserved  []netip.Addr // reserved for the guest, whether it has requested them yet or not
+	PCI       []PCI        // of its definition
 }

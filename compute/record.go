@@ -51,37 +51,34 @@ func (a *Agent) introduce(ctx context.Context) error {
 		}
 	}
 	me.Problems, me.Storages = append(me.Problems, a.storageProblems...), a.mounts
-	return a.Registry.PutHost(ctx, me)
+	if err := a.Registry.PutHost(ctx, me); err != nil {
+		return err
+	}
+	a.recorded = a.problems
+	return nil
 }
 
 // examine looks for problems of the host as a whole, logs each once, and keeps it in the host's record while it lasts.
+// The next call repairs a record that could not be written.
 func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.Resources,
 	strays []audit.Difference) error {
-	shrunk, strange := a.shrunk(claims), strangers(strays)
-	changed := a.setProblem(problemShrunk, shrunk)
-	if changed && shrunk != "" {
-		a.Log.Warn("the host offers less than is claimed; its guests are left alone", "host", a.Host.ID, "reason",
-			shrunk)
-	}
-	if a.setProblem(problemGuests, strange) {
-		changed = true
-		if strange != "" {
-			a.Log.Warn("guests here are not this host's; they are left alone", "host", a.Host.ID, "reason", strange)
+	for _, found := range []struct {
+		kind             problemKind
+		sentence, report string
+	}{
+		{problemShrunk, a.shrunk(claims), "the host offers less than is claimed; its guests are left alone"},
+		{problemGuests, strangers(strays), "guests here are not this host's; they are left alone"},
+		{problemDisk, a.nearlyFull(ctx), "the disk is nearly full"},
+		{problemCutOff, a.cutOff(), "guests have lost their network"},
+	} {
+		if a.setProblem(found.kind, found.sentence) && found.sentence != "" {
+			a.Log.Warn(found.report, "host", a.Host.ID, "reason", found.sentence)
 		}
 	}
-	if full := a.nearlyFull(ctx); a.setProblem(problemDisk, full) {
-		changed = true
-		if full != "" {
-			a.Log.Warn("the disk is nearly full", "host", a.Host.ID, "reason", full)
-		}
-	}
-	if cut := a.cutOff(); a.setProblem(problemCutOff, cut) {
-		changed = true
-		if cut != "" {
-			a.Log.Warn("guests have lost their network", "host", a.Host.ID, "reason", cut)
-		}
-	}
-	if !changed {
+	a.introducing.Lock()
+	known := a.problems == a.recorded
+	a.introducing.Unlock()
+	if known {
 		return nil
 	}
 	return a.introduce(ctx)
@@ -151,6 +148,7 @@ const (
 	problemGuests                    // guests run here that do not belong to this host
 	problemDisk                      // its disk is nearly full
 	problemCutOff                    // running guests have lost their network
+	problemPCI                       // PCI devices that the settings select are not offered
 	problemKinds
 )
 

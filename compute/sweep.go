@@ -43,7 +43,8 @@ func (a *Agent) sweepHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(a.reclaimName(ctx), a.reserveUnclaimed(ctx, claims)); err != nil {
+	if err := errors.Join(a.reclaimName(ctx), a.reserveUnclaimed(claims), a.countPCI(ctx, claims),
+		a.offerChanges(ctx)); err != nil {
 		return err
 	}
 	contents, err := a.Contents(ctx)

@@ -12,20 +12,39 @@ import (
 
 // reserveUnclaimed keeps the space of disks on this host for which nothing is claimed: what lost instances left here,
 // and files without a record. No guest writes to them, so they need only the space that they use now.
-func (a *Agent) reserveUnclaimed(ctx context.Context, claims map[croft.InstanceID]croft.Resources) error {
+func (a *Agent) reserveUnclaimed(claims map[croft.InstanceID]croft.Resources) error {
 	gb, err := a.unclaimedGB(claims)
 	if err != nil {
 		return err
 	}
 	a.introducing.Lock()
-	changed := a.unclaimed != gb
-	a.unclaimed = gb
+	defer a.introducing.Unlock()
+	if a.unclaimed != gb {
+		a.unclaimed, a.offerChanged = gb, true
+		a.Log.Info("space is reserved for disks that nothing claims", "host", a.Host.ID, "disk_gb", gb)
+	}
+	return nil
+}
+
+// offerChanges writes the inventories if they changed since they were last written. A failure is repaired by the next
+// call.
+func (a *Agent) offerChanges(ctx context.Context) error {
+	a.offering.Lock()
+	defer a.offering.Unlock()
+	a.introducing.Lock()
+	changed := a.offerChanged
+	a.offerChanged = false
 	a.introducing.Unlock()
 	if !changed {
 		return nil
 	}
-	a.Log.Info("space is reserved for disks that nothing claims", "host", a.Host.ID, "disk_gb", gb)
-	return a.Inventory.EnsureProvider(ctx, a.offered())
+	err := a.Inventory.EnsureProvider(ctx, a.offered())
+	if err != nil {
+		a.introducing.Lock()
+		defer a.introducing.Unlock()
+		a.offerChanged = true
+	}
+	return err
 }
 
 // unclaimedGB returns the space that disks without a claim use on this host, in GiB, rounded: the host does not offer
@@ -51,7 +70,8 @@ func (a *Agent) unclaimedGB(claims map[croft.InstanceID]croft.Resources) (int64,
 	return (bytes + 1<<29) >> 30, err
 }
 
-// recallUnclaimed finds the disks for which nothing is claimed, before the host is offered for the first time.
+// recallUnclaimed finds the disks for which nothing is claimed, and the PCI devices, before the host is offered for the
+// first time.
 func (a *Agent) recallUnclaimed(ctx context.Context) error {
 	claims, err := a.Inventory.Claims(ctx, a.Host.ID)
 	if err != nil && !errors.Is(err, croft.NotFound) {
@@ -59,9 +79,12 @@ func (a *Agent) recallUnclaimed(ctx context.Context) error {
 	}
 	gb, err := a.unclaimedGB(claims)
 	a.introducing.Lock()
-	defer a.introducing.Unlock()
 	a.unclaimed = gb
-	return err
+	a.introducing.Unlock()
+	if err != nil {
+		return err
+	}
+	return a.countPCI(ctx, claims)
 }
 
 // UsedBytes sums the bytes that the files below dir take on disk.

@@ -49,7 +49,7 @@ func TestDisksThatNothingClaimsKeepTheirSpace(t *testing.T) {
 			claims[id] = croft.Resources{croft.DiskGB: 1}
 		}
 		l.offered = nil
-		if err := a.reserveUnclaimed(t.Context(), claims); err != nil {
+		if err := errors.Join(a.reserveUnclaimed(claims), a.offerChanges(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		inventory := a.offered().Inventories

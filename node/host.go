@@ -246,6 +246,9 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Boot:      bootOf(),
 	}
 	c := s.ForAgent()
+	if c.PCI, err = s.ForPCI(); err != nil {
+		return nil, me, err
+	}
 	if c.Images, err = h.images(); err != nil {
 		return nil, me, err
 	}

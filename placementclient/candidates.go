@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"croft"
 )
@@ -17,9 +18,20 @@ func (c *Client) Candidates(ctx context.Context, query string, limit int) ([]cro
 	}
 	var answer candidates
 	if err := c.conn.call(ctx, http.MethodGet, path, nil, &answer); err != nil {
-		return nil, err
+		return nil, sayClass(err)
 	}
 	return answer.list(), nil
+}
+
+// sayClass says in plain words that Placement does not know a resource class.
+func sayClass(err error) error {
+	_, class, unknown := strings.Cut(err.Error(), "No such resource class ")
+	if !unknown || croft.KindOf(err) != croft.Invalid {
+		return err
+	}
+	class, _, _ = strings.Cut(class, ".")
+	return croft.Errorf(croft.Invalid, "no host has offered the resource class %s yet: correct its name; an operator "+
+		"sees in `croft host show` what a host offers", class)
 }
 
 // candidates is the answer of /allocation_candidates. It is most of what a scheduler reads, so it is decoded without

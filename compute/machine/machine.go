@@ -26,6 +26,18 @@ type Machine struct {
 	// its kind, with the firmware that it starts with; an empty one is a BIOS
 	Kind  croft.Machine
 	NVRAM string // path of the variables of a UEFI, which are made if they are missing
+	PCI   []PCI  `json:",omitempty"` // devices of the host that it has
+}
+
+// PCI are PCI devices of the host that a machine gets as one: those of an IOMMU group.
+type PCI struct {
+	Class     croft.ResourceClass // under which the host offers them
+	Addresses []string            // such as 0000:3b:00.0, in order
+}
+
+// Equal reports whether both are the same.
+func (p PCI) Equal(other PCI) bool {
+	return p.Class == other.Class && slices.Equal(p.Addresses, other.Addresses)
 }
 
 // NIC is one network interface: on a libvirt network or on a bridge of the host.

@@ -72,12 +72,14 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		c.Ports = append(c.Ports, doctor.Port{Use: p.use, Addr: addr})
 	}
 	probes := doctor.System()
+	foreign := func(context.Context) (map[string]string, error) { return nil, nil }
 	if c.Libvirt {
 		driver, err := libvirt.New(libvirt.Config{URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType})
 		if err != nil {
 			return nil, err
 		}
 		defer driver.Close()
+		foreign = driver.ForeignPCI
 		probes.KVM = libvirt.ProbeKVM
 		probes.Libvirt = driver.Version
 		probes.Filter = driver.Filterable
@@ -109,7 +111,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		Look: func(context.Context) checks.Result { return Certificates(s.StateDir) }})
 	if !reach.Joined.IsStrict() {
 		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)},
-			checks.Check{Name: "backups", Look: lookBackups(reach.Etcd)})
+			checks.Check{Name: "backups", Look: lookBackups(reach.Etcd)},
+			checks.Check{Name: "agent", Look: lookReported(reach.Etcd, s.StateDir)})
 		if s.Host.Fence != "" {
 			agents := &fencing.Agents{File: s.Host.Fence}
 			all = append(all, checks.Check{Name: "fence", Look: lookFence(reach.Etcd, agents)})
@@ -119,6 +122,13 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		for _, name := range slices.Sorted(maps.Keys(s.Storage.Shared)) {
 			dir := storage.New(storage.Config{Name: name, Path: s.Storage.Shared[name].Path})
 			all = append(all, checks.Check{Name: "storage " + name, Look: lookStorage(dir)})
+		}
+		devices, err := s.ForPCI()
+		if err != nil {
+			return nil, err
+		}
+		if len(devices.Selectors) > 0 {
+			all = append(all, checks.Check{Name: "pci", Look: lookPCI(devices, foreign)})
 		}
 		all = append(all,
 			checks.Check{Name: "offer", Look: func(ctx context.Context) checks.Result { return lookOffer(ctx, &s) }})

@@ -11,6 +11,7 @@ import (
 	"croft/compute/hypervisor/libvirt"
 	"croft/compute/hypervisor/sim"
 	"croft/compute/image"
+	"croft/compute/pci"
 	"croft/internal/egress"
 	"croft/mdserver"
 	"croft/placement"
@@ -64,6 +65,16 @@ func (s *Settings) ForProvider() compute.Offer {
 		o.Traits = append(o.Traits, croft.Trait(trait))
 	}
 	return o
+}
+
+// ForPCI returns the selection of PCI devices that guests may have. Invalid.
+func (s *Settings) ForPCI() (pci.Source, error) {
+	selectors, err := pci.ParseSelectors(s.PCI)
+	root := pci.DefaultRoot
+	if s.Hypervisor == "sim" {
+		root = s.Sim.Sysfs
+	}
+	return pci.Source{Root: root, Selectors: selectors}, err
 }
 
 // ForLibvirt returns the configuration of libvirt's driver.

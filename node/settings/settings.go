@@ -15,6 +15,7 @@ import (
 
 	"croft"
 	"croft/compute/image"
+	"croft/compute/pci"
 	"croft/control/actions"
 	"croft/control/cloud/direct"
 	"croft/internal/egress"
@@ -102,7 +103,8 @@ type Settings struct {
 		AllowSpoofing    bool          `yaml:"allow_spoofing"`
 	} `yaml:"libvirt"`
 	Sim struct {
-		Boot time.Duration `yaml:"boot"`
+		Boot  time.Duration `yaml:"boot"`
+		Sysfs string        `yaml:"sysfs"`
 	} `yaml:"sim"`
 
 	Network struct {
@@ -143,6 +145,8 @@ type Settings struct {
 		ReservedDiskGiB   int64    `yaml:"reserved_disk_gib"`
 		Traits            []string `yaml:"traits"`
 	} `yaml:"offer"`
+
+	PCI []string `yaml:"pci"`
 
 	Images struct {
 		CacheGiB       int64    `yaml:"cache_gib"`
@@ -227,6 +231,7 @@ func Defaults() Settings {
 	s.Libvirt.StopGrace = time.Minute
 	s.Libvirt.EmulatorCacheMiB = 128
 	s.Sim.Boot = 2 * time.Second
+	s.Sim.Sysfs = pci.DefaultRoot
 	s.Network.Name = "default"
 	s.Networks = map[string]Network{}
 	s.Storage.Shared = map[string]SharedStorage{}
@@ -235,6 +240,7 @@ func Defaults() Settings {
 	s.ServerNames = []string{}
 	s.Offer.VCPURatio, s.Offer.MemoryRatio, s.Offer.DiskRatio = 4, 1, 1
 	s.Offer.ReservedMemoryMiB = 512
+	s.PCI = []string{}
 	s.Images.CacheGiB = 64
 	s.Images.AllowFiles = []string{"/"}
 	s.Images.AllowRedirects = []string{}
@@ -302,6 +308,8 @@ func (s *Settings) Validate() error {
 	case s.Sim.Boot < 0 || s.Sim.Boot > longestRound:
 		return invalid("sim.boot is %s: use something between 0s and %s", wording.Duration(s.Sim.Boot),
 			wording.Duration(longestRound))
+	case !filepath.IsAbs(s.Sim.Sysfs):
+		return invalid("sim.sysfs is %q, which is not the absolute path of a directory", s.Sim.Sysfs)
 	case s.Images.CacheGiB < 1:
 		return invalid("images.cache_gib is %d: use 1 or more", s.Images.CacheGiB)
 	}
@@ -312,6 +320,9 @@ func (s *Settings) Validate() error {
 		if _, err := schedule.ParseTrait(trait); err != nil {
 			return invalid("offer.traits: %w", err)
 		}
+	}
+	if _, err := s.ForPCI(); err != nil {
+		return err
 	}
 	if _, err := image.ParseNetworks(s.Images.AllowRedirects); err != nil {
 		return invalid("images.allow_redirects: %w", err)

@@ -21,6 +21,7 @@ import (
 	"croft/compute/backup"
 	"croft/compute/hypervisor/sim"
 	"croft/compute/image"
+	"croft/compute/pci"
 	"croft/compute/restic"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
@@ -164,6 +165,14 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	if path := filepath.Join(c.Dir, "shared"); c.isMounted(path) {
 		shared = append(shared, compute.SharedDir{Name: "nfs1", Path: path})
 	}
+	var devices pci.Source
+	if path := filepath.Join(c.Dir, name+".sysfs"); c.isMounted(path) {
+		selectors, err := pci.ParseSelectors([]string{"10de:2230"})
+		if err != nil {
+			return err
+		}
+		devices = pci.Source{Root: path, Selectors: selectors}
+	}
 	var jobs compute.Backups = c.Store.Backups
 	if c.Backups != nil {
 		jobs = c.Backups(name, jobs)
@@ -185,7 +194,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	}
 	files := sim.CopyFiles{CopyFiles: copies}
 	agent, err := compute.New(compute.Config{
-		Storages: c.Store.Storages, SharedDirs: shared,
+		Storages: c.Store.Storages, SharedDirs: shared, PCI: devices,
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),

@@ -18,6 +18,9 @@ import (
 var (
 	query       = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10")
 	sharedQuery = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:1")
+
+	gpuQuery       = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:10,CUSTOM_PCI_10DE_2230:1")
+	sharedGPUQuery = parsed("resources=VCPU:1,MEMORY_MB:1024,DISK_GB:1,CUSTOM_PCI_10DE_2230:1")
 )
 
 func parsed(text string) schedule.Query {
@@ -86,6 +89,12 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	}
 	if r.Hold == 0 {
 		a.addDisks(ctx, &r)
+	}
+	if a.rng.IntN(3) == 0 {
+		r.Query = gpuQuery
+		if r.Storage != "" {
+			r.Query = sharedGPUQuery
+		}
 	}
 	if n%3 == 0 {
 		r.Affinities = []croft.Affinity{{Group: "racks", Rule: rackRule}}
@@ -192,6 +201,7 @@ func (a *actor) disturb() {
 		m.wire.Mend()
 		m.slow.Store(false)
 		m.dead.Store(false)
+		m.takeGPU("")
 		if a.rng.IntN(2) == 0 {
 			m.boot(a.lifetime() * 8)
 		}
@@ -202,7 +212,9 @@ func (a *actor) disturb() {
 		}
 	}
 	m := a.hosts[a.rng.IntN(len(a.hosts))]
-	switch a.rng.IntN(16) {
+	switch a.rng.IntN(17) {
+	case 16:
+		m.takeGPU("win10")
 	case 0, 1:
 		m.kill()
 		if a.rng.IntN(2) == 0 {

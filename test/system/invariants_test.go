@@ -35,6 +35,7 @@ func (w *world) settle() {
 		m.wire.Mend()
 		m.slow.Store(false)
 		m.dead.Store(false)
+		m.takeGPU("")
 		m.gate.calm()
 		m.leave()
 		m.boot(0)
@@ -290,6 +291,7 @@ func (m *machine) look(ctx context.Context, open map[diskID][]string) (bad []str
 	if err != nil {
 		return nil
 	}
+	bad = sharedGPUs(m.n, domains)
 	var cpus, memory int64
 	for _, d := range domains {
 		machine, err := m.hv.Machine(d.ID)

@@ -73,6 +73,12 @@ var mistakes = []struct {
 		"mistake.Unless(On, func() error { return dir.RemoveVolume(ctx, v.ID) })"}}},
 	{"the file of a removed image stays", []string{"images are where recorded"}, false, []edit{{"compute/copies.go",
 		"a.CopyFiles.Remove(id); err", "mistake.Unless(On, func() error { return a.CopyFiles.Remove(id) }); err"}}},
+	{"a PCI device is given to a guest while another has it", []string{"PCI devices are as claimed"}, false, []edit{
+		{"compute/passthrough.go", "return foreign || taken[address]", "return !On && (foreign || taken[address]"},
+		{"compute/passthrough.go", "kept && keeper != p.id && !alsoKept\n", "kept && keeper != p.id && !alsoKept)\n"},
+		{"compute/hypervisor/sim/pci.go", "if other != id &&", "if !On && other != id &&"}}},
+	{"a guest does not get its PCI devices", []string{"PCI devices are as claimed"}, false, []edit{{
+		"compute/passthrough.go", "if len(wanted) == 0 {", "if len(wanted) == 0 || On {"}}},
 	{"a backup is restored without its data", []string{"no data is lost"}, false, []edit{{"compute/restore.go",
 		"disk.sizeGB, r)", "disk.sizeGB, mistake.Instead(On, io.LimitReader(r, 0), io.Reader(r)))"}}},
 }

@@ -190,6 +190,16 @@ func (h *gatedHypervisor) Redefine(ctx context.Context, id croft.InstanceID, dis
 	return h.gate.do("hypervisor Redefine", id, func() error { return h.Hypervisor.Redefine(ctx, id, disks) })
 }
 
+func (h *gatedHypervisor) GivePCI(ctx context.Context, id croft.InstanceID, devices []compute.PCI) error {
+	return h.gate.do("hypervisor GivePCI", id, func() error { return h.Hypervisor.GivePCI(ctx, id, devices) })
+}
+
+func (h *gatedHypervisor) ForeignPCI(ctx context.Context) (map[string]string, error) {
+	return through(h.gate, "hypervisor ForeignPCI", "", func() (map[string]string, error) {
+		return h.Hypervisor.ForeignPCI(ctx)
+	})
+}
+
 // schedulerSide is a scheduler's view of the world, through its gate.
 type schedulerSide struct {
 	w    *world

@@ -19,6 +19,7 @@ import (
 	"croft/compute"
 	"croft/compute/backup"
 	"croft/compute/hypervisor/sim"
+	"croft/compute/pci"
 	"croft/etcdstore"
 	"croft/etcdstore/etcdserver"
 	"croft/etcdstore/etcdtest"
@@ -110,6 +111,7 @@ type machine struct {
 
 	frozen freezer
 	key    backup.HostKey
+	pci    pci.Source // two GPUs
 
 	agent     *compute.Agent    // the latest
 	inventory compute.Inventory // its agents' view of Placement, if it differs from the world's
@@ -148,7 +150,7 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.defining.Wait(); _ = hv.Close() })
-		m.hv = hv
+		m.hv, m.pci = hv, gpusOf(t)
 		m.api = httptest.NewTLSServer(http.HandlerFunc(m.answer))
 		t.Cleanup(m.api.Close)
 		if m.key, err = backup.OpenHostKey(m.dir + ".backup-key"); err != nil {
@@ -297,6 +299,7 @@ func (m *machine) boot(last int) {
 		Storages: side, SharedDirs: m.sharedDirs(m.gate),
 		Copies: agentImages{m, m.gate, side.copies}, CopyFiles: m.copyFiles(), Catalog: catalog,
 		Backups: agentBackups{m.gate, side.backups}, Key: m.key, Repository: gatedRepository{m.gate, w.repository},
+		PCI:  m.pci,
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
 		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,

@@ -102,6 +102,7 @@ func (s Suite) Run(t *testing.T) {
 		"commands run only in guests that run and have an agent":       s.commands,
 		"a domain gets another size, and its disk grows":               s.resize,
 		"a machine of every kind that the host has starts":             s.kinds,
+		"PCI devices are those that were last given":                   s.pci,
 		"a call that its caller left comes before what is asked later": s.late,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,6 +72,10 @@ func TestDomainXML(t *testing.T) {
 		"plain": {emulated, func(m *compute.Machine) {
 			m.Kind, m.Seed = croft.Machine{Devices: croft.DevicesPlain}, "/var/lib/croft/instances/x/seed.iso"
 		}},
+		"passthrough": {definition{Virt: VirtKVM}, func(m *compute.Machine) {
+			m.PCI = []compute.PCI{{Class: "CUSTOM_PCI_10DE_2230", Addresses: []string{"0000:3b:00.0", "0000:3b:00.1"}},
+				{Class: "CUSTOM_PCI_NIC", Addresses: []string{"0001:e1:1f.7"}}}
+		}},
 		"bare": {emulated, func(m *compute.Machine) { m.NICs, m.Console = nil, "" }},
 	} {
 		t.Run(name, func(t *testing.T) {

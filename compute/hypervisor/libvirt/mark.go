@@ -32,6 +32,7 @@ type mark struct {
 	Name    string        `xml:"name,attr,omitempty"`    // as in compute.Ordered
 	TPM     string        `xml:"tpm,attr,omitempty"`     // tpmNew or tpmMade; empty: it has none
 	NICs    []markNIC     `xml:"nic"`
+	PCI     []markPCI     `xml:"pci"`
 }
 
 type markNIC struct {
@@ -44,6 +45,7 @@ type markNIC struct {
 func newMark(m compute.Machine) mark {
 	k := mark{Namespace: namespace, Partition: m.Partition, TPM: newTPM(m)}
 	k.set(m.Ordered)
+	k.setPCI(m.PCI)
 	for _, n := range m.NICs {
 		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network}
 		if n.Network == "" {

@@ -152,7 +152,13 @@ func (d *Driver) Detach(ctx context.Context, id croft.InstanceID, v croft.Volume
 // Resize implements compute.Hypervisor.
 func (d *Driver) Resize(ctx context.Context, id croft.InstanceID, vcpus, memory int64) error {
 	return do(ctx, d.conn, about("resize", id), func(c *libvirt.Connect) error {
-		return with(c, id, func(dom *libvirt.Domain, _ mark) error {
+		return with(c, id, func(dom *libvirt.Domain, k mark) error {
+			locked := libvirt.DomainMemoryParameters{HardLimitSet: true, HardLimit: domainxml.LockedMiB(memory) << 10}
+			if len(k.PCI) > 0 {
+				if err := dom.SetMemoryParameters(&locked, libvirt.DOMAIN_AFFECT_CONFIG); err != nil {
+					return err
+				}
+			}
 			// The maximum comes first: it lowers the current value, which cannot exceed it.
 			return cmp.Or(
 				dom.SetVcpusFlags(uint(vcpus), libvirt.DOMAIN_VCPU_CONFIG|libvirt.DOMAIN_VCPU_MAXIMUM),

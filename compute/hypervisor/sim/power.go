@@ -63,6 +63,9 @@ func (h *Hypervisor) Start(ctx context.Context, id croft.InstanceID) error {
 			return err
 		}
 		if g.Power == compute.PowerOff {
+			if err := h.freePCI(id, g.Machine.PCI); err != nil {
+				return err
+			}
 			if err := g.print("croft sim: instance %s (%s) starts with %d VCPU and %d MiB\n", id, g.Machine.Name,
 				g.Machine.VCPUs, g.Machine.MemoryMiB); err != nil {
 				return fmt.Errorf("start instance %s: its console: %w", id, err)

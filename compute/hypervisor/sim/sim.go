@@ -39,6 +39,7 @@ const (
 	OpDetach = "detach"
 	OpGrow   = "grow"
 	OpResize = "resize"
+	OpGive   = "give"
 
 	OpPutOver  = "put over"
 	OpThaw     = "thaw"
@@ -82,6 +83,8 @@ type Hypervisor struct {
 	guests map[croft.InstanceID]*guest
 	used   map[netip.Addr]croft.InstanceID
 	closed bool
+	// PCI devices of machines that are not croft's
+	foreign map[string]string
 }
 
 // guest is one instance. The hypervisor's mutex guards its fields.
@@ -207,7 +210,7 @@ func (h *Hypervisor) find(id croft.InstanceID) (*guest, error) {
 func (g *guest) domain() compute.Domain {
 	d := compute.Domain{
 		ID: g.Machine.ID, Partition: g.Machine.Partition, Ordered: g.Machine.Ordered,
-		Power: g.Power, Started: g.Started, Crashed: g.Crashed, Halted: g.Halted,
+		Power: g.Power, Started: g.Started, Crashed: g.Crashed, Halted: g.Halted, PCI: g.Machine.PCI,
 	}
 	if len(g.Machine.NICs) > 0 {
 		d.Reserved = []netip.Addr{g.Address}

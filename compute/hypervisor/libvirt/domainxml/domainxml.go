@@ -30,8 +30,13 @@ type Definition struct {
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
 // network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster. With UEFI
-// it is "q35", the only one with secure boot, and with plain devices, which are those of that machine.
+// it is "q35", the only one with secure boot; likewise with plain devices, which are those of that machine, and with
+// PCI devices of the host, most of which are PCI Express.
 func (f Definition) Marshal(m machine.Machine) (string, error) {
+	hostdevs, err := Hostdevs(m.PCI)
+	if err != nil {
+		return "", err
+	}
 	dom := libvirtxml.Domain{
 		Type:       f.Virt,
 		Name:       f.Name,
@@ -39,6 +44,7 @@ func (f Definition) Marshal(m machine.Machine) (string, error) {
 		Title:      title(m.Name),
 		Metadata:   &libvirtxml.DomainMetadata{XML: f.Metadata},
 		Memory:     &libvirtxml.DomainMemory{Value: uint(m.MemoryMiB), Unit: "MiB"},
+		MemoryTune: MemoryTune(m.PCI, m.MemoryMiB),
 		VCPU:       &libvirtxml.DomainVCPU{Placement: "static", Value: uint(m.VCPUs)},
 		SysInfo:    []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
 		OS:         system(m),
@@ -54,6 +60,7 @@ func (f Definition) Marshal(m machine.Machine) (string, error) {
 		},
 		Devices: f.devices(m),
 	}
+	dom.Devices.Hostdevs = hostdevs
 	return dom.Marshal()
 }
 
@@ -118,7 +125,7 @@ func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 			Model:   "virtio",
 			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
 		}},
-		MemBalloon: &libvirtxml.DomainMemBalloon{Model: "virtio", FreePageReporting: "on"},
+		MemBalloon: balloon(m),
 		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
 		TPMs:       tpms(m),
 		Graphics:   graphics(m),

@@ -24,7 +24,7 @@ func system(m machine.Machine) *libvirtxml.DomainOS {
 }
 
 // isQ35 reports whether a machine has PCI Express, and SATA without another controller.
-func isQ35(m machine.Machine) bool { return m.Kind.Firmware.IsUEFI() || isPlain(m) }
+func isQ35(m machine.Machine) bool { return m.Kind.Firmware.IsUEFI() || isPlain(m) || len(m.PCI) > 0 }
 
 // isPlain reports whether the guest may have no drivers for virtio.
 func isPlain(m machine.Machine) bool { return m.Kind.Devices == croft.DevicesPlain }
@@ -59,7 +59,11 @@ func controllers(m machine.Machine) []libvirtxml.DomainController {
 		return list
 	}
 	list = append(list, libvirtxml.DomainController{Type: "pci", Index: new(uint), Model: "pcie-root"})
-	for range rootPorts {
+	ports := rootPorts
+	for _, unit := range m.PCI {
+		ports += len(unit.Addresses)
+	}
+	for range ports {
 		list = append(list, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
 	}
 	return list
