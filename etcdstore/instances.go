@@ -255,6 +255,9 @@ func (s *conn) canProtect(inst croft.Instance) error {
 	return nil
 }
 
+// Retire implements schedule.Records and resize.Records.
+func (s *Instances) Retire(session string) { s.conn.retireSession(session) }
+
 // Discard implements audit.Instances and schedule.Records.
 func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 	if inst.State != croft.StateScheduling {

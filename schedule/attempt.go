@@ -249,11 +249,17 @@ func (a *attempt) unassigned(ctx context.Context, host croft.Host, cause error) 
 }
 
 // undo removes the record and the claim that the attempt created. It releases the claim first: as long as a claim may
-// exist, the record must lead to it.
-func (a *attempt) undo(ctx context.Context) error {
+// exist, the record must lead to it. What it cannot undo is left to a caretaker.
+func (a *attempt) undo(ctx context.Context) (err error) {
 	if a.unsure {
 		return nil
 	}
+	session := a.inst.Session
+	defer func() {
+		if err != nil {
+			a.Records.Retire(session)
+		}
+	}()
 	if err := a.release(ctx); err != nil || a.unsure {
 		return err
 	}

@@ -28,6 +28,9 @@ type Records interface {
 	// Discard removes a record in scheduling and its name; a record that was lost before becomes lost again. Conflict:
 	// the record changed.
 	Discard(ctx context.Context, inst croft.Instance) error
+	// Retire lets a session of this process end, so that a caretaker settles what was begun under it and could not be
+	// settled. Requests that go on under it must end within the time of its lease.
+	Retire(session string)
 	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
 	// Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)

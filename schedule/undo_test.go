@@ -118,4 +118,7 @@ func TestAnOrderThatFailsKeepsTheRecordOfAClaimItCannotGiveBack(t *testing.T) {
 	if got := c.instances(t); !slices.Equal(got, []string{"web"}) {
 		t.Errorf("records are %q: nothing leads to the claim", got)
 	}
+	if got := c.store.Retired(); !slices.Equal(got, []string{"memory"}) {
+		t.Errorf("the session of the record stays, so no caretaker undoes the request: %q retired", got)
+	}
 }

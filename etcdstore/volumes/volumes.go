@@ -311,6 +311,9 @@ func (s *Volumes) Settle(ctx context.Context, v croft.Volume) (croft.Volume, err
 	return s.write(ctx, v, next, kv.Txn{})
 }
 
+// Retire implements volumes.Store of the scheduler.
+func (s *Volumes) Retire(session string) { s.sessions.Retire(session) }
+
 // Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
 // afterwards. NotFound: it is gone.
 func (s *Volumes) Fence(ctx context.Context, v croft.Volume) (croft.Volume, error) {

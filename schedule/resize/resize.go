@@ -29,6 +29,8 @@ type Records interface {
 	Resize(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// EndResize ends a request, and repays what the project was charged for it in excess of the instance's resources.
 	EndResize(ctx context.Context, inst croft.Instance) (croft.Instance, error)
+	// Retire lets a session of this process end, so that a caretaker ends the requests under it.
+	Retire(session string)
 	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
 	// afterwards. NotFound: it is gone.
 	Fence(ctx context.Context, inst croft.Instance) (croft.Instance, error)
@@ -136,8 +138,11 @@ func (m *Manager) resize(ctx context.Context, st croft.Status, to croft.Resource
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	now, undo := m.end(after, begun)
+	if undo != nil && begun.Resizing != nil {
+		m.Records.Retire(begun.Resizing.Session) // a caretaker ends the request
+	}
 	if now.CreateRevision == inst.CreateRevision && maps.Equal(now.Spec.Resources, wanted) {
-		// Also if an answer was lost; and if end failed, a caretaker ends the request.
+		// Also if an answer was lost, or if end failed.
 		m.Log.Info("instance resized", "instance", inst.ID, "host", inst.Host, "from", inst.Spec.Resources.String(),
 			"to", wanted.String())
 		return now, nil

@@ -35,6 +35,7 @@ type Memory struct {
 	properties map[croft.HostID]note
 	policies   map[string]croft.CrushPolicy
 	numbers    croft.CrushNumbers
+	retired    []string      // sessions
 	changed    chan struct{} // closed and replaced at every write
 }
 
@@ -53,6 +54,20 @@ func NewMemory() *Memory {
 		numbers:    croft.CrushNumbers{Hosts: map[croft.HostID]int32{}, Locations: map[string]int32{}},
 		changed:    make(chan struct{}),
 	}
+}
+
+// Retire implements schedule.Records.
+func (m *Memory) Retire(session string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retired = append(m.retired, session)
+}
+
+// Retired returns the sessions that were retired.
+func (m *Memory) Retired() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.retired)
 }
 
 // write runs do under the lock and, if it succeeds, commits it as the next revision.

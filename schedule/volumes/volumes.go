@@ -33,6 +33,8 @@ type Store interface {
 	Enlarge(ctx context.Context, v croft.Volume, sizeGB int64) (croft.Volume, error)
 	// Settle records that the size of a volume is claimed.
 	Settle(ctx context.Context, v croft.Volume) (croft.Volume, error)
+	// Retire lets a session of this process end, so that a caretaker undoes what was begun under it.
+	Retire(session string)
 	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
 	// afterwards. NotFound: it is gone.
 	Fence(ctx context.Context, v croft.Volume) (croft.Volume, error)
@@ -270,6 +272,9 @@ func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, erro
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	settled, undo := m.undo(after, v)
+	if undo != nil {
+		m.Retire(v.Session)
+	}
 	if undo == nil && settled.ClaimedGB == v.SizeGB { // the answer to Settle was lost
 		return settled, nil
 	}
@@ -319,7 +324,9 @@ func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 		if v.ClaimedGB > 0 {
 			err = m.endMove(ctx, v)
 		} else {
-			_, err = m.undo(ctx, v)
+			if _, err = m.undo(ctx, v); err != nil {
+				m.Retire(v.Session)
+			}
 		}
 		all = errors.Join(all, err)
 	}
