@@ -251,6 +251,8 @@ type Spec struct {
 	// a tenant chose the address of the image, so the host may fetch it only from the internet: every address that it
 	// connects to for the image is checked
 	ImagePublic bool `json:"image_public,omitempty"`
+	// the ISO of Machine.ISO, in the form of Image; nil: it has no CD drive
+	ISO *ISO `json:"iso,omitempty"`
 
 	GuestSettings
 	InstanceSettings
@@ -276,6 +278,12 @@ type Spec struct {
 	// private SSH key that all members of its cluster share, in PEM; never printed
 	ClusterKey string `json:"cluster_key,omitempty"`
 	Peers      []Peer `json:"peers,omitempty"` // the members of its cluster, once their addresses are known
+}
+
+// ISO is the image of a CD. Specs share it: replace it to change it.
+type ISO struct {
+	Image  string `json:"image"`            // as Spec.Image
+	Public bool   `json:"public,omitempty"` // as Spec.ImagePublic
 }
 
 // GuestSettings are the settings of a guest that a request for an instance and the use of a held claim have.
@@ -412,6 +420,8 @@ type Instance struct {
 	Rebooted   int64     `json:"rebooted,omitempty"`
 	Rebuilt    int64     `json:"rebuilt,omitempty"`
 	Resized    int64     `json:"resized,omitempty"`
+	// its CD drive is empty for good, although its spec has an ISO
+	Ejected bool `json:"ejected,omitempty"`
 	// the backup that its disks are made from; nil: none
 	Backup *FromBackup `json:"backup,omitempty"`
 	// the request to resize it that is about to claim, or has claimed but not ordered yet; nil: none
@@ -614,6 +624,7 @@ type Order struct {
 	Rebuilt  int64 `json:"rebuilt,omitempty"`
 	// the generation of the newest order with another size: a domain defined by an earlier one gets the spec's
 	Resized int64 `json:"resized,omitempty"`
+	Ejected bool  `json:"ejected,omitempty"` // as in the record
 	// with WantStopped: the power is cut at once, and the guest is not asked to shut down
 	Cut bool `json:"cut,omitempty"`
 
@@ -641,6 +652,14 @@ type Order struct {
 	// revision at which the order was first stored: its identity, because an order for a later instance with the same
 	// UUID has another one
 	CreateRevision int64 `json:"-"`
+}
+
+// CD returns the ISO that is to be in the CD drive; nil: the drive is to be empty, or there is none.
+func (o Order) CD() *ISO {
+	if o.Ejected {
+		return nil
+	}
+	return o.Spec.ISO
 }
 
 // FromBackup orders that the disks of an instance are made from a backup. Records and orders share it: replace it to
@@ -1077,7 +1096,7 @@ type Image struct {
 	User        string       `json:"user,omitempty"`  // login name, for people
 	Description string       `json:"description,omitempty"`
 	SHA256      string       `json:"sha256,omitempty"`     // of the file, in hexadecimal digits; pending: as promised
-	Format      string       `json:"format,omitempty"`     // of the file: qcow2 or raw
+	Format      string       `json:"format,omitempty"`     // of the file: see IsImageFormat
 	SizeBytes   int64        `json:"size_bytes"`           // of the file; while it is pending, the most that it may have
 	DiskBytes   int64        `json:"disk_bytes,omitempty"` // size of the disk that guests see
 	State       ImageState   `json:"state"`                // see there
@@ -1169,9 +1188,17 @@ type ImageCopy struct {
 // ImageFile describes the file of an image.
 type ImageFile struct {
 	SHA256    string `json:"sha256"`
-	Format    string `json:"format"`     // qcow2 or raw
+	Format    string `json:"format"`     // see IsImageFormat
 	SizeBytes int64  `json:"size_bytes"` // of the file
 	DiskBytes int64  `json:"disk_bytes"` // of the disk that guests see
+}
+
+// ImageISO is the format of an image that is a CD, and not also a disk.
+const ImageISO = "iso"
+
+// IsImageFormat reports whether images of the catalog may have a format.
+func IsImageFormat(format string) bool {
+	return slices.Contains([]string{"qcow2", "raw", ImageISO}, format)
 }
 
 // ImageSource is what a host needs to get an image that an order of the host names.

@@ -192,6 +192,44 @@ type Machine struct {
 	Devices Devices `json:"devices,omitempty" enum:"virtio,plain"`
 	// The system of the guest, for which its clock is set; linux if empty.
 	OS GuestOS `json:"os,omitempty" enum:"linux,windows"`
+	// The image of an ISO in its CD drive, a name or an address as for image; it has no drive if empty. Without an
+	// image, its disk is empty.
+	ISO string `json:"iso,omitempty" maxLength:"4096"`
+	// What its firmware starts, in this order, separated by commas: disk, cd or network. disk if empty, and then the
+	// CD.
+	Boot Boot `json:"boot,omitempty" maxLength:"15" pattern:"^(disk|cd|network)(,(disk|cd|network)){0,2}$"`
+}
+
+// Boot is an order of devices that firmware starts from: words separated by commas.
+type Boot string
+
+// The devices of a Boot.
+const (
+	BootDisk    = "disk"
+	BootCD      = "cd"
+	BootNetwork = "network"
+)
+
+// Devices returns the devices in their order.
+func (b Boot) Devices() []string {
+	if b == "" {
+		return nil
+	}
+	return strings.Split(string(b), ",")
+}
+
+// Has reports whether the order names a device.
+func (b Boot) Has(device string) bool { return slices.Contains(b.Devices(), device) }
+
+// check refuses unknown devices, and ones that are named twice.
+func (b Boot) check() error {
+	all := b.Devices()
+	for i, device := range all {
+		if !slices.Contains([]string{BootDisk, BootCD, BootNetwork}, device) || slices.Contains(all[:i], device) {
+			return Errorf(Invalid, "boot is %.80q: name disk, cd and network at most once each, separated by commas", b)
+		}
+	}
+	return nil
 }
 
 // Devices are the kind of a machine's disk and network cards.
@@ -249,8 +287,17 @@ func (m Machine) Check() error {
 	if !slices.Contains([]GuestOS{"", OSLinux, OSWindows}, m.OS) {
 		return Errorf(Invalid, "os is %.80q: use linux or windows", m.OS)
 	}
+	if err := m.Boot.check(); err != nil {
+		return err
+	}
+	if m.Boot.Has(BootCD) && m.ISO == "" {
+		return Errorf(Invalid, "boot names the CD, and there is no CD drive: name the ISO with --iso, or leave cd out")
+	}
 	return nil
 }
+
+// NeedsImage reports whether a machine has nothing to start from without the image of a disk.
+func (m Machine) NeedsImage() bool { return m.ISO == "" && !m.Boot.Has(BootNetwork) }
 
 // Traits of hosts that can run machines of other kinds than the default one.
 const (
@@ -260,6 +307,9 @@ const (
 	TraitScreen     Trait = "COMPUTE_GRAPHICS_MODEL_VGA"
 	TraitPlain      Trait = "COMPUTE_NET_VIF_MODEL_E1000E"
 	TraitWindows    Trait = "CUSTOM_CROFT_OS_WINDOWS"
+	TraitCD         Trait = "CUSTOM_CROFT_CDROM"
+	TraitBoot       Trait = "CUSTOM_CROFT_BOOT_ORDER"
+	TraitNetBoot    Trait = "CUSTOM_CROFT_BOOT_NETWORK"
 )
 
 // machineTraits has what a host without the trait lacks, and what an operator can do about it.
@@ -273,6 +323,9 @@ var machineTraits = []struct {
 	{TraitScreen, "has no QEMU with a VGA screen over VNC"},
 	{TraitPlain, "has no QEMU with SATA disks"},
 	{TraitWindows, "is of a version that does not know the clock of Windows"},
+	{TraitCD, "has no QEMU with a CD drive, or is of a version that knows none"},
+	{TraitBoot, "is of a version that does not know --boot"},
+	{TraitNetBoot, "has no boot ROM for network cards (the package ipxe-qemu, and then a restart of its agent)"},
 }
 
 // MachineTraits returns all traits that Machine.Traits can return.
@@ -312,6 +365,9 @@ func (m Machine) Traits() (all []Trait) {
 	add(m.Display == DisplayVNC, TraitScreen)
 	add(m.Devices == DevicesPlain, TraitPlain)
 	add(m.OS == OSWindows, TraitWindows)
+	add(m.ISO != "", TraitCD)
+	add(m.Boot != "", TraitBoot)
+	add(m.Boot.Has(BootNetwork), TraitNetBoot)
 	return all
 }
 
@@ -332,6 +388,12 @@ func (m Machine) String() string {
 	}
 	if m.OS != "" {
 		parts = append(parts, fmt.Sprintf("for %s", m.OS))
+	}
+	if m.ISO != "" {
+		parts = append(parts, fmt.Sprintf("ISO %s", m.ISO))
+	}
+	if m.Boot != "" {
+		parts = append(parts, fmt.Sprintf("starts %s", m.Boot))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -63,6 +63,11 @@ func (c *Client) RebootInstance(ctx context.Context, in api.InstanceChange) (api
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/reboot", in)
 }
 
+// EjectInstance: Empty the CD drive of an instance.
+func (c *Client) EjectInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
+	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/eject", in)
+}
+
 // RebuildInstance: Replace the disk by a new one from the image.
 func (c *Client) RebuildInstance(ctx context.Context, in api.InstanceChange) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "POST /v1/instances/{id}/rebuild", in)

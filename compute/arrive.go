@@ -85,6 +85,9 @@ func (p *pass) arrive(ctx context.Context) error {
 
 // carry returns the disk as the domain has it: copied from the other host or, on shared storage, locked.
 func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving departing, layers []Layer, err error) {
+	if _, err := p.fetchCD(ctx); err != nil {
+		return leaving, nil, err
+	}
 	if p.want.Storage != "" {
 		if leaving, err = from.departure(ctx); err == nil {
 			err = p.lockArriving(ctx)
@@ -101,7 +104,8 @@ func (p *pass) carry(ctx context.Context, from origin, dir string) (leaving depa
 	var img CachedImage
 	var uncached error
 	restored := p.want.Restores(0)
-	if !restored { // before the guest is stopped, which the first question to its host does
+	// before the guest is stopped, which the first question to its host does
+	if !restored && p.want.Spec.Image != "" {
 		img, uncached = p.fetch(ctx)
 	}
 	if leaving, err = from.departure(ctx); err != nil {

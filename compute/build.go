@@ -40,10 +40,13 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err != nil {
 		return err
 	}
-	if !brought {
+	if !brought && p.want.Spec.Image != "" {
 		if img, err = p.fetch(ctx); err != nil {
 			return err
 		}
+	}
+	if _, err := p.fetchCD(ctx); err != nil {
+		return err
 	}
 	if err := prepare(); err != nil {
 		return err
@@ -63,11 +66,10 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	var layers []Layer
 	err = p.phase(ctx, phaseOverlay, func(ctx context.Context) (err error) {
 		layers, err = onStorage(ctx, p, func() ([]Layer, error) {
-			if img.Path == "" {
-				return p.agent.topmost(dir)
-			}
-			if _, err := p.agent.Images.Disk(ctx, img, dir, p.want.Spec.Resources[croft.DiskGB]); err != nil {
-				return nil, err
+			if !brought {
+				if err := p.makeDisk(ctx, img, dir); err != nil {
+					return nil, err
+				}
 			}
 			return p.agent.topmost(dir) // there may be snapshots of an instance whose definition was lost
 		})
@@ -80,6 +82,16 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		return err
 	}
 	return p.define(ctx, layers, source, nics)
+}
+
+// makeDisk makes the disk above its image, or an empty one if the order names no image.
+func (p *pass) makeDisk(ctx context.Context, img CachedImage, dir string) error {
+	size := p.want.Spec.Resources[croft.DiskGB]
+	if p.want.Spec.Image == "" {
+		return p.agent.Images.Volume(ctx, filepath.Join(dir, diskFile), size)
+	}
+	_, err := p.agent.Images.Disk(ctx, img, dir, size)
+	return err
 }
 
 // buildRestored defines the domain on disks that it makes from a backup.
@@ -116,6 +128,9 @@ func (p *pass) define(ctx context.Context, layers []Layer, source croft.Metadata
 	if machine.PCI, err = p.choosePCI(ctx, p.hadPCI()); err != nil {
 		return err
 	}
+	if machine.CD, err = p.insertCD(ctx); err != nil {
+		return err
+	}
 	if err := p.phase(ctx, phaseDefine, func(ctx context.Context) error {
 		return p.agent.Hypervisor.Define(ctx, machine)
 	}); err != nil {
@@ -143,20 +158,60 @@ func (p *pass) queue(ctx context.Context) error {
 	})
 }
 
-// fetch makes the image available in the host's cache.
-func (p *pass) fetch(ctx context.Context) (img CachedImage, err error) {
+// fetch makes the image of the disk available in the host's cache.
+func (p *pass) fetch(ctx context.Context) (CachedImage, error) {
+	return p.fetchImage(ctx, p.want.Spec.Image, p.want.Spec.ImagePublic)
+}
+
+// fetchCD makes the image of the CD available in the host's cache; empty: the CD drive is to be empty.
+func (p *pass) fetchCD(ctx context.Context) (CachedImage, error) {
+	cd := p.want.CD()
+	if cd == nil || p.cd.Path != "" {
+		return p.cd, nil
+	}
+	img, err := p.fetchImage(ctx, cd.Image, cd.Public)
+	if err != nil {
+		return img, p.withoutCD(err)
+	}
+	p.cd = img
+	return img, nil
+}
+
+// withoutCD adds to an error about the CD how the instance can go on without it.
+func (p *pass) withoutCD(err error) error {
+	if croft.KindOf(err) == "" {
+		return fmt.Errorf("its CD: %w", err)
+	}
+	return fmt.Errorf("its CD (`schedule eject %s` goes on without it): %w", p.want.Name, err)
+}
+
+// insertCD puts the ISO into the instance's directory, and returns its path; empty: the CD drive is to be empty.
+func (p *pass) insertCD(ctx context.Context) (string, error) {
+	img, err := p.fetchCD(ctx)
+	if err != nil || img.Path == "" {
+		return "", err
+	}
+	file := filepath.Join(p.agent.dir(p.id), cdFile)
+	if err := p.agent.Images.CD(ctx, img, file); err != nil {
+		return "", p.withoutCD(err)
+	}
+	return file, nil
+}
+
+// fetchImage makes an image available in the host's cache. public: see croft.Spec.ImagePublic.
+func (p *pass) fetchImage(ctx context.Context, reference string, public bool) (img CachedImage, err error) {
 	p.observePassing(ctx, croft.Observation{State: croft.StateFetching})
 	fetch := p.agent.Images.Fetch
-	if p.want.Spec.ImagePublic {
+	if public {
 		fetch = p.agent.Images.FetchPublic
 	}
-	if id, _ := croft.CatalogImage(p.want.Spec.Image); id != "" {
+	if id, _ := croft.CatalogImage(reference); id != "" {
 		fetch = func(ctx context.Context, _ string, progress func(croft.Progress)) (CachedImage, error) {
 			return p.agent.catalogImage(ctx, id, p.id, progress)
 		}
 	}
 	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
-		img, err = fetch(ctx, p.want.Spec.Image, func(done croft.Progress) {
+		img, err = fetch(ctx, reference, func(done croft.Progress) {
 			p.observePassing(ctx, croft.Observation{State: croft.StateFetching, Progress: &done})
 		})
 		return err

@@ -33,6 +33,9 @@ func (j job) logbook(t *testing.T) *logbook {
 	o.Host, o.Instance, o.Name, o.Partition = here, guest, "web", cmp.Or(o.Partition, home)
 	o.Generation, o.Issued = cmp.Or(o.Generation, 4), time.Now()
 	o.Spec.Resources = croft.Resources{croft.DiskGB: 9, croft.VCPU: 2, croft.MemoryMB: 512}
+	if o.Spec.ISO == nil {
+		o.Spec.Image = cmp.Or(o.Spec.Image, "file:///image")
+	}
 	l.record = &croft.Instance{ID: guest, Host: here}
 	if j.domain != nil {
 		d := *j.domain
@@ -72,6 +75,26 @@ func one(t *testing.T, a *Agent, l *logbook) []string {
 func run() croft.Order  { return croft.Order{Want: croft.WantRunning} }
 func halt() croft.Order { return croft.Order{Want: croft.WantStopped} }
 func bury() croft.Order { return croft.Order{Want: croft.WantGone} }
+
+// installing is an order about a guest with a CD and without an image. ejecting is one to eject it.
+func installing(want croft.Want, image string) croft.Order {
+	return croft.Order{Want: want, Spec: croft.Spec{Image: image, ISO: &croft.ISO{Image: "file:///cd"},
+		InstanceSettings: croft.InstanceSettings{Machine: croft.Machine{ISO: "cd"}}}}
+}
+
+func ejecting(want croft.Want, rebuilt int64) croft.Order {
+	o := installing(want, "")
+	o.Ejected, o.Rebuilt = true, rebuilt
+	return o
+}
+
+// withCD puts an ISO into the drive of the guest.
+func withCD(l *logbook) {
+	l.domain.CD = true
+	if l.domain.Power == PowerOn {
+		l.domain.Addresses = append(l.domain.Addresses, reserved)
+	}
+}
 
 func moved(before ...croft.HostID) croft.Order {
 	return croft.Order{Want: croft.WantRunning, MovedFrom: "former", LeftBefore: before}
@@ -132,6 +155,20 @@ var jobs = []job{
 		[]string{"fetch", "disk 9", "define", "start", isRunning}},
 	{"a rebuild waits too", croft.Order{Want: croft.WantRunning, Rebuilt: 4, MovedFrom: "former"}, on(), "",
 		func(l *logbook) { l.remains = append(l.remains, "former") }, []string{"observe pending"}},
+	{"a guest gets its CD before it is defined", installing(croft.WantRunning, "file:///image"), nil, "", nil,
+		[]string{"fetch", "fetch", "disk 9", "cd", "define", "start", isRunning}},
+	{"without an image its disk is empty", installing(croft.WantRunning, ""), nil, "", nil,
+		[]string{"fetch", "empty disk 9", "cd", "define", "start", isRunning}},
+	{"a CD is ejected while the guest runs", ejecting(croft.WantRunning, 0), on(), "", withCD,
+		[]string{"eject", "mark 4", isRunning}},
+	{"a CD is ejected while the guest is off", ejecting(croft.WantStopped, 0), off(), "", withCD,
+		[]string{"eject", "observe stopped"}},
+	{"a CD that was ejected does not come back with a rebuild", ejecting(croft.WantRunning, 4), on(), "", nil,
+		[]string{"stop", "empty disk 9", "define", "start", isRunning}},
+	{"nor with a new domain", ejecting(croft.WantRunning, 0), nil, "", nil,
+		[]string{"empty disk 9", "define", "start", isRunning}},
+	{"a CD that is not to be ejected stays", installing(croft.WantStopped, ""), off(), "", withCD,
+		[]string{"observe stopped"}},
 	{"an order of another installation is none", croft.Order{Want: croft.WantGone, Partition: "q"}, on(), "", nil, nil},
 	{"an older order changes nothing", croft.Order{Want: croft.WantGone, Generation: 1}, off(), "", nil,
 		[]string{"observe stopped"}},

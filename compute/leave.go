@@ -24,6 +24,7 @@ const (
 	diskFile  = "disk.qcow2"
 	baseFile  = "base"
 	nvramFile = "nvram.fd" // of a guest with UEFI
+	cdFile    = "cd.iso"   // the ISO in the CD drive, which no move copies
 )
 
 // carriesNVRAM is a query of the first request of a move's target. Older versions do not copy the nvramFile.

@@ -308,6 +308,7 @@ func (l logHypervisor) Define(_ context.Context, m Machine) error {
 	if l.domain == nil {
 		l.domain = &Domain{ID: m.ID, Power: PowerOff, Reserved: []netip.Addr{reserved}}
 	}
+	l.domain.CD = m.CD != ""
 	l.domain.Partition, l.domain.Generation, l.defined = m.Partition, m.Generation, m
 	l.domain.Name = m.Ordered.Name
 	return nil
@@ -329,6 +330,17 @@ func (l logHypervisor) Start(context.Context, croft.InstanceID) error {
 		return err
 	}
 	l.domain.Power, l.domain.Started, l.domain.Addresses = PowerOn, l.domain.Generation, []netip.Addr{reserved}
+	return nil
+}
+
+func (l logHypervisor) Eject(context.Context, croft.InstanceID) error {
+	if l.has(cdFile) {
+		l.t.Error("the file of the CD is there when it is ejected for good")
+	}
+	if err := l.step("eject"); err != nil {
+		return err
+	}
+	l.domain.CD = false
 	return nil
 }
 
@@ -355,6 +367,20 @@ func (l logImages) Fetch(_ context.Context, _ string, progress func(croft.Progre
 
 func (l logImages) FetchPublic(ctx context.Context, ref string, progress func(croft.Progress)) (CachedImage, error) {
 	return l.Fetch(ctx, ref, progress)
+}
+
+func (l logImages) Volume(_ context.Context, file string, sizeGB int64) error {
+	if err := l.step("empty disk", sizeGB); err != nil {
+		return err
+	}
+	return os.WriteFile(file, nil, 0o600)
+}
+
+func (l logImages) CD(_ context.Context, _ CachedImage, file string) error {
+	if err := l.step("cd"); err != nil {
+		return err
+	}
+	return os.WriteFile(file, nil, 0o600)
 }
 
 func (logImages) Enlarge(context.Context, string, int64) error { return nil }

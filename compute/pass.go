@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/shirou/gopsutil/v3/disk"
@@ -31,6 +32,7 @@ type pass struct {
 	snapshots []croft.Volume // of the instance
 	had       []croft.Volume // on shared storage, of the domain that is being removed
 	fresh     bool           // its disk is being replaced by a fresh one
+	cd        CachedImage    // the ISO that the pass has fetched; zero: none
 }
 
 // pass makes a pass. The workers run at most one per instance at a time.
@@ -197,6 +199,12 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 			return err
 		}
 		return p.resize(ctx)
+	case OpEject:
+		// The file is removed first, so that an agent that dies does not leave it. QEMU does not need its name.
+		if err := removeFiles(filepath.Join(p.agent.dir(p.id), cdFile)); err != nil {
+			return err
+		}
+		return p.agent.Hypervisor.Eject(ctx, p.id)
 	case OpMark:
 		return p.agent.Hypervisor.Mark(ctx, p.id, OrderedBy(*p.want))
 	case OpStart:

@@ -18,6 +18,7 @@ const (
 	OpStop    Op = "stop"    // power it off
 	OpRebuild Op = "rebuild" // power it off once the image is cached, and build it again
 	OpResize  Op = "resize"  // give the domain and its disk the size of the spec
+	OpEject   Op = "eject"   // empty its CD drive
 	OpRestore Op = "restore" // make its disks from a backup
 	OpMark    Op = "mark"    // record on the domain which order it carries out
 	OpRemove  Op = "remove"  // remove the domain
@@ -82,9 +83,9 @@ func Plan(want *croft.Order, have Have) []Step {
 	}
 	switch want.Want {
 	case croft.WantStopped:
-		return planStopped(want, have)
+		return append(planEjection(want, have), planStopped(want, have)...)
 	case croft.WantRunning:
-		return planRunning(want, have)
+		return append(planEjection(want, have), planRunning(want, have)...)
 	case croft.WantLeaving:
 		return planLeaving(have)
 	case croft.WantArriving:
@@ -125,6 +126,13 @@ func planArriving(want *croft.Order, have Have) (steps []Step) {
 		steps = append(steps, Step{OpArrive, "it comes from another host"})
 	}
 	return append(steps, Step{OpAccept, "its disk is here"})
+}
+
+func planEjection(want *croft.Order, have Have) []Step {
+	if have.Domain == nil || !have.Domain.CD || want.CD() != nil {
+		return nil
+	}
+	return []Step{{OpEject, "its CD is to be ejected"}}
 }
 
 func planStopped(want *croft.Order, have Have) []Step {

@@ -183,6 +183,9 @@ type Hypervisor interface {
 	Start(ctx context.Context, id croft.InstanceID) error
 	// Stop asks the guest to power off, and cuts the power when ctx ends or the hypervisor's grace period is over.
 	Stop(ctx context.Context, id croft.InstanceID) error
+	// Eject empties the CD drive of a defined domain, also while its guest runs and has locked the drive. NotFound: it
+	// is not defined.
+	Eject(ctx context.Context, id croft.InstanceID) error
 	// CutPower ends the guest without asking it. One that is off is left as it is. NotFound: it is not defined.
 	CutPower(ctx context.Context, id croft.InstanceID) error
 	// Remove cuts the power, removes the definition and releases the guest's DHCP leases. A missing domain is success.
@@ -306,6 +309,9 @@ type ImageStore interface {
 	// shorter
 	// one is followed by zeros. After an error there is no file. No guest may use it. Unavailable: there is no space.
 	WriteDisk(ctx context.Context, file string, sizeGB int64, r io.Reader) error
+	// CD makes a file the image of a CD, which QEMU may read. Invalid: the image is no ISO 9660 image. Unavailable:
+	// there is no space, or the image was evicted since it was fetched.
+	CD(ctx context.Context, img CachedImage, file string) error
 	// NeedsUEFI reports whether only UEFI firmware boots a disk, given its layers. No guest may use it.
 	NeedsUEFI(layers []Layer) (bool, error)
 	// Rebase names another backing file in the header of a disk, which has the same data. No guest may use it.
@@ -325,7 +331,7 @@ type Seeds interface {
 // CachedImage is a verified file in the cache.
 type CachedImage struct {
 	Path        string // absolute
-	Format      string // qcow2 or raw, from the file's own header
+	Format      string // qcow2, raw or croft.ImageISO, from the file's own header
 	VirtualSize int64  // bytes
 	Digest      string // sha256, hex, of that file, which may have been unpacked after the fetch
 }
@@ -366,6 +372,7 @@ type Domain struct {
 	Crashed bool  // off because the guest or its process died, not by request
 	// off because the guest powered itself off without a stop request; lost when the hypervisor restarts
 	Halted bool
+	CD     bool // its CD drive has an ISO
 	// paused because a write to one of its disks failed: the host's disk was full
 	Stalled   bool
 	Addresses []netip.Addr

@@ -299,6 +299,13 @@ func (c *call) shownError(i croft.Image) string {
 
 // hasImage returns a Conflict if an instance cannot be rebuilt because its image was removed from the cloud's catalog.
 func (c *call) hasImage(ctx context.Context, inst croft.Instance) error {
+	if cd := inst.Spec.ISO; cd != nil && !inst.Ejected {
+		id, _ := croft.CatalogImage(cd.Image)
+		if _, err := c.Cloud.Catalog.Get(ctx, id); id != "" && errors.Is(err, croft.NotFound) {
+			return croft.Errorf(croft.Conflict, "rebuild instance %s: its ISO %s was removed from the cloud's catalog: "+
+				"`schedule eject %[1]s` first, or request another instance", inst.Name, inst.Spec.Machine.ISO)
+		}
+	}
 	id, _ := croft.CatalogImage(inst.Spec.Image)
 	if id == "" {
 		return nil

@@ -78,10 +78,11 @@ func createClaim(ctx context.Context, c *call, in api.ClaimRequest) (shown api.I
 func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance, err error) {
 	use := schedule.Use{GuestSettings: in.GuestSettings, Expires: time.Duration(in.Expires) * time.Second}
 	if in.Image != "" {
-		use.Named = catalogName(in.Image)
-		if use.Image, use.Public, err = c.image(ctx, in.Image); err != nil {
+		found, err := c.disk(ctx, in.Image)
+		if err != nil {
 			return shown, err
 		}
+		use.Named, use.Image, use.Public = catalogName(in.Image), found.reference, found.public
 	}
 	return c.change(ctx, in.Waiting, func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
 		return c.Cloud.Scheduler.Use(ctx, p, id, use)

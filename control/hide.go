@@ -58,7 +58,7 @@ func withoutHosts(st croft.Status) croft.Status {
 	}
 	i.Host, i.Moving, i.MovedFrom, i.LeftBefore, i.Session = "", "", "", nil, ""
 	i.Copying, i.Unmoved, i.TakesFrom = false, "", nil
-	path := hostFile(i.Spec.Image)
+	paths := []string{hostFile(i.Spec.Image), hostFile(i.Spec.Machine.ISO)}
 	i.Spec, i.Refused = withoutPlaces(i.Spec), nil
 	if i.Lost != nil {
 		i.Lost = &croft.Loss{At: i.Lost.At, Reason: i.Lost.Reason}
@@ -76,8 +76,10 @@ func withoutHosts(st croft.Status) croft.Status {
 				o.Error = strings.ReplaceAll(o.Error, word, "its host")
 			}
 		}
-		if path != "" {
-			o.Error = strings.ReplaceAll(o.Error, path, filepath.Base(path))
+		for _, path := range paths {
+			if path != "" {
+				o.Error = strings.ReplaceAll(o.Error, path, filepath.Base(path))
+			}
 		}
 		st.Observation = &o
 	}
@@ -95,6 +97,10 @@ func withoutPlaces(spec croft.Spec) croft.Spec {
 	if path := hostFile(spec.Image); path != "" {
 		spec.Image = filepath.Base(path)
 	}
+	if path := hostFile(spec.Machine.ISO); path != "" {
+		spec.Machine.ISO = filepath.Base(path)
+	}
+	spec.ISO = nil
 	spec.Near = slices.DeleteFunc(slices.Clone(spec.Near), func(n croft.Near) bool { return n.Aggregate })
 	for i := range spec.Near {
 		spec.Near[i].Location = ""

@@ -297,9 +297,11 @@ var digest = lazyregexp.New("^[0-9a-f]{64}$")
 // removeHostImages removes an image from the cache of a host, or without a name all unused images.
 func removeHostImages(ctx context.Context, c *call, in api.HostImage) (list api.HeldList, err error) {
 	if in.Image != "" && !digest.MatchString(in.Image) {
-		if in.Image, _, err = c.image(ctx, in.Image); err != nil {
+		found, err := c.image(ctx, in.Image)
+		if err != nil {
 			return list, err
 		}
+		in.Image = found.reference
 	}
 	return cached(ctx, c, in.HostNamed, func(ctx context.Context, h croft.Host) ([]compute.Held, error) {
 		return c.Cloud.Images.Remove(ctx, h, in.Image)
@@ -322,7 +324,7 @@ func cached(ctx context.Context, c *call, in api.HostNamed, do func(context.Cont
 func pullImage(c *call, in api.NewImage) error {
 	ctx, cancel := c.brief()
 	defer cancel()
-	reference, _, err := c.image(ctx, in.Image) // only operators pull
+	found, err := c.image(ctx, in.Image) // only operators pull
 	if err != nil {
 		return err
 	}
@@ -332,7 +334,7 @@ func pullImage(c *call, in api.NewImage) error {
 	}
 	c.action.about("", actions.Object{Kind: actions.Host, ID: string(h.ID), Name: h.Name})
 	return c.streaming(func(ctx context.Context, e *events) {
-		pulled, err := c.Cloud.Images.Pull(ctx, h, in.Image, reference, func(p croft.Progress) {
+		pulled, err := c.Cloud.Images.Pull(ctx, h, in.Image, found.reference, func(p croft.Progress) {
 			_ = e.send("progress", 0, p) // heartbeats notice that a client is gone
 		})
 		if err != nil {

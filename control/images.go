@@ -52,21 +52,48 @@ var imageOperations = noun{Tag: "images",
 	},
 }
 
-// image returns the reference of an image. Hosts fetch the reference and reach more than tenants do: their own files
-// and networks. Therefore only operators may name images outside the catalog and the cloud's sources. public reports
-// whether hosts may fetch the image only from the internet. A name means an image of the project or a public one in the
-// cloud's catalog, else one in the files of the server, else one that is built in.
-func (c *call) image(ctx context.Context, name string) (reference string, public bool, err error) {
+// source is an image that a request names.
+type source struct {
+	reference string
+	public    bool   // hosts may fetch it only from the internet
+	format    string // of the file; empty: not known
+}
+
+// image returns where hosts get an image. Hosts fetch the reference and reach more than tenants do: their own files
+// and networks. Therefore only operators may name images outside the catalog and the cloud's sources. A name means an
+// image of the project or a public one in the cloud's catalog, else one in the files of the server, else one that is
+// built in.
+func (c *call) image(ctx context.Context, name string) (source, error) {
 	if catalogName(name) != "" {
 		i, err := c.findImage(ctx, name)
 		if err == nil && !i.Usable() {
 			err = croft.Errorf(croft.Conflict, "image %s is %s%s", name, i.State, because(c.shownError(i)))
 		}
 		if !errors.Is(err, croft.NotFound) {
-			return i.Reference(), false, err
+			return source{reference: i.Reference(), format: i.Format}, err
 		}
 	}
-	return c.published(name)
+	reference, public, err := c.published(name)
+	return source{reference: reference, public: public}, err
+}
+
+// disk is image for the disk of an instance. Invalid: it is a CD.
+func (c *call) disk(ctx context.Context, name string) (source, error) {
+	found, err := c.image(ctx, name)
+	if err == nil && found.format == croft.ImageISO {
+		err = croft.Errorf(croft.Invalid, "image %s is a CD, from which no disk is made: ask for it with --iso (machine.iso)",
+			api.Clip(name))
+	}
+	return found, err
+}
+
+// iso is image for the CD of an instance. Invalid: it is a disk.
+func (c *call) iso(ctx context.Context, name string) (*croft.ISO, error) {
+	found, err := c.image(ctx, name)
+	if err == nil && found.format == "qcow2" {
+		err = croft.Errorf(croft.Invalid, "image %s is a disk (qcow2) and no CD: give it as the image", api.Clip(name))
+	}
+	return &croft.ISO{Image: found.reference, Public: found.public}, err
 }
 
 // because returns the end of a sentence that gives a reason; empty: none is known.

@@ -68,6 +68,13 @@ var instanceOperations = noun{Tag: "instances",
 			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
 				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Reboot)
 			}),
+		do(Operation{ID: "ejectInstance", Also: accepted, At: "POST /v1/instances/{id}/eject", May: access.Changes,
+			Summary: "Empty the CD drive of an instance",
+			Description: "For good: also when it is rebuilt. It runs on, or stays off. Repeating it has the same effect. " +
+				"409 bad_state: it has no CD drive."},
+			func(ctx context.Context, c *call, in api.InstanceChange) (api.Instance, error) {
+				return c.change(ctx, in.Waiting, c.Cloud.Scheduler.Eject)
+			}),
 		do(Operation{ID: "rebuildInstance", Also: accepted, At: "POST /v1/instances/{id}/rebuild", May: access.Changes,
 			Summary:     "Replace the disk by a new one from the image",
 			Description: "409 bad_state: it is protected."},
@@ -397,9 +404,15 @@ func (c *call) requested(ctx context.Context, given api.InstanceRequest) (r sche
 	if err := checkBounds(c, r.Query.In); err != nil {
 		return r, err
 	}
-	if given.Image != "" { // the document says where an image is required
-		r.Named = catalogName(given.Image)
-		r.Image, r.Public, err = c.image(ctx, given.Image)
+	if given.Image != "" {
+		found, err := c.disk(ctx, given.Image)
+		if err != nil {
+			return r, err
+		}
+		r.Named, r.Image, r.Public = catalogName(given.Image), found.reference, found.public
+	}
+	if given.Machine.ISO != "" {
+		r.CD, err = c.iso(ctx, given.Machine.ISO)
 	}
 	return r, err
 }

@@ -34,7 +34,7 @@ m openTicket renewTicket closeTicket
 a getResourceLog
 r listInstances discoverTargets getInstance getInstanceLog getScreen watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
-m createInstance destroyInstance startInstance stopInstance rebootInstance resizeInstance rebuildInstance attachConsole attachScreen runCommand explainRequest
+m createInstance destroyInstance startInstance stopInstance rebootInstance ejectInstance resizeInstance rebuildInstance attachConsole attachScreen runCommand explainRequest
 m recreateInstance
 o moveInstance cancelMove
 r listVolumes getVolume

@@ -48,7 +48,7 @@ func secretsOf(mine belongings) []secret {
 		{"the signature in the address of a list of checksums", "planted-sums-signature", nil},
 		{"user-data", base64.StdEncoding.EncodeToString([]byte(plantedData)), map[string][]string{
 			"getInstance": members, "watchInstance": members, "stopInstance": members, "startInstance": members,
-			"rebootInstance": members, "resizeInstance": members, "rebuildInstance": members,
+			"rebootInstance": members, "ejectInstance": members, "resizeInstance": members, "rebuildInstance": members,
 			"keepInstance": members, "changeInstance": members,
 			"destroyInstance": members}},
 		{"a private key of a guest, or of the members of a cluster", "PRIVATE KEY", nil},
@@ -141,7 +141,8 @@ func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
 	mine := a.victim(t)
 	var planted api.Instance
 	made := a.ask(t, "operator", http.MethodPost, "/v1/instances?wait=running&project=berta",
-		wanted("name", "victim-planted", "image", plantedImage, "user_data", []byte(plantedData)))
+		wanted("name", "victim-planted", "image", plantedImage, "user_data", []byte(plantedData),
+			"machine", map[string]string{"iso": plantedImage}))
 	made.want(t, http.StatusOK, "")
 	made.into(t, &planted)
 	mine.id, mine.name = string(planted.ID), "victim-planted"

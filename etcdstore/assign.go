@@ -182,7 +182,7 @@ func (s *Instances) Reorder(ctx context.Context, inst croft.Instance, o croft.Or
 	record := s.conn.keys.instance(inst.ID)
 	next := inst
 	next.Generation, next.Rebooted, next.Rebuilt, next.Resized = o.Generation, o.Rebooted, o.Rebuilt, o.Resized
-	next.Backup = o.Backup
+	next.Backup, next.Ejected = o.Backup, o.Ejected
 	if o.Want == croft.WantGone {
 		next.State, next.Copying = croft.StateDestroying, false
 	}

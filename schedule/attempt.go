@@ -347,6 +347,7 @@ func NewOrder(partition croft.PartitionID, inst croft.Instance, host croft.HostI
 		Rebooted:   inst.Rebooted,
 		Rebuilt:    inst.Rebuilt,
 		Resized:    inst.Resized,
+		Ejected:    inst.Ejected,
 		Backup:     inst.Backup,
 		MovedFrom:  inst.MovedFrom,
 		LeftBefore: inst.LeftBefore,

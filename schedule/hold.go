@@ -38,7 +38,7 @@ func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	if len(u.Tags) > 0 {
 		spec.Tags = u.Tags
 	}
-	if spec.Image == "" {
+	if spec.Image == "" && spec.Machine.NeedsImage() {
 		return inst, croft.Errorf(croft.Invalid, "no image is named, and none was when the claim was asked for")
 	}
 	if err := CheckGuest(spec.GuestSettings); err != nil {

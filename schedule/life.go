@@ -41,6 +41,32 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 		CheckUnprotected)
 }
 
+// Eject orders that the CD drive of an instance is empty from now on. It runs on, or stays off. Repeating it is no
+// error. Conflict: it has no CD drive, or as for Stop.
+func (s *Scheduler) Eject(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
+	err error) {
+	err = s.changeOwn(ctx, project, idOrName, "eject the CD of", func(st croft.Status) (again bool, err error) {
+		inst = st.Instance
+		switch {
+		case inst.Spec.ISO == nil:
+			return false, croft.Errorf(croft.Conflict, "it has no CD drive: it was made without --iso")
+		case inst.Ejected:
+			return false, nil
+		case inst.State != croft.StateScheduled || st.Order == nil:
+			return false, Unorderable(inst)
+		}
+		want := st.Order.Want
+		if ended(&st) != "" { // another order to run would start it
+			want = croft.WantStopped
+		}
+		order := NewOrder(s.Partition, inst, inst.Host, want)
+		order.Ejected = true
+		inst, err = s.writeOrder(ctx, st.Host, s.Records.Reorder, inst, order)
+		return true, err
+	})
+	return inst, err
+}
+
 // Restore orders that the disks of a stopped instance become those of a backup. Its host keeps the present ones until
 // the others are complete and verified. One without disks, because it could not be built from a backup, is built from
 // this one. Conflict: it is not stopped, or it is protected and

@@ -27,6 +27,7 @@ type Request struct {
 	Image   string
 	Named   string        // name under which a user asked for the image; empty: its address
 	Public  bool          // see croft.Spec.ImagePublic
+	CD      *croft.ISO    // Machine.ISO, in the form of Image and Public
 	Expires time.Duration // life from now on; 0: unlimited
 	Protect bool          // see croft.Instance.Protected
 	Hold    time.Duration // only claim, and hold the claim for this long; 0: order the instance
@@ -52,13 +53,14 @@ func (r Request) record() (croft.Instance, error) {
 		ID:      cmp.Or(r.ID, croft.NewInstanceID()),
 		Project: cmp.Or(r.Project, croft.DefaultProject),
 		Spec: croft.Spec{Resources: r.Query.Total(), Image: r.Image, ImageName: r.Named, ImagePublic: r.Public,
-			Size:          r.Size,
+			ISO: r.CD, Size: r.Size,
 			GuestSettings: r.GuestSettings, InstanceSettings: r.InstanceSettings},
 		State:   croft.StateScheduling,
 		Created: time.Now().UTC(),
 		Cluster: r.Cluster,
 		MadeFor: r.MadeFor,
 		Backup:  r.Backup,
+		Ejected: r.CD != nil && r.Backup != nil, // what the ISO was to install is in the backup
 
 		Protected: r.Protect,
 	}
@@ -66,8 +68,13 @@ func (r Request) record() (croft.Instance, error) {
 	if err := errors.Join(CheckName(inst.Name), inst.Project.Check()); err != nil {
 		return inst, err
 	}
-	if r.Image == "" && r.Hold == 0 {
-		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named", inst.Name)
+	if r.Image == "" && r.Hold == 0 && r.Backup == nil && r.Machine.NeedsImage() {
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: no image is named, nor an ISO (--iso) that installs one",
+			inst.Name)
+	}
+	if (r.CD == nil) != (r.Machine.ISO == "") {
+		return inst, croft.Errorf(croft.Invalid, "schedule %s: the ISO %s is not resolved to an image", inst.Name,
+			r.Machine.ISO)
 	}
 	if err := CheckGuest(r.GuestSettings); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
@@ -152,6 +159,9 @@ func (r Request) Wants(inst croft.Instance) bool {
 	inst.Spec.Policy = nil
 	// older versions do not record these, and settings decide the first
 	inst.Spec.ImagePublic, inst.Spec.ImageName = want.Spec.ImagePublic, want.Spec.ImageName
+	if want.Spec.ISO != nil && inst.Spec.ISO != nil {
+		inst.Spec.ISO = &croft.ISO{Image: inst.Spec.ISO.Image, Public: want.Spec.ISO.Public}
+	}
 	a, err := json.Marshal(want.Spec) // as JSON, empty and missing lists and maps are equal
 	b, other := json.Marshal(inst.Spec)
 	return err == nil && other == nil && bytes.Equal(a, b)

@@ -156,7 +156,8 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = "it cannot restore backups"
 			continue
 		}
-		if croft.InCatalog(s.inst.Spec.Image) && !host.Images {
+		if cd := s.inst.Spec.ISO; (croft.InCatalog(s.inst.Spec.Image) || cd != nil && croft.InCatalog(cd.Image)) &&
+			!host.Images {
 			s.dropped[id] = "its croft is too old for images of the cloud's catalog"
 			continue
 		}

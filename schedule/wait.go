@@ -47,6 +47,14 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
+// Ejected is reached when the host has carried out the newest order, and the guest starts, runs or is off.
+func Ejected(st *croft.Status) (bool, error) {
+	if starting, err := observed(st, croft.StateBooting); starting || err != nil {
+		return starting, err
+	}
+	return Settled(st)
+}
+
 // Settled is reached when the host has carried out the newest order, and the guest runs or is off.
 func Settled(st *croft.Status) (bool, error) {
 	if off, err := Stopped(st); off || err != nil {

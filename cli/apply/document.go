@@ -49,7 +49,7 @@ type volume struct {
 // instance is a request for an instance, with the names that the request of the API has.
 type instance struct {
 	Query  string `json:"query"`
-	Image  string `json:"image"`
+	Image  string `json:"image,omitempty"`
 	Policy string `json:"policy,omitempty"`
 	// names of stored keys, or lines of authorized_keys
 	Keys     []string                 `json:"keys,omitempty"`
@@ -240,7 +240,7 @@ func (d document) check() error {
 		}
 		switch {
 		case err != nil:
-		case i.Image == "":
+		case i.Image == "" && i.Machine.NeedsImage():
 			err = croft.Errorf(croft.Invalid, "it has no image")
 		default:
 			err = d.checkVolumes(name, i, user)

@@ -196,6 +196,21 @@ func (c *session) printChanged(ctx context.Context, changed []api.Instance, list
 	return printFull(c.Cmd, c.Settings.Output, changed, list)
 }
 
+func ejectCommand() *cobra.Command {
+	var all subjects
+	cmd := changeCommand("eject", "Empty the CD drive of instances", schedule.Ejected, (*client.Client).EjectInstance,
+		"has an empty CD drive", &all)
+	cmd.Long = `eject takes the ISO that an instance was made with (--iso) out of its CD drive, for good: it
+stays out when the instance is stopped, rebuilt, moved or recreated. A guest that runs goes
+on, and one that is off stays off.
+
+` + aboutChoices
+	cmd.Example = `  schedule DISK_GB:20,VCPU:2,MEMORY_MB:2048 --name web --iso debian-netinst
+  schedule eject web`
+	args.AddWaitFlags(cmd.Flags(), "the drive is empty")
+	return cmd
+}
+
 func rebootCommand() *cobra.Command {
 	cmd := changeCommand("reboot", "Shut instances down and boot them again", nil,
 		(*client.Client).RebootInstance, "will reboot", &subjects{})

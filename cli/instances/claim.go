@@ -98,7 +98,7 @@ func (a *asking) use(cmd *cobra.Command, idOrName string) error {
 		if s.Image, err = cmd.Flags().GetString("image"); err != nil {
 			return err
 		}
-		if use.Image, err = imageOf(s); err != nil {
+		if use.Image, err = imageOf(s.Image); err != nil {
 			return err
 		}
 	}

@@ -146,7 +146,7 @@ func (a *asking) addRequestFlags(cmd *cobra.Command) {
 func verbs() []*cobra.Command {
 	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
 		consoleCommand(), logsCommand(), screenCommand(), sshCommand(), execCommand(), copyCommand(), forwardCommand(),
-		portForwardCommand(), waitCommand(), rebootCommand(),
+		portForwardCommand(), waitCommand(), rebootCommand(), ejectCommand(),
 		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), protectCommand(), resizeCommand()}
 }
 

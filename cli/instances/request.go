@@ -39,6 +39,7 @@ type asking struct {
 	storage              string
 	firmware, display    string
 	devices, os          string
+	iso, boot            string
 	tpm                  bool
 	expires, hold        time.Duration
 	together, apart      []string
@@ -49,6 +50,8 @@ type asking struct {
 	bounds               bounds
 	explain              bool
 	allOrNone            bool
+
+	noImage bool // an installer fills the empty disk
 
 	names []string // names of stored keys; their text is added to keys later
 }
@@ -77,6 +80,10 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 		"for those (virtio)")
 	flags.StringVar(&a.os, "os", "", "the system of the guest, for which the clock of the machine is set: `linux` or "+
 		"windows (linux)")
+	flags.StringVar(&a.iso, "iso", "", "`image` of a CD in the CD drive of the machine, as for IMAGE; without IMAGE the disk is "+
+		"empty, and the CD starts; see schedule eject")
+	flags.StringVar(&a.boot, "boot", "", "what the machine starts, in this `order`: disk, cd and network, separated by commas "+
+		"(disk, then cd)")
 	flags.BoolVar(&a.ephemeral, "ephemeral", false, "mark the instance as ephemeral: it may be recreated on another host")
 	flags.BoolVar(&a.protect, "protect", false, "protect the instance against removal, until schedule protect --off")
 	command.DurationVar(flags, &a.hold, "hold", 0, "boot nothing, and hold the claim for this `time`, such as 2h, for croft claim "+
@@ -171,6 +178,8 @@ func (a *asking) split(s *direct.Settings, given []string) (query string, err er
 	if len(given) > 0 {
 		s.Image = given[0]
 	}
+	installs := !croft.Machine{ISO: a.iso, Boot: croft.Boot(a.boot)}.NeedsImage()
+	a.noImage = len(given) == 0 && installs // and not the one in the settings
 	return query, nil
 }
 
@@ -205,7 +214,7 @@ func checkFlags(flags *pflag.FlagSet, times ...string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"name", "uuid", "user-data", "size"} {
+	for _, name := range []string{"name", "uuid", "user-data", "size", "iso", "boot"} {
 		if f := flags.Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
 			return croft.Errorf(croft.Invalid, "--%s is empty: leave it out, or say which", name)
 		}
@@ -271,7 +280,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 		return r, err
 	}
 	r.Machine = croft.Machine{Firmware: croft.Firmware(a.firmware), TPM: a.tpm, Display: croft.Display(a.display),
-		Devices: croft.Devices(a.devices), OS: croft.GuestOS(a.os)}
+		Devices: croft.Devices(a.devices), OS: croft.GuestOS(a.os), Boot: croft.Boot(a.boot)}
+	if r.Machine.ISO, err = imageOf(a.iso); err != nil {
+		return r, err
+	}
 	if err := r.Machine.Check(); err != nil {
 		return r, err
 	}
@@ -313,7 +325,10 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	if r.GuestSettings, err = a.guest(s.Keys, stdin); err != nil {
 		return r, err
 	}
-	r.Image, err = imageOf(s)
+	if a.noImage {
+		return r, nil
+	}
+	r.Image, err = imageOf(s.Image)
 	r.InstanceRequest.Image = r.Image
 	return r, err
 }
@@ -380,13 +395,13 @@ func (a *asking) guest(keys []string, stdin io.Reader) (u croft.GuestSettings, e
 	return u, schedule.CheckGuest(u)
 }
 
-// imageOf returns the image that the settings name, in the form that the cloud accepts. Names of the catalog stay
-// names: the server resolves them, in the process of the command by the catalog of this machine.
-func imageOf(s direct.Settings) (string, error) {
-	if !image.IsReference(s.Image) {
-		return s.Image, nil
+// imageOf returns an image in the form that the cloud accepts. Names of the catalog stay names: the server resolves
+// them, in the process of the command by the catalog of this machine.
+func imageOf(given string) (string, error) {
+	if !image.IsReference(given) {
+		return given, nil
 	}
-	return image.ReferenceFor(s.Image)
+	return image.ReferenceFor(given)
 }
 
 // parseTags parses key=value texts.

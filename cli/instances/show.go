@@ -156,6 +156,9 @@ func details(i api.Instance) *out.Table {
 		add("storage", storage)
 	}
 	add("machine", i.Machine.String())
+	if i.Ejected {
+		add("CD drive", "empty: the ISO is ejected")
+	}
 	if i.Ephemeral {
 		add("ephemeral", "yes")
 	}

@@ -59,6 +59,9 @@ func (c *Cache) Disk(ctx context.Context, img compute.CachedImage, dir string, s
 func checkSize(img compute.CachedImage, sizeGB int64) error {
 	need := (img.VirtualSize + gib - 1) / gib
 	switch {
+	case img.Format == format.FormatISO:
+		return croft.Errorf(croft.Invalid, "the image is a CD, from which no disk is made: ask for it with --iso, without an "+
+			"image or with that of a disk")
 	case sizeGB < 1 || sizeGB > format.MaxVirtual/gib:
 		return croft.Errorf(croft.Invalid, "a disk of %d GiB cannot be made: ask for DISK_GB from 1 to %d", sizeGB,
 			int64(format.MaxVirtual/gib))

@@ -83,7 +83,9 @@ func (s *store) byDigest(d digest) (compute.CachedImage, bool) {
 	}
 	var found []entry
 	if d.algo == "sha256" { // needs no index unless it was packed
-		found = []entry{{SHA256: d.hex, Format: "qcow2"}, {SHA256: d.hex, Format: "raw"}}
+		for _, form := range cachedFormats {
+			found = append(found, entry{SHA256: d.hex, Format: form})
+		}
 	}
 	s.mu.Lock()
 	for _, e := range s.index.References {
@@ -215,8 +217,11 @@ func isImageName(name string) bool {
 // cutName splits the name of a file in the cache.
 func cutName(name string) (sha256, form string, ok bool) {
 	sha256, form, _ = strings.Cut(name, ".")
-	return sha256, form, len(sha256) == 64 && isHex(sha256) && (form == "qcow2" || form == "raw")
+	return sha256, form, len(sha256) == 64 && isHex(sha256) && slices.Contains(cachedFormats, form)
 }
+
+// cachedFormats are the formats of files in the cache.
+var cachedFormats = []string{"qcow2", "raw", format.FormatISO}
 
 // admit reports whether an image of this size (0: unknown) may enter the cache, and evicts others for it.
 func (s *store) admit(bytes int64) error {

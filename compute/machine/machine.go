@@ -17,6 +17,7 @@ type Machine struct {
 	MemoryMiB int64
 	Disk      []Layer // the overlay first, then its backing files
 	Seed      string  // path of an ISO; empty: no seed
+	CD        string  // path of the ISO in its CD drive, which it has if its kind has an ISO; empty: the drive is empty
 	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
 	Source  croft.Metadata
 	Volumes []Volume

@@ -78,6 +78,8 @@ type Instance struct {
 	ImageURL string `json:"image_url,omitempty"`
 	croft.GuestSettings
 	croft.InstanceSettings
+	// The CD drive is empty for good: the ISO of its machine is ejected.
+	Ejected bool `json:"ejected,omitempty"`
 	// Readable by the guest.
 	Tags     map[string]string `json:"tags"`
 	In       []croft.Bound     `json:"in,omitempty"`        // the locations and aggregates that its host had to be in
@@ -199,6 +201,7 @@ func InstanceOf(st croft.Status) Instance {
 	if inst.Copying {
 		i.MovingTo = inst.Moving
 	}
+	i.Machine.ISO, i.Ejected = redact.Image(i.Machine.ISO), inst.Ejected
 	i.Image = cmp.Or(redact.Image(spec.ImageName), i.ImageURL)
 	if i.Tags == nil {
 		i.Tags = map[string]string{}
@@ -257,6 +260,10 @@ func Records(st croft.Status) *croft.Status {
 func showPublic(s *croft.Spec) {
 	s.HostKey, s.ClusterKey = publicKey(s.HostKey), publicKey(s.ClusterKey)
 	s.Image, s.ImageName = redact.Image(s.Image), redact.Image(s.ImageName)
+	s.Machine.ISO = redact.Image(s.Machine.ISO)
+	if s.ISO != nil {
+		s.ISO = &croft.ISO{Image: redact.Image(s.ISO.Image), Public: s.ISO.Public}
+	}
 }
 
 // publicKey returns the public half of a key, or the key if it is a public one; empty: the key is missing or invalid.

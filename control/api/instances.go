@@ -156,8 +156,8 @@ type InstanceRequest struct {
 	// Name of the size that says the amounts. Without amounts and a size, it gets the default size of the cloud.
 	Size string `json:"size,omitempty" maxLength:"63" minLength:"1"`
 	// A name of the catalog, or a URL with a beginning that listImages gives. Operators may name any, and files on the
-	// hosts.
-	Image string `json:"image" maxLength:"4096" minLength:"1"`
+	// hosts. It may be left out if machine.iso or the network installs one to the empty disk.
+	Image string `json:"image,omitempty" maxLength:"4096" minLength:"1"`
 	croft.GuestSettings
 	croft.InstanceSettings
 	// The locations and aggregates that its host has to be in: site1/row2, or in:ssd,nvme for one of several; with ! in

@@ -72,8 +72,8 @@ func (s *Images) ImageSource(ctx context.Context, host croft.HostID, id croft.Im
 	return source, nil
 }
 
-// needs returns NotFound unless a host has an order that needs an image: about an instance that is made from it or,
-// without an instance, for a copy.
+// needs returns NotFound unless a host has an order that needs an image: about an instance that is made from it, or has
+// it as its CD, or, without an instance, for a copy.
 func (s *Images) needs(ctx context.Context, host croft.HostID, id croft.ImageID, instance croft.InstanceID) error {
 	if instance == "" {
 		c, err := s.ImageCopy(ctx, host, id)
@@ -90,7 +90,11 @@ func (s *Images) needs(ctx context.Context, host croft.HostID, id croft.ImageID,
 	if stored != nil {
 		err = s.conn.Decode(stored.Key, stored.Value, &order)
 	}
-	if named, _ := croft.CatalogImage(order.Spec.Image); err == nil && named != id {
+	named, _ := croft.CatalogImage(order.Spec.Image)
+	if cd := order.CD(); cd != nil && named != id {
+		named, _ = croft.CatalogImage(cd.Image)
+	}
+	if err == nil && named != id {
 		err = croft.Errorf(croft.NotFound, "no order of the host about instance %s names image %s", instance, id)
 	}
 	return err
@@ -123,7 +127,7 @@ func (s *Images) MadeImage(ctx context.Context, host croft.HostID, id croft.Imag
 		}
 		converted := i.Convert && i.State == croft.ImagePending // its upload had other bytes
 		switch {
-		case f.SHA256 == "" || f.Format != "qcow2" && f.Format != "raw" || f.SizeBytes < 1 || f.DiskBytes < 1:
+		case f.SHA256 == "" || !croft.IsImageFormat(f.Format) || f.SizeBytes < 1 || f.DiskBytes < 1:
 			return croft.Errorf(croft.Invalid, "image %s: the description of its file is incomplete", id)
 		case !converted && i.SHA256 != "" && f.SHA256 != i.SHA256, i.Format != "" && f.Format != i.Format:
 			return croft.Errorf(croft.Invalid, "image %s: the file has other bytes than the image", id)

@@ -236,6 +236,27 @@ func TestOnlyAHostWithAnOrderLearnsWhereAnImageIs(t *testing.T) {
 	w.is(err, croft.NotFound) // of another image
 	_, err = w.s.Images.ImageSource(t.Context(), w.b, other.ID, "")
 	w.is(err, croft.NotFound) // without an order for a copy
+	cd := w.ready("lab", "cd")
+	installed := etcdtest.NewInstance("installed")
+	installed.Project, installed.Spec.ISO = "lab", &croft.ISO{Image: cd.Reference()}
+	installed, err = w.s.Instances.Create(t.Context(), installed)
+	w.must(err)
+	order := schedule.NewOrder(w.s.Partition(), installed, w.b, croft.WantRunning)
+	installed, err = w.s.Instances.Assign(t.Context(), installed, order)
+	w.must(err)
+	_, err = w.s.Images.ImageSource(t.Context(), w.b, cd.ID, installed.ID)
+	w.must(err) // its CD
+	_, err = w.s.Images.ImageSource(t.Context(), w.b, other.ID, installed.ID)
+	w.is(err, croft.NotFound)
+	order = schedule.NewOrder(w.s.Partition(), installed, w.b, croft.WantRunning)
+	order.Ejected = true
+	installed, err = w.s.Instances.Reorder(t.Context(), installed, order)
+	w.must(err)
+	if !installed.Ejected {
+		t.Error("the record does not say that the CD is ejected")
+	}
+	_, err = w.s.Images.ImageSource(t.Context(), w.b, cd.ID, installed.ID)
+	w.is(err, croft.NotFound) // it is ejected
 	w.must(w.s.Images.Remove(t.Context(), i))
 	_, err = w.s.Images.ImageSource(t.Context(), w.b, i.ID, inst.ID)
 	w.is(err, croft.NotFound)

@@ -275,6 +275,7 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 			return err
 		}
 		inst.Generation, inst.Rebooted, inst.Rebuilt, inst.Resized = o.Generation, o.Rebooted, o.Rebuilt, o.Resized
+		inst.Ejected = o.Ejected
 		if o.Want == croft.WantGone {
 			inst.State = croft.StateDestroying
 		}

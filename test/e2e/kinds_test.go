@@ -6,7 +6,6 @@ import (
 	"image/color"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,14 +26,7 @@ func signedImage(t *testing.T) string {
 		}
 	}
 	dir := t.TempDir()
-	run := func(stdin string, args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
-		}
-	}
+	run := commands(t, dir)
 	run("", "qemu-img", "convert", "-O", "raw", strings.TrimPrefix(guestImage, "file://"), "tiny.raw")
 	run("", "mcopy", "-i", "tiny.raw@@1M", "::vmlinuz", "::initrd.img", ".")
 	run("", "mkfs.vfat", "-C", "esp", "61440")
@@ -47,9 +39,7 @@ func signedImage(t *testing.T) string {
 	run("", "truncate", "-s", "63M", "disk.raw")
 	run("label: gpt\nstart=1MiB, size=60MiB, type=U\n", "sfdisk", "-q", "disk.raw")
 	run("", "dd", "if=esp", "of=disk.raw", "bs=1M", "seek=1", "conv=notrunc", "status=none")
-	for d := dir; d != "/tmp" && d != "/"; d = filepath.Dir(d) { // the agent reads it
-		_ = os.Chmod(d, 0o755)
-	}
+	letAgentRead(dir)
 	return "file://" + filepath.Join(dir, "disk.raw")
 }
 

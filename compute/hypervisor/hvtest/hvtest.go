@@ -82,6 +82,7 @@ func (s Suite) Run(t *testing.T) {
 		"a machine that cannot be is invalid":                          s.invalid,
 		"a running instance can be removed at once":                    s.removeRunning,
 		"stop cuts the power of a guest that does not listen":          s.stop,
+		"a CD is ejected, whether the guest runs or not":               s.eject,
 		"the power is cut without asking the guest":                    s.cutPower,
 		"stop ends early with its context, and the power is cut":       s.stopContext,
 		"a guest that dies is off and crashed, and starts again":       s.crash,

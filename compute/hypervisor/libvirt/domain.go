@@ -30,7 +30,7 @@ func describe(id croft.InstanceID, dom *libvirt.Domain, k mark) (domain, error) 
 	if one.Power != compute.PowerOff {
 		one.boot, _ = dom.GetID() // an error says that it has just ended
 	}
-	one.Started, one.PCI = k.Started, k.getPCI()
+	one.Started, one.PCI, one.CD = k.Started, k.getPCI(), k.CD == cdIn
 	one.Halted = k.Started != 0 && state == libvirt.DOMAIN_SHUTOFF &&
 		libvirt.DomainShutoffReason(reason) == libvirt.DOMAIN_SHUTOFF_SHUTDOWN
 	one.Stalled = state == libvirt.DOMAIN_PAUSED && libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_IOERROR

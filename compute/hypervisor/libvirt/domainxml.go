@@ -50,6 +50,9 @@ func check(m compute.Machine) error {
 	case m.Kind.Firmware.IsUEFI() && !strings.HasPrefix(m.NVRAM, "/"):
 		return croft.Errorf(croft.Invalid, "define instance %s: the file %q of its UEFI must be an absolute path", m.ID,
 			m.NVRAM)
+	case m.CD != "" && (m.Kind.ISO == "" || !strings.HasPrefix(m.CD, "/")):
+		return croft.Errorf(croft.Invalid, "define instance %s: its CD %q must be an absolute path, for a CD drive", m.ID,
+			m.CD)
 	case len(m.Disk) == 0:
 		return croft.Errorf(croft.Invalid, "define instance %s: it has no disk", m.ID)
 	}

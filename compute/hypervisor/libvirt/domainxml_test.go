@@ -68,6 +68,13 @@ func TestDomainXML(t *testing.T) {
 			m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC}
 			m.NVRAM = "/var/lib/croft/instances/x/nvram.fd"
 		}},
+		"cd": {emulated, func(m *compute.Machine) {
+			m.Kind.ISO, m.CD = "debian.iso", "/var/lib/croft/instances/x/cd.iso"
+		}},
+		"network": {emulated, func(m *compute.Machine) {
+			m.Kind, m.NVRAM = croft.Machine{ISO: "debian.iso", Boot: "network,cd,disk", Firmware: croft.FirmwareUEFI},
+				"/var/lib/croft/instances/x/nvram.fd"
+		}},
 		"windows": {definition{Virt: VirtKVM}, windows},
 		"plain": {emulated, func(m *compute.Machine) {
 			m.Kind, m.Seed = croft.Machine{Devices: croft.DevicesPlain}, "/var/lib/croft/instances/x/seed.iso"
@@ -141,6 +148,8 @@ func TestCheckRefuses(t *testing.T) {
 		"no memory":                           func(m *compute.Machine) { m.MemoryMiB = 0 },
 		"no disk":                             func(m *compute.Machine) { m.Disk = nil },
 		"UEFI without a file":                 func(m *compute.Machine) { m.Kind.Firmware = croft.FirmwareUEFI },
+		"a relative CD":                       func(m *compute.Machine) { m.Kind.ISO, m.CD = "x", "cd" },
+		"a CD without a drive":                func(m *compute.Machine) { m.CD = "/cd" },
 		"a relative disk":                     func(m *compute.Machine) { m.Disk[0].Path = "disk" },
 		"a disk of a format that is not ours": func(m *compute.Machine) { m.Disk[0].Format = "vmdk" },
 		"an interface on nothing":             func(m *compute.Machine) { m.NICs[0].Network = "" },

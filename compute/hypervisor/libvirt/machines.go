@@ -28,9 +28,17 @@ func (d *Driver) Machines(ctx context.Context) ([]croft.Trait, error) {
 			if err != nil {
 				return nil, err
 			}
-			return machinesIn(text)
+			all, err := machinesIn(text)
+			if slices.ContainsFunc(bootROMs, exists) {
+				all = append(all, croft.TraitNetBoot)
+			}
+			return all, err
 		})
 }
+
+// bootROMs are the ROM of virtio network cards in the packages of distributions, which libvirt does not report.
+var bootROMs = []string{"/usr/lib/ipxe/qemu/efi-virtio.rom", "/usr/share/ipxe/qemu/efi-virtio.rom",
+	"/usr/share/qemu/efi-virtio.rom"}
 
 // machinesIn returns the traits in libvirt's capabilities of a machine.
 func machinesIn(capabilities string) (all []croft.Trait, err error) {
@@ -53,10 +61,15 @@ func machinesIn(capabilities string) (all []croft.Trait, err error) {
 	if screen != nil && card != nil && offers(screen.Enums, "type", "vnc") && offers(card.Enums, "modelType", "vga") {
 		all = append(all, croft.TraitScreen)
 	}
-	if disk := caps.Devices.Disk; disk != nil && offers(disk.Enums, "bus", "sata") {
-		all = append(all, croft.TraitPlain)
+	if disk := caps.Devices.Disk; disk != nil {
+		if offers(disk.Enums, "bus", "sata") {
+			all = append(all, croft.TraitPlain)
+		}
+		if offers(disk.Enums, "diskDevice", "cdrom") {
+			all = append(all, croft.TraitCD)
+		}
 	}
-	return append(all, croft.TraitWindows), nil
+	return append(all, croft.TraitWindows, croft.TraitBoot), nil
 }
 
 func offers(enums []libvirtxml.DomainCapsEnum, name, value string) bool {

@@ -15,21 +15,24 @@ func TestTheMachinesOfAHostAreThoseThatLibvirtReports(t *testing.T) {
 		<loader supported="yes"><enum name="secure"><value>yes</value><value>no</value></enum></loader></os>
 		<devices><tpm supported="yes"><enum name="backendModel"><value>emulator</value></enum></tpm>
 		<graphics><enum name="type"><value>vnc</value></enum></graphics>
-		<disk supported="yes"><enum name="bus"><value>sata</value></enum></disk>
+		<disk supported="yes"><enum name="bus"><value>sata</value></enum>
+		<enum name="diskDevice"><value>disk</value><value>cdrom</value></enum></disk>
 		<video><enum name="modelType"><value>vga</value></enum></video></devices></domainCapabilities>`
 	for name, c := range map[string]struct {
 		text string
 		want []croft.Trait
 	}{
-		"everything": {whole, croft.MachineTraits()},
+		"everything": {whole, []croft.Trait{croft.TraitUEFI, croft.TraitSecureBoot, croft.TraitTPM, croft.TraitScreen,
+			croft.TraitPlain, croft.TraitCD, croft.TraitWindows, croft.TraitBoot}},
 		"no firmware": {`<domainCapabilities><os supported="yes"><enum name="firmware"/><loader supported="yes">
 			<enum name="secure"><value>yes</value></enum></loader></os></domainCapabilities>`,
-			[]croft.Trait{croft.TraitWindows}},
+			[]croft.Trait{croft.TraitWindows, croft.TraitBoot}},
 		"firmware without secure boot, and a TPM of the host alone": {`<domainCapabilities><os supported="yes">
 			<enum name="firmware"><value>efi</value></enum><loader supported="yes"><enum name="secure"><value>no</value>
 			</enum></loader></os><devices><tpm supported="yes"><enum name="backendModel"><value>passthrough</value></enum>
-			</tpm></devices></domainCapabilities>`, []croft.Trait{croft.TraitUEFI, croft.TraitWindows}},
-		"nothing": {`<domainCapabilities/>`, []croft.Trait{croft.TraitWindows}},
+			</tpm></devices></domainCapabilities>`, []croft.Trait{croft.TraitUEFI, croft.TraitWindows,
+			croft.TraitBoot}},
+		"nothing": {`<domainCapabilities/>`, []croft.Trait{croft.TraitWindows, croft.TraitBoot}},
 	} {
 		if got, err := machinesIn(c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, %v", name, got, err)

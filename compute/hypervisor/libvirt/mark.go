@@ -31,9 +31,13 @@ type mark struct {
 	Open    string        `xml:"open,attr,omitempty"`    // as in compute.Ordered, separated by blanks
 	Name    string        `xml:"name,attr,omitempty"`    // as in compute.Ordered
 	TPM     string        `xml:"tpm,attr,omitempty"`     // tpmNew or tpmMade; empty: it has none
+	CD      string        `xml:"cd,attr,omitempty"`      // cdIn; empty: the CD drive is empty, or there is none
 	NICs    []markNIC     `xml:"nic"`
 	PCI     []markPCI     `xml:"pci"`
 }
+
+// cdIn is the markCD of a domain whose CD drive has an ISO.
+const cdIn = "in"
 
 type markNIC struct {
 	MAC     string `xml:"mac,attr"`
@@ -44,6 +48,9 @@ type markNIC struct {
 
 func newMark(m compute.Machine) mark {
 	k := mark{Namespace: namespace, Partition: m.Partition, TPM: newTPM(m)}
+	if m.CD != "" {
+		k.CD = cdIn
+	}
 	k.set(m.Ordered)
 	k.setPCI(m.PCI)
 	for _, n := range m.NICs {

@@ -149,6 +149,18 @@ func (h *Hypervisor) Stop(ctx context.Context, id croft.InstanceID) error {
 	return h.off(id, g, false)
 }
 
+// Eject empties the CD drive.
+func (h *Hypervisor) Eject(ctx context.Context, id croft.InstanceID) error {
+	return h.do(ctx, OpEject, id, func() error {
+		g, err := h.find(id)
+		if err != nil || g.Machine.CD == "" {
+			return err
+		}
+		g.Machine.CD = ""
+		return h.saved(id)
+	})
+}
+
 // CutPower ends the guest without asking it.
 func (h *Hypervisor) CutPower(ctx context.Context, id croft.InstanceID) error {
 	_, err := call(ctx, h, OpStop, id, func() (struct{}, error) {

@@ -32,6 +32,7 @@ const (
 	OpGet    = "get"
 	OpDefine = "define"
 	OpMark   = "mark"
+	OpEject  = "eject"
 	OpStart  = "start"
 	OpStop   = "stop"
 	OpRemove = "remove"
@@ -211,6 +212,7 @@ func (g *guest) domain() compute.Domain {
 	d := compute.Domain{
 		ID: g.Machine.ID, Partition: g.Machine.Partition, Ordered: g.Machine.Ordered,
 		Power: g.Power, Started: g.Started, Crashed: g.Crashed, Halted: g.Halted, PCI: g.Machine.PCI,
+		CD: g.Machine.CD != "",
 	}
 	if len(g.Machine.NICs) > 0 {
 		d.Reserved = []netip.Addr{g.Address}

@@ -24,9 +24,12 @@ const MaxVirtual = 64 << 40
 
 // Info is the information in a file's own header.
 type Info struct {
-	Format      string // qcow2 or raw
+	Format      string // qcow2 or raw; FormatISO if it starts only from a CD drive
 	VirtualSize int64  // bytes; of a raw image rounded up to whole sectors
 }
+
+// FormatISO is the format of an image that is a CD, and not also a disk: many installers' images are both, and raw.
+const FormatISO = croft.ImageISO
 
 // Inspect parses the header of an image of the given size. Invalid: the file cannot be a guest's base image,
 // because it refers to another file, is encrypted, damaged, of another format, or not a disk. Whatever the
@@ -164,13 +167,13 @@ func inspectRaw(r io.ReaderAt, size int64, head []byte) (Info, error) {
 	if markAt(r, size, size-sector, "koly") {
 		return Info{}, otherFormat("an Apple disk (DMG)", "dmg")
 	}
+	info := Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}
 	if bootable(r, size, head) {
-		return Info{Format: "raw", VirtualSize: (size + sector - 1) / sector * sector}, nil
+		return info, nil
 	}
-	if markAt(r, size, 0x8001, "CD001") {
-		return Info{},
-			croft.Errorf(croft.Invalid,
-				"it is an ISO 9660 image that starts only from a CD drive: give a disk image (qcow2 or raw)")
+	if isISO(r, size) {
+		info.Format = FormatISO
+		return info, CheckISO(r, size)
 	}
 	return Info{}, errNoDisk
 }
@@ -182,6 +185,9 @@ func bootable(r io.ReaderAt, size int64, head []byte) bool {
 	}
 	return markAt(r, size, 4096, "EFI PART")
 }
+
+// isISO reports whether a file begins as the image of a CD.
+func isISO(r io.ReaderAt, size int64) bool { return markAt(r, size, isoFirst*isoSector+1, isoMark) }
 
 // markAt reports whether the mark is at the offset, which may be outside the file.
 func markAt(r io.ReaderAt, size, place int64, mark string) bool {
@@ -201,7 +207,7 @@ func RefuseBeginning(head []byte) error {
 	if err := RefuseHead(head); err != nil {
 		return err
 	}
-	if bootable(bytes.NewReader(head), int64(len(head)), head) {
+	if r := bytes.NewReader(head); bootable(r, r.Size(), head) || isISO(r, r.Size()) {
 		return nil
 	}
 	return errNoDisk
@@ -209,7 +215,8 @@ func RefuseBeginning(head []byte) error {
 
 // errNoDisk rejects a file of unknown content.
 var errNoDisk = croft.Errorf(croft.Invalid,
-	"it is not a disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table")
+	"it is not a disk image: it has neither the header of qcow2 nor, as a raw disk has, a boot record or partition table, "+
+		"nor that of a CD (ISO 9660)")
 
 // Bytes formats a number of bytes for people: 1.5 GiB.
 func Bytes(n int64) string {

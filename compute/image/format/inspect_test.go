@@ -103,7 +103,7 @@ func TestInspectRefusesWhatIsNoDisk(t *testing.T) {
 		{"an object store's error", pad("<?xml version=\"1.0\"?><Error>"), "web page"},
 		{"LUKS", pad("LUKS\xba\xbe\x00\x02"), "encrypted"},
 		{"a program", pad("\x7fELF"), "program"},
-		{"an ISO for CDs only", at(0x8001, "CD001"), "CD drive"},
+		{"a CD without descriptors", at(0x8001, "CD001"), "not an ISO 9660 image"},
 		{"an Apple disk", at(64<<10-512, "koly"), "DMG"},
 		{"text", pad("hello"), "not a disk image"},
 	} {

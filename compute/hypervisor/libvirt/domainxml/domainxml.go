@@ -29,9 +29,9 @@ type Definition struct {
 // Marshal returns the XML of a machine.
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
-// network card. Every cloud image supports it, its single bus allows hot-plugging, and "q35" boots no faster. With UEFI
-// it is "q35", the only one with secure boot; likewise with plain devices, which are those of that machine, and with
-// PCI devices of the host, most of which are PCI Express.
+// network card unless it starts from there. Every cloud image supports it, its single bus allows hot-plugging, and
+// "q35" boots no faster. With UEFI it is "q35", the only one with secure boot; likewise with plain devices, which are
+// those of that machine, and with PCI devices of the host, most of which are PCI Express.
 func (f Definition) Marshal(m machine.Machine) (string, error) {
 	hostdevs, err := Hostdevs(m.PCI)
 	if err != nil {
@@ -171,6 +171,9 @@ func (f Definition) disks(m machine.Machine) []libvirtxml.DomainDisk {
 	if m.Seed != "" {
 		list = append(list, seedDisk(m))
 	}
+	if m.Kind.ISO != "" {
+		list = append(list, f.cdDrive(m))
+	}
 	for i, v := range m.Volumes {
 		list = append(list, f.VolumeDisk(v, "vd"+string(rune(firstVolume+i))))
 	}
@@ -259,7 +262,7 @@ func (f Definition) interfaces(m machine.Machine) []libvirtxml.DomainInterface {
 			Source: source,
 			Target: Target(f.Ports[strings.ToLower(n.MAC)]),
 			Model:  &libvirtxml.DomainInterfaceModel{Type: model},
-			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+			ROM:    bootROM(m),
 		})
 	}
 	return list

@@ -11,7 +11,7 @@ import (
 func system(m machine.Machine) *libvirtxml.DomainOS {
 	os := &libvirtxml.DomainOS{
 		Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "pc", Type: "hvm"},
-		BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
+		BootDevices: bootDevices(m),
 		SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
 	}
 	if isQ35(m) {
@@ -22,6 +22,52 @@ func system(m machine.Machine) *libvirtxml.DomainOS {
 	}
 	return os
 }
+
+// bootDevices are what the firmware starts, in this order: by default the disk, and then the CD, so that an installer
+// starts while the disk is empty.
+func bootDevices(m machine.Machine) (list []libvirtxml.DomainBootDevice) {
+	order := m.Kind.Boot.Devices()
+	if len(order) == 0 {
+		order = []string{croft.BootDisk}
+		if m.Kind.ISO != "" {
+			order = append(order, croft.BootCD)
+		}
+	}
+	names := map[string]string{croft.BootDisk: "hd", croft.BootCD: "cdrom", croft.BootNetwork: "network"}
+	for _, device := range order {
+		list = append(list, libvirtxml.DomainBootDevice{Dev: names[device]})
+	}
+	return list
+}
+
+// bootROM is the ROM by which a BIOS starts from a network card: QEMU's own, or none.
+func bootROM(m machine.Machine) *libvirtxml.DomainROM {
+	if m.Kind.Boot.Has(croft.BootNetwork) {
+		return nil
+	}
+	return &libvirtxml.DomainROM{Enabled: "no"}
+}
+
+// cdDrive is a drive of the kind that every guest and firmware can read.
+func (f Definition) cdDrive(m machine.Machine) libvirtxml.DomainDisk {
+	drive := libvirtxml.DomainDisk{
+		Device:   "cdrom",
+		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
+		Target:   &libvirtxml.DomainDiskTarget{Dev: "hda", Bus: "ide"},
+		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
+	}
+	if isQ35(m) {
+		drive.Target = &libvirtxml.DomainDiskTarget{Dev: "sdc", Bus: "sata"}
+	}
+	if m.CD != "" {
+		drive.Source = f.shared(m.CD)
+		drive.BackingStore = &libvirtxml.DomainDiskBackingStore{}
+	}
+	return drive
+}
+
+// IsCD reports whether a disk is a CD drive.
+func IsCD(disk libvirtxml.DomainDisk) bool { return disk.Device == "cdrom" }
 
 // isQ35 reports whether a machine has PCI Express, and SATA without another controller.
 func isQ35(m machine.Machine) bool { return m.Kind.Firmware.IsUEFI() || isPlain(m) || len(m.PCI) > 0 }
