@@ -249,7 +249,8 @@ func (p *pass) startWithPCI(ctx context.Context, domain Domain) error {
 }
 
 // countPCI reads the devices, and changes the inventories of their classes. A class is never smaller than its claims,
-// which Placement would refuse: what is missing is reserved, so nothing new comes until the claims have ended.
+// which Placement would refuse: the missing devices are reserved, so no new claims come until the present ones have
+// ended.
 func (a *Agent) countPCI(ctx context.Context, claims map[croft.InstanceID]croft.Resources) error {
 	claimed := croft.Resources{}
 	for _, claim := range claims {

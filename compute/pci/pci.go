@@ -1,4 +1,4 @@
-// Package pci reads the PCI devices of the machine from sysfs, and selects those that guests may have.
+// Package pci reads the PCI devices of the machine from sysfs, and selects the devices for guests.
 //
 // It changes nothing. A device is selected only if the settings name it, and only with the whole of its IOMMU group:
 // the devices of one group can reach each other's memory, so they cannot be given to different guests.

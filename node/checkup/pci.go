@@ -13,8 +13,8 @@ import (
 	"croft/internal/checks"
 )
 
-// lookPCI checks the PCI devices that the settings select. foreign returns the addresses of those that machines which
-// are not croft's have.
+// lookPCI checks the PCI devices that the settings select. foreign returns the addresses of devices in machines outside
+// of croft, with the names of these machines.
 func lookPCI(s pci.Source,
 	foreign func(context.Context) (map[string]string, error)) func(context.Context) checks.Result {
 	return func(ctx context.Context) checks.Result {

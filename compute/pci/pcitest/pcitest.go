@@ -61,7 +61,7 @@ func (s *Sysfs) Remove(address string) {
 	s.check(os.RemoveAll(s.dir(address)))
 }
 
-// WithoutIOMMU makes the groups those that Linux has for devices without an IOMMU.
+// WithoutIOMMU marks a group as one that Linux makes for devices without an IOMMU.
 func (s *Sysfs) WithoutIOMMU(group string) {
 	s.t.Helper()
 	s.write(s.make("kernel/iommu_groups/"+group), "name", "vfio-noiommu")
