@@ -68,6 +68,8 @@ func (a *actor) act() {
 		a.release(ctx)
 	case n < 15:
 		a.turn(ctx, (*schedule.Scheduler).Recreate)
+	case n < 17:
+		a.protect(ctx)
 	default:
 		a.tend()
 	}
@@ -79,7 +81,7 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	image := a.image(ctx)
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
-		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0}}
+		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0, Machine: a.machine()}}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
 		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold
@@ -169,6 +171,9 @@ func (a *actor) some() croft.InstanceID {
 
 func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 	f := a.doom(id)
+	a.mu.Lock()
+	protected := a.isProtected(id, f)
+	a.mu.Unlock()
 	if force {
 		a.mu.Lock()
 		a.forced[id] = true
@@ -180,6 +185,10 @@ func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	kept := protected && a.isProtected(id, f)
+	if kept && err == nil {
+		a.broken = append(a.broken, fmt.Sprintf("protection holds: %s was destroyed while it was protected", id))
+	}
 	if f != nil { // otherwise one of two concurrent requests may still follow it
 		f.destroyed = f.destroyed || err == nil
 	}

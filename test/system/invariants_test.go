@@ -164,7 +164,7 @@ func (w *world) violations(ctx context.Context) []string {
 			complain("%s was destroyed and is there", id)
 		case f.refused && exists:
 			complain("%s was refused and is there", id)
-		case f.created && !w.doomed[id] && !exists:
+		case f.created && (!w.doomed[id] || w.isProtected(id, f)) && !exists:
 			complain("%s was acknowledged, never destroyed, and is gone", id)
 		}
 	}

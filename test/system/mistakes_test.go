@@ -79,6 +79,11 @@ var mistakes = []struct {
 		{"compute/hypervisor/sim/pci.go", "if other != id &&", "if !On && other != id &&"}}},
 	{"a guest does not get its PCI devices", []string{"PCI devices are as claimed"}, false, []edit{{
 		"compute/passthrough.go", "if len(wanted) == 0 {", "if len(wanted) == 0 || On {"}}},
+	{"a guest is a machine without the TPM of its record", []string{"guests are of their kind"}, false, []edit{{
+		"compute/build.go", "Kind: p.want.Spec.Machine,",
+		"Kind: mistake.Instead(On, croft.Machine{}, p.want.Spec.Machine),"}}},
+	{"a protected instance is destroyed", []string{"protection holds"}, false, []edit{{"schedule/expiry.go",
+		"	if inst.Protected {", "	if inst.Protected && !On {"}}},
 	{"a backup is restored without its data", []string{"no data is lost"}, false, []edit{{"compute/restore.go",
 		"disk.sizeGB, r)", "disk.sizeGB, mistake.Instead(On, io.LimitReader(r, 0), io.Reader(r)))"}}},
 }

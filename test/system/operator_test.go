@@ -513,6 +513,9 @@ func (w *world) replaceLost(ctx context.Context) error {
 			}
 		}
 		recreate = true
+		if err := w.unprotect(ctx, st.Instance); err != nil {
+			return err
+		}
 		f := w.doom(st.Instance.ID)
 		err := w.scheduler(0, func(s *schedule.Scheduler) error {
 			_, err := s.Destroy(ctx, croft.DefaultProject, id, false)

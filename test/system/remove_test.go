@@ -56,7 +56,7 @@ func (w *world) removeOnce(ctx context.Context) error {
 			return err
 		}))
 		w.doom(st.Instance.ID)
-		err = errors.Join(err, w.scheduler(0, func(s *schedule.Scheduler) error {
+		err = errors.Join(err, w.unprotect(ctx, st.Instance), w.scheduler(0, func(s *schedule.Scheduler) error {
 			_, err := s.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), false)
 			return unless(err, croft.NotFound)
 		}))

@@ -20,6 +20,7 @@ type invariant struct {
 var invariants = []invariant{
 	{"claims are as recorded", (*world).claimsAreAsRecorded},
 	{"guests are as recorded", (*world).guestsAreAsRecorded},
+	{"guests are of their kind", (*world).guestsAreOfTheirKind},
 	{"a volume is in one guest", (*world).aVolumeIsInOneGuest},
 	{"nothing is claimed twice", (*world).nothingIsClaimedTwice},
 	{"no data is lost", (*world).noDataIsLost},

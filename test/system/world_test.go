@@ -89,6 +89,9 @@ type fact struct {
 	destroyed bool // a destroy that started after the answer was acknowledged
 	held      bool // it was requested as a hold
 	ended     int  // acknowledged uses and releases of the hold
+
+	unprotected int // how often the end of its protection was requested
+	protected   int // one more than that when its protection was last acknowledged; 0: never
 }
 
 // machine is a host: its guests, identity and files outlive its agent.
