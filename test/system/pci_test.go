@@ -13,7 +13,7 @@ import (
 
 const (
 	gpuClass croft.ResourceClass = "CUSTOM_PCI_10DE_2230"
-	firstGPU                     = "0000:01:00.0"
+	firstGPU string              = "0000:01:00.0"
 )
 
 // gpusOf returns the selection of both GPUs of a machine.
