@@ -216,7 +216,7 @@ func (w *world) volumeContent(l *look, v croft.Volume) (string, error) {
 	if len(files) != 1 {
 		return "", errors.New("it has no file in " + dir)
 	}
-	return sim.FileContent(files[0])
+	return sim.VolumeContent(files[0])
 }
 
 // dataOf returns the data of a disk, given its layers, the topmost first.

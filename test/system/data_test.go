@@ -303,7 +303,7 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 		}
 		data, here := guests[v.Instance][v.ID]
 		if !here {
-			if data, err = volumeData(file); err != nil {
+			if data, err = sim.VolumeContent(file); err != nil {
 				complain("volume %s on %s: %v", v.ID, where, err)
 				continue
 			}
@@ -321,31 +321,6 @@ func (w *world) noDataIsLost(ctx context.Context) (bad []string) {
 		bad = append(bad, w.snapshotsOf(ctx, st.Instance)...)
 	}
 	return bad
-}
-
-// volumeData returns the data of a volume that no guest has. What its former guest wrote after a snapshot is in a file
-// above it until the snapshot, which was lost with that guest, is removed.
-func volumeData(file string) (string, error) {
-	overlays, err := filepath.Glob(filepath.Join(filepath.Dir(file), "disk.*.qcow2"))
-	if err != nil {
-		return "", err
-	}
-	above := map[string]string{}
-	for _, overlay := range overlays {
-		below, err := sim.Images{}.Below(overlay)
-		if err != nil {
-			return "", err
-		}
-		above[below] = overlay
-	}
-	data, err := sim.FileContent(file)
-	for file = above[file]; file != "" && err == nil; file = above[file] {
-		var written string
-		if written, err = sim.FileContent(file); written != "" {
-			data = written
-		}
-	}
-	return data, err
 }
 
 // snapshotsOf compares the snapshots of an instance with what was written when they were taken.

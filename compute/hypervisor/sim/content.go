@@ -192,6 +192,31 @@ func (h *Hypervisor) Below(id croft.InstanceID, disk croft.VolumeID, overlay str
 	return string(data), err
 }
 
+// VolumeContent returns the data of a volume that no guest uses, given its file. What its former guest wrote after a
+// snapshot is in a file above it until the snapshot, which was lost with that guest, is removed.
+func VolumeContent(file string) (string, error) {
+	overlays, err := filepath.Glob(filepath.Join(filepath.Dir(file), "disk.*.qcow2"))
+	if err != nil {
+		return "", err
+	}
+	above := map[string]string{}
+	for _, overlay := range overlays {
+		f, err := readFile(overlay)
+		if err != nil {
+			return "", err
+		}
+		above[f.below] = overlay
+	}
+	data, err := FileContent(file)
+	for file = above[file]; file != "" && err == nil; file = above[file] {
+		var written string
+		if written, err = FileContent(file); written != "" {
+			data = written
+		}
+	}
+	return data, err
+}
+
 // FileContent returns the data in a file of a simulated disk that no guest uses.
 func FileContent(path string) (string, error) {
 	f, err := readFile(path)
