@@ -291,7 +291,7 @@ func (w *world) sharedDisksOutliveHosts(ctx context.Context) (bad []string) {
 		for _, f := range files {
 			name, kind, _ := strings.Cut(f.Name(), ".")
 			writing := name == "" // a lease that is being renewed
-			if !want[name] && kind != "lease" && !writing && !w.heldByAbsent(croft.InstanceID(name)) {
+			if !want[name] && kind != "lease" && !writing && !w.leftToAbsent(croft.InstanceID(name)) {
 				complain("%s of %s, which has no disk on the shared storage", part, f.Name())
 			}
 		}
@@ -306,10 +306,15 @@ func (w *world) mayHold(inst croft.Instance, holder croft.HostID) bool {
 	return holder == inst.Host || holder == "" && m != nil && m.hv.Open(inst.ID) == nil
 }
 
-// heldByAbsent reports whether a host that is away has the lock of a disk, which it removes when it returns.
-func (w *world) heldByAbsent(id croft.InstanceID) bool {
+// leftToAbsent reports whether a host that is away removes a disk when it returns: it has the lock, or has released it
+// and has the order to remove the instance.
+func (w *world) leftToAbsent(id croft.InstanceID) bool {
 	return len(w.hosts) < len(w.machines) && slices.ContainsFunc(w.machines, func(m *machine) bool {
-		return w.machineOrNil(m.id) == nil && w.holder(id) == m.id
+		if w.machineOrNil(m.id) != nil {
+			return false
+		}
+		order, err := w.store.Orders.Order(w.t.Context(), m.id, id)
+		return w.holder(id) == m.id || err == nil && order.Want == croft.WantGone
 	})
 }
 

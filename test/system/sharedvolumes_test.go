@@ -36,7 +36,7 @@ func (w *world) sharedVolumes(ctx context.Context, want map[string]bool) (bad []
 		}
 		holder := w.holder(v.ID.Consumer())
 		switch {
-		case w.heldByAbsent(v.ID.Consumer()):
+		case w.leftToAbsent(v.ID.Consumer()):
 		case v.Instance == "" && holder != "":
 			complain("the lock of volume %s is host %s's, and it is attached to none", v.ID, holder)
 		case inst.State == croft.StateScheduled && !w.unbuilt(inst) && !v.Detaching && !w.mayHold(inst, holder):
