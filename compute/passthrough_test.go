@@ -81,7 +81,7 @@ func TestEveryInstanceHasDevicesOfItsOwn(t *testing.T) {
 		t.Errorf("an instance that asked for none has %s", got)
 	}
 
-	// A claim that exceeds what is there, as after a device was taken out, waits.
+	// A claim that exceeds the devices, as after a device was taken out, waits.
 	more := c.requestGPUs("more", 1)
 	if seen := c.await(more, croft.StateFailed); !strings.Contains(seen.Error,
 		"its host has no free device of CUSTOM_PCI_10DE_2230") || seen.ErrorKind != croft.Conflict {

@@ -17,7 +17,7 @@ type Machine struct {
 	MemoryMiB int64
 	Disk      []Layer // the overlay first, then its backing files
 	Seed      string  // path of an ISO; empty: no seed
-	CD        string  // path of the ISO in its CD drive, which it has if its kind has an ISO; empty: the drive is empty
+	CD        string  // path of the ISO in its CD drive; empty: the drive, if its kind has one, is empty
 	// where the guest looks for its metadata first; the machine's SMBIOS data depends on it
 	Source  croft.Metadata
 	Volumes []Volume
@@ -30,7 +30,7 @@ type Machine struct {
 	PCI   []PCI  `json:",omitempty"` // devices of the host that it has
 }
 
-// PCI are PCI devices of the host that a machine gets as one: those of an IOMMU group.
+// PCI are PCI devices of the host that a machine gets as one: the devices of an IOMMU group.
 type PCI struct {
 	Class     croft.ResourceClass // under which the host offers them
 	Addresses []string            // such as 0000:3b:00.0, in order

@@ -30,8 +30,8 @@ type Definition struct {
 //
 // The machine is QEMU's "pc" without devices that a cloud guest does not use: no USB, no graphics, no boot ROM on the
 // network card unless it starts from there. Every cloud image supports it, its single bus allows hot-plugging, and
-// "q35" boots no faster. With UEFI it is "q35", the only one with secure boot; likewise with plain devices, which are
-// those of that machine, and with PCI devices of the host, most of which are PCI Express.
+// "q35" boots no faster. With UEFI it is "q35", the only one with secure boot; likewise with plain devices, which
+// that machine has, and with PCI devices of the host, most of which are PCI Express.
 func (f Definition) Marshal(m machine.Machine) (string, error) {
 	hostdevs, err := Hostdevs(m.PCI)
 	if err != nil {
