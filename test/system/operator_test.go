@@ -372,14 +372,14 @@ func (a *actor) fence(ctx context.Context, m *machine) {
 		m.cut()
 		m.expire()
 	}
-	_ = a.operate(a.lifetime(), func(o *operator) error {
+	err := a.operate(a.lifetime(), func(o *operator) error {
 		_, err := o.Fence(ctx, string(m.id), false)
 		if err == nil {
 			a.tally.add("fenced a host")
 		}
 		return err
 	})
-	if a.rng.IntN(5) == 0 {
+	if a.rng.IntN(5) == 0 && err == nil {
 		return // it stays off
 	}
 	a.linger(ctx)
