@@ -303,7 +303,9 @@ func (m *machine) look(ctx context.Context, open map[diskID][]string) (bad []str
 			open[diskID(d.ID)] = append(open[diskID(d.ID)], by)
 		}
 		for _, v := range machine.Volumes {
-			open[diskID(v.ID)] = append(open[diskID(v.ID)], by)
+			if m.w.hasShared(v) || !m.isMisjudged() { // otherwise another file of it may have been restored elsewhere
+				open[diskID(v.ID)] = append(open[diskID(v.ID)], by)
+			}
 		}
 		if !m.w.byForce(d.ID) {
 			cpus, memory = cpus+machine.VCPUs, memory+machine.MemoryMiB

@@ -142,7 +142,7 @@ func TestEveryInvariantIsBrokenByAMistake(t *testing.T) {
 				said, err := cmd.CombinedOutput()
 				for line := range strings.Lines(string(said)) {
 					at := slices.IndexFunc(left, func(i string) bool { return strings.Contains(line, i+": ") })
-					if err != nil && at >= 0 {
+					if err != nil && at >= 0 && !strings.Contains(line, "deadline exceeded") {
 						t.Logf("%q breaks %q, found by seed %s: %s", m.name, left[at], seed, strings.TrimSpace(line))
 						left = slices.Delete(left, at, at+1)
 					}
