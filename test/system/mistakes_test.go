@@ -68,7 +68,7 @@ var mistakes = []struct {
 	{"a volume on shared storage is used without its lock", []string{"shared disks outlive hosts"}, true, []edit{{
 		"compute/sharedvolumes.go", "dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...)",
 		"mistake.Unless(On, func() error { return dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...) })"}}},
-	{"a removed volume on shared storage keeps its file", []string{"nothing is left"}, true, []edit{{
+	{"a removed volume on shared storage keeps its file", []string{"shared disks outlive hosts"}, true, []edit{{
 		"compute/volumes.go", "dir.RemoveVolume(ctx, v.ID)",
 		"mistake.Unless(On, func() error { return dir.RemoveVolume(ctx, v.ID) })"}}},
 	{"the file of a removed image stays", []string{"images are where recorded"}, false, []edit{{"compute/copies.go",
