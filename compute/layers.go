@@ -57,12 +57,12 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for the files of the disk: %w", err)
 	}
-	above := map[string]string{}
+	var merged []string               // overlays that may be merged
+	overlays := map[string][]string{} // file -> what is directly above it
 	for _, e := range entries {
 		file := filepath.Join(dir, e.Name())
 		if overlay, is := strings.CutSuffix(file, mergedSuffix); is {
-			return nil, croft.Errorf(croft.Conflict, "a snapshot of the disk was being removed, and no definition says "+
-				"whether %s is still part of the disk", overlay)
+			merged = append(merged, overlay)
 		}
 		if !isLayer(e.Name()) || e.Name() == diskFile {
 			continue
@@ -71,10 +71,30 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other := above[below]; other != "" {
-			return nil, croft.Errorf(croft.Conflict, "both %s and %s are overlays of %s", other, file, below)
+		overlays[below] = append(overlays[below], file)
+	}
+	for _, overlay := range merged {
+		if len(overlays[overlay]) > 0 {
+			continue // what is above it has not been rebased
 		}
-		above[below] = file
+		for below, all := range overlays {
+			if i := slices.Index(all, overlay); i >= 0 && len(all) > 1 {
+				overlays[below] = slices.Delete(all, i, i+1)
+				overlay = "" // what was above it has been rebased
+				break
+			}
+		}
+		if overlay != "" {
+			return nil, croft.Errorf(croft.Conflict, "a snapshot of the disk was being removed, and no definition says "+
+				"whether %s is still part of the disk", overlay)
+		}
+	}
+	above := map[string]string{}
+	for below, all := range overlays {
+		if len(all) > 1 {
+			return nil, croft.Errorf(croft.Conflict, "both %s and %s are overlays of %s", all[0], all[1], below)
+		}
+		above[below] = all[0]
 	}
 	top := filepath.Join(dir, diskFile)
 	for above[top] != "" {
@@ -84,8 +104,8 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 }
 
 // mergeOff takes an overlay that no guest uses out of the layers of a disk: its data goes into the layer below.
-// redefine makes the new layers those of the domain that has the disk. Each step can be repeated, and the disk has the
-// same data after each.
+// redefine makes the new layers those of the domain that has the disk; nil: none has it. Each step can be repeated, and
+// the disk has the same data after each.
 func (a *Agent) mergeOff(ctx context.Context, layers []Layer, overlay string, redefine func([]Layer) error) error {
 	at := LayerAt(layers, overlay)
 	if at < 0 || at+1 >= len(layers) {
@@ -94,10 +114,18 @@ func (a *Agent) mergeOff(ctx context.Context, layers []Layer, overlay string, re
 	if err := a.Images.Merge(ctx, layers[at:]); err != nil {
 		return err
 	}
+	if redefine == nil && at > 0 { // from here on the headers say whether it is part of the disk
+		if err := durable.Write(overlay+mergedSuffix, nil, 0o600); err != nil {
+			return err
+		}
+	}
 	if at > 0 {
 		if err := a.Images.Rebase(ctx, layers[at-1].Path, layers[at+1]); err != nil {
 			return err
 		}
+	}
+	if redefine == nil {
+		return removeFiles(overlay, overlay+mergedSuffix)
 	}
 	if err := durable.Write(overlay+mergedSuffix, nil, 0o600); err != nil {
 		return err

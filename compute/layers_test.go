@@ -41,6 +41,10 @@ func TestTheTopmostFileOfADiskIsKnownOrNoneIsTaken(t *testing.T) {
 		{"another directory", map[string]string{diskFile: "/etc/disk.qcow2"}, "", nil},
 		{"an image elsewhere", map[string]string{diskFile: "/etc/base.raw"}, "", nil},
 		{"no disk", map[string]string{diskFile: "console.log"}, "", nil},
+		{"a merge after which nothing was rebased", map[string]string{diskFile: "", a: diskFile, b: a},
+			a + mergedSuffix, []string{b, a, diskFile}},
+		{"a merge after which the overlay above was rebased", map[string]string{diskFile: "", a: diskFile, b: diskFile},
+			a + mergedSuffix, []string{b, diskFile}},
 		{"a merge whose end is unknown", map[string]string{diskFile: "", a: diskFile}, a + mergedSuffix, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

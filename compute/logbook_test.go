@@ -352,6 +352,10 @@ func (l logHypervisor) Stop(context.Context, croft.InstanceID) error {
 	return nil
 }
 
+func (logHypervisor) Tops(context.Context, croft.InstanceID) (map[croft.VolumeID]string, error) {
+	return nil, nil // there are no snapshots
+}
+
 func (l logHypervisor) Remove(context.Context, croft.InstanceID) error {
 	if err := l.step("remove"); err != nil {
 		return err

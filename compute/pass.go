@@ -227,6 +227,9 @@ func (p *pass) carryOut(ctx context.Context, step Step) error {
 		if p.had, err = p.elsewhere(ctx); err != nil {
 			return err
 		}
+		if err := p.agent.settleMerges(ctx, p.id); err != nil {
+			return err
+		}
 		if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func (a *Agent) endUsers(ctx context.Context, s *shared, id croft.InstanceID) {
 	for _, user := range users {
 		a.Log.Error("another host has a disk of this guest; its power is cut", "instance", user, "disk", id, "host",
 			a.Host.ID, "storage", s.dir.Name)
-		if err := a.Hypervisor.Remove(ctx, user); err != nil {
+		if err := errors.Join(a.settleMerges(ctx, user), a.Hypervisor.Remove(ctx, user)); err != nil {
 			a.logUnless(ctx, fmt.Errorf("instance %s: %w", user, err), "cut the power")
 		}
 		a.workers.Wake(ctx, user)
@@ -388,11 +388,12 @@ func (p *pass) checkLock(ctx context.Context) error {
 func (p *pass) cutPower(ctx context.Context, disk string, holder croft.HostID) error {
 	p.agent.Log.Error("another host may use a disk of this guest; its power is cut", "instance", p.id, "disk", disk,
 		"host", p.agent.Host.ID, "holder", holder)
+	unsettled := p.agent.settleMerges(ctx, p.id)
 	if err := p.agent.Hypervisor.Remove(ctx, p.id); err != nil {
 		return err
 	}
 	p.have.Domain = nil
-	return nil
+	return unsettled
 }
 
 // prepareDisk locks the disk of the instance and makes its directory. One that the instance must have already is not

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"croft"
@@ -413,12 +414,11 @@ func (p *pass) mergeOverlay(ctx context.Context, c capture) (done bool, err erro
 		if slices.ContainsFunc(Plan(p.want, p.have), func(s Step) bool { return s.Op == OpStart }) {
 			return false, nil // merging can take long, and the guest can do it while it runs
 		}
-		err := a.mergeOff(ctx, layers, c.overlay, func(now []Layer) error {
-			if p.have.Domain == nil {
-				return nil
-			}
-			return a.Hypervisor.Redefine(ctx, p.id, Disks{c.disk: now})
-		})
+		var redefine func([]Layer) error
+		if p.have.Domain != nil {
+			redefine = func(now []Layer) error { return a.Hypervisor.Redefine(ctx, p.id, Disks{c.disk: now}) }
+		}
+		err := a.mergeOff(ctx, layers, c.overlay, redefine)
 		return err == nil, err
 	}
 	if err := a.Images.Fits(c.overlay); err != nil {
@@ -441,6 +441,40 @@ func (p *pass) mergeOverlay(ctx context.Context, c capture) (done bool, err erro
 	return true, removeFiles(c.overlay, merged)
 }
 
+// settleMerges ends what the definition of a domain says about interrupted merges on this host, before it is removed:
+// an overlay that is not part of a disk any more has no data.
+func (a *Agent) settleMerges(ctx context.Context, id croft.InstanceID) error {
+	tops, err := a.Hypervisor.Tops(ctx, id)
+	if errors.Is(err, croft.NotFound) {
+		return nil
+	}
+	for _, top := range tops {
+		if below, is := strings.CutPrefix(top, a.Dir); is && strings.HasPrefix(below, "/") {
+			err = errors.Join(err, a.settleMergesOf(top))
+		}
+	}
+	return err
+}
+
+// settleMergesOf is settleMerges for the disk with this topmost file.
+func (a *Agent) settleMergesOf(top string) error {
+	merged, err := filepath.Glob(filepath.Join(filepath.Dir(top), "*"+mergedSuffix))
+	if err != nil || len(merged) == 0 {
+		return err
+	}
+	layers, err := a.layers(top)
+	if err != nil {
+		return err
+	}
+	for _, mark := range merged {
+		if overlay := strings.TrimSuffix(mark, mergedSuffix); LayerAt(layers, overlay) < 0 {
+			err = errors.Join(err, removeFiles(overlay))
+		}
+		err = errors.Join(err, removeFiles(mark))
+	}
+	return err
+}
+
 // dissolve merges the overlays of a snapshot on volumes that no guest uses. The instance's own disk is gone.
 func (a *Agent) dissolve(ctx context.Context, s croft.Volume) error {
 	for _, c := range a.captures(s)[1:] {
@@ -458,7 +492,12 @@ func (a *Agent) dissolve(ctx context.Context, s croft.Volume) error {
 		if err != nil {
 			return err
 		}
-		if err := a.mergeOff(ctx, layers, c.overlay, func([]Layer) error { return nil }); err != nil {
+		if LayerAt(layers, c.overlay) < 0 { // its data is in the layer below already
+			err = removeFiles(c.overlay, c.overlay+mergedSuffix)
+		} else {
+			err = a.mergeOff(ctx, layers, c.overlay, nil)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"croft"
 	"croft/compute"
 	"croft/compute/hypervisor/sim"
+	"croft/internal/testing/patient"
 )
 
 // snapshot orders a snapshot of an instance and its volumes.
@@ -241,5 +243,35 @@ func TestARollbackOnAFullDiskLosesNothingAndIsDoneOnceThereIsSpace(t *testing.T)
 	}
 	if after, err := os.Stat(overlay); err != nil || os.SameFile(before, after) {
 		t.Errorf("the disk is the old one: %v", err)
+	}
+}
+
+// The agent was interrupted while the guest merged the files of a snapshot, and the record of the snapshot ended before
+// the instance. Only the definition of the domain says whether that was done.
+func TestAnInterruptedMergeIsSettledBeforeTheDomainGoes(t *testing.T) {
+	t.Parallel()
+	for name, used := range map[string]bool{"it was not done": true, "it was done": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			c.start()
+			inst, v := c.withVolume()
+			dir := filepath.Dir(c.file(v))
+			if used {
+				s := c.taken("first", inst, v)
+				inst = c.record(inst)
+				c.check(c.store.Volumes.GiveUpLost(t.Context(), c.find(s.ID)))
+				c.check(os.WriteFile(filepath.Join(dir, "disk."+string(s.ID)+".qcow2.merged"), nil, 0o600))
+			} else {
+				left := filepath.Join(dir, "disk."+string(croft.NewVolumeID())+".qcow2")
+				c.check(os.WriteFile(left, nil, 0o600))
+				c.check(os.WriteFile(left+".merged", nil, 0o600))
+			}
+			inst = c.reorder(c.record(inst), croft.WantGone)
+			c.await(inst, "")
+			patient.Until(t, "the volume has its file alone", func() bool {
+				return slices.Equal(c.files(dir), []string{"disk.qcow2"})
+			})
+		})
 	}
 }
