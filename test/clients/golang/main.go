@@ -25,11 +25,11 @@ func run(ctx context.Context, url, token string) error {
 	if err != nil {
 		return err
 	}
-	const image = "https://images.example/tiny.qcow2"
+	image := "https://images.example/tiny.qcow2"
 	name, life := "generated", "running"
 	query, wrong := "VCPU:1,MEMORY_MB:256,DISK_GB:1", "VCPUS:1"
 	made, err := c.CreateInstanceWithResponse(ctx, &CreateInstanceParams{Wait: (*CreateInstanceParamsWait)(&life)},
-		CreateInstanceJSONRequestBody{Name: &name, Query: &query, Image: image})
+		CreateInstanceJSONRequestBody{Name: &name, Query: &query, Image: &image})
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func run(ctx context.Context, url, token string) error {
 		return fmt.Errorf("create: %s: %s", made.Status(), made.Body)
 	}
 	id := made.JSON200.Id
-	refused, err := c.CreateInstanceWithResponse(ctx, nil, CreateInstanceJSONRequestBody{Query: &wrong, Image: image})
+	refused, err := c.CreateInstanceWithResponse(ctx, nil, CreateInstanceJSONRequestBody{Query: &wrong, Image: &image})
 	if err != nil {
 		return err
 	}
