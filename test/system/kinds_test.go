@@ -60,6 +60,7 @@ func (a *actor) protect(ctx context.Context) {
 	}
 	if !on {
 		f.unprotected++
+		f.ending++
 	}
 	before := f.unprotected
 	a.mu.Unlock()
@@ -69,7 +70,10 @@ func (a *actor) protect(ctx context.Context) {
 	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err == nil && on && f.unprotected == before {
+	if !on {
+		f.ending--
+	}
+	if err == nil && on && f.unprotected == before && f.ending == 0 {
 		f.protected = before + 1
 		a.tally.add("protected an instance")
 	}

@@ -125,8 +125,23 @@ func (m *machine) freeze() (thaw func()) {
 	}
 }
 
-// lockedByQEMU returns an error if the QEMU of a host that was frozen has one of the files of an instance open, and its
-// lock.
+// lockByQEMU notes that guests which run on have the locks of their disks, as those of a frozen host do.
+func (m *machine) lockByQEMU() {
+	domains, err := m.hv.List(context.WithValue(m.w.t.Context(), looking{}, true))
+	if err != nil {
+		m.w.t.Errorf("host%d: %v", m.n, err)
+	}
+	m.frozen.mu.Lock()
+	defer m.frozen.mu.Unlock()
+	for _, d := range domains {
+		if d.Power == compute.PowerOn {
+			m.frozen.locks[d.ID] = true
+		}
+	}
+}
+
+// lockedByQEMU returns an error if the QEMU of a host that was declared dead and is not off has one of the files of an
+// instance open, and its lock.
 func (w *world) lockedByQEMU(id croft.InstanceID, files []string, by *machine) error {
 	for _, m := range w.machines {
 		if m == by {
@@ -188,6 +203,7 @@ func (a *actor) misjudge(ctx context.Context, m *machine) {
 		back = m.freeze()
 	} else {
 		m.cut()
+		m.lockByQEMU()
 	}
 	defer back()
 	m.frozen.mu.Lock()

@@ -91,6 +91,7 @@ type fact struct {
 	ended     int  // acknowledged uses and releases of the hold
 
 	unprotected int // how often the end of its protection was requested
+	ending      int // such requests that go on
 	protected   int // one more than that when its protection was last acknowledged; 0: never
 }
 
