@@ -256,19 +256,29 @@ func (api *API) attachTo(w http.ResponseWriter, r *http.Request,
 	defer func() { _ = guest.Close() }() // the attached client is gone
 	api.attached.Add(1)
 	defer api.attached.Done()
-	client, early, err := http.NewResponseController(w).Hijack()
+	client, early, err := switchProtocol(w)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		ConsoleProtocol); err != nil {
-		return
-	}
 	api.Agent.Log.Info("console attached", "instance", id, "host", api.Agent.Host.ID, "path", r.URL.Path)
 	err = join(r.Context(), client, early, guest)
 	api.Agent.Log.Info("console left", "instance", id, "host", api.Agent.Host.ID, "err", err)
+}
+
+// switchProtocol answers a request for ConsoleProtocol, and takes over its connection. early reads what the client
+// sends, also what it has sent before.
+func switchProtocol(w http.ResponseWriter) (client net.Conn, early io.Reader, err error) {
+	client, early, err = http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return nil, nil, err
+	}
+	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
+		ConsoleProtocol); err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	return client, early, nil
 }
 
 // join copies both ways until one side or ctx ends, then closes both. typed starts with the data that the client sent

@@ -162,16 +162,11 @@ func (c *commands) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	c.api.attached.Add(1)
 	defer c.api.attached.Done()
-	client, early, err := http.NewResponseController(w).Hijack()
+	client, early, err := switchProtocol(w)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	defer func() { _ = client.Close() }()
-	if _, err := fmt.Fprintf(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		ConsoleProtocol); err != nil {
-		return
-	}
 	began := time.Now()
 	err = c.converse(r.Context(), client, early, guest)
 	c.api.Agent.Log.Info("command in the guest ended", "instance", id, "host", c.api.Agent.Host.ID, "took",

@@ -58,7 +58,8 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 		return nil, fmt.Errorf("look for the files of the disk: %w", err)
 	}
 	var merged []string               // overlays that may be merged
-	overlays := map[string][]string{} // file -> what is directly above it
+	under := map[string]string{}      // overlay -> the file below it
+	overlays := map[string][]string{} // the reverse: a fork has two
 	for _, e := range entries {
 		file := filepath.Join(dir, e.Name())
 		if overlay, is := strings.CutSuffix(file, mergedSuffix); is {
@@ -71,23 +72,22 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 		if err != nil {
 			return nil, err
 		}
-		overlays[below] = append(overlays[below], file)
+		under[file], overlays[below] = below, append(overlays[below], file)
 	}
 	for _, overlay := range merged {
 		if len(overlays[overlay]) > 0 {
 			continue // what is above it has not been rebased
 		}
-		for below, all := range overlays {
-			if i := slices.Index(all, overlay); i >= 0 && len(all) > 1 {
-				overlays[below] = slices.Delete(all, i, i+1)
-				overlay = "" // what was above it has been rebased
-				break
-			}
+		below, there := under[overlay]
+		if !there {
+			continue // it is removed already
 		}
-		if overlay != "" {
+		if len(overlays[below]) == 1 {
 			return nil, croft.Errorf(croft.Conflict, "a snapshot of the disk was being removed, and no definition says "+
 				"whether %s is still part of the disk", overlay)
 		}
+		// What was above it has been rebased.
+		overlays[below] = slices.DeleteFunc(overlays[below], func(file string) bool { return file == overlay })
 	}
 	above := map[string]string{}
 	for below, all := range overlays {

@@ -45,6 +45,8 @@ func TestTheTopmostFileOfADiskIsKnownOrNoneIsTaken(t *testing.T) {
 			a + mergedSuffix, []string{b, a, diskFile}},
 		{"a merge after which the overlay above was rebased", map[string]string{diskFile: "", a: diskFile, b: diskFile},
 			a + mergedSuffix, []string{b, diskFile}},
+		{"a merge whose overlay is removed", map[string]string{diskFile: "", b: diskFile}, a + mergedSuffix,
+			[]string{b, diskFile}},
 		{"a merge whose end is unknown", map[string]string{diskFile: "", a: diskFile}, a + mergedSuffix, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -479,10 +479,13 @@ func (a *Agent) settleMergesOf(top string) error {
 func (a *Agent) dissolve(ctx context.Context, s croft.Volume) error {
 	for _, c := range a.captures(s)[1:] {
 		there, err := exists(c.overlay)
-		if err != nil || !there {
-			if err != nil {
-				return err
-			}
+		if err == nil && !there {
+			err = removeFiles(c.overlay + mergedSuffix) // that an interrupted merge left
+		}
+		if err != nil {
+			return err
+		}
+		if !there {
 			continue
 		}
 		if err := a.unused(ctx, c.disk, ""); err != nil {

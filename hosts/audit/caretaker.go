@@ -327,9 +327,9 @@ func (c *Caretaker) reclaim(ctx context.Context, d Difference) error {
 	if err != nil {
 		return err
 	}
-	v := e.Volumes[croft.VolumeID(d.Instance)]
-	if v.Revision != d.Revision {
-		return croft.Errorf(croft.Conflict, "the volume has changed meanwhile")
+	v, err := e.volumeOf(d)
+	if err != nil {
+		return err
 	}
 	return c.Volumes.Reclaim(ctx, v)
 }

@@ -36,18 +36,30 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 }
 
 func (a *Auditor) mendVolume(ctx context.Context, d Difference) error {
+	if a.Volumes == nil {
+		return croft.Errorf(croft.Conflict, "the volume has changed meanwhile; audit again")
+	}
 	e, err := a.Records.Evidence(ctx)
 	if err != nil {
 		return err
 	}
-	v := e.Volumes[croft.VolumeID(d.Instance)]
+	v, err := e.volumeOf(d)
 	switch {
-	case v.Revision != d.Revision || a.Volumes == nil:
-		return croft.Errorf(croft.Conflict, "the volume has changed meanwhile; audit again")
+	case err != nil:
+		return err
 	case d.Kind == AbandonedVolume:
 		return a.Volumes.Undo(ctx, v)
 	}
 	return a.Volumes.Reclaim(ctx, v)
+}
+
+// volumeOf returns the record of the volume that a difference is about. Conflict: it has changed since.
+func (e Evidence) volumeOf(d Difference) (croft.Volume, error) {
+	v := e.Volumes[croft.VolumeID(d.Instance)]
+	if v.Revision != d.Revision {
+		return v, croft.Errorf(croft.Conflict, "the volume has changed meanwhile; audit again")
+	}
+	return v, nil
 }
 
 // instance reads the current record of an instance. Conflict: it has changed since the difference was found.

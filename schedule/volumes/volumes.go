@@ -272,9 +272,6 @@ func (m *Manager) claim(ctx context.Context, v croft.Volume) (croft.Volume, erro
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	settled, undo := m.undo(after, v)
-	if undo != nil {
-		m.Retire(v.Session)
-	}
 	if undo == nil && settled.ClaimedGB == v.SizeGB { // the answer to Settle was lost
 		return settled, nil
 	}
@@ -324,9 +321,7 @@ func (m *Manager) Cancel(ctx context.Context, begun []croft.Volume) error {
 		if v.ClaimedGB > 0 {
 			err = m.endMove(ctx, v)
 		} else {
-			if _, err = m.undo(ctx, v); err != nil {
-				m.Retire(v.Session)
-			}
+			_, err = m.undo(ctx, v)
 		}
 		all = errors.Join(all, err)
 	}
@@ -428,8 +423,13 @@ func (m *Manager) Undo(ctx context.Context, v croft.Volume) error {
 
 // undo gives up the size that a request asked for, with its claim. The claim is read first, then the record is fenced,
 // so that a suspended process that continues later changes neither. It returns the record as it is then; a request that
-// was settled stays.
+// was settled stays. What it cannot give up is left to a caretaker.
 func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, err error) {
+	defer func() {
+		if err != nil {
+			m.Retire(v.Session)
+		}
+	}()
 	pending := func(ctx context.Context) (_ []croft.HostID, err error) {
 		now, err = m.Fence(ctx, v)
 		if err == nil && (now.ClaimedGB >= now.SizeGB || now.Session != v.Session) {
