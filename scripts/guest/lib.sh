@@ -89,6 +89,23 @@ make_disk() {
 	[ -z "$rootfs" ] || dd if="$rootfs" of="$disk" bs=1M seek="$((1 + bootmib))" conv=notrunc,sparse status=none
 }
 
+# systemd_boot BOOT-DIR LOADER PATH KERNEL-ARGUMENTS: adds systemd-boot, which UEFI finds under
+# PATH and which starts the kernel at once.
+systemd_boot() {
+	mkdir -p "$1/${3%/*}" "$1/loader/entries"
+	cp "$2" "$1/$3"
+	printf 'timeout 0\n' >"$1/loader/loader.conf"
+	printf 'title croft\nlinux /vmlinuz\ninitrd /initrd.img\noptions %s\n' "$4" >"$1/loader/entries/croft.conf"
+}
+
+# make_efi_disk DISK BOOT-DIR BOOT-MIB: writes a raw disk with one partition, which UEFI starts from.
+make_efi_disk() {
+	truncate -s "$((1 + $3))M" "$1"
+	printf 'label: dos\nstart=1MiB, size=%dMiB, type=ef\n' "$3" | sfdisk -q "$1" || die "partition $1: see above"
+	quietly mkfs.vfat -F 16 -n BOOT --offset 2048 "$1" "$(($3 * 1024))"
+	quietly mcopy -s -i "$1@@1M" "$2"/* ::
+}
+
 # quietly COMMAND...: its words are shown only when it goes wrong.
 quietly() {
 	words=$("$@" 2>&1) || die "$1: $words"

@@ -128,7 +128,15 @@ type machine struct {
 	ended   func() error
 }
 
+// boot starts the guest for x86_64.
 func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
+	t.Helper()
+	args = append([]string{"-machine", "pc,accel=tcg"}, args...)
+	return start(t, "qemu-system-x86_64", build(t), memory, metadata, args)
+}
+
+// start starts an image under an emulator of its architecture; args name the machine type and further devices.
+func start(t *testing.T, emulator, image string, memory int, metadata string, args []string) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	m := &machine{web: freeport.For(t, "127.0.0.1"), monitor: filepath.Join(dir, "monitor")}
@@ -140,13 +148,12 @@ func boot(t *testing.T, memory int, metadata string, args ...string) *machine {
 		}
 		network += ",guestfwd=tcp:169.254.169.254:80-cmd:" + binary
 	}
-	args = append([]string{"-machine", "pc,accel=tcg", "-m", fmt.Sprint(memory), "-nodefaults", "-nographic",
-		"-snapshot",
-		"-drive", "id=root,if=none,format=qcow2,file=" + build(t), "-device", "virtio-blk-pci,drive=root,bootindex=1",
+	args = append([]string{"-m", fmt.Sprint(memory), "-nodefaults", "-nographic", "-snapshot",
+		"-drive", "id=root,if=none,format=qcow2,file=" + image, "-device", "virtio-blk-pci,drive=root,bootindex=1",
 		"-netdev", network, "-device", "virtio-net-pci,netdev=n", "-device", "virtio-rng-pci",
 		"-serial", "stdio", "-monitor", "unix:" + m.monitor + ",server=on,wait=off"}, args...)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
+	qemu := exec.CommandContext(ctx, emulator, args...)
 	qemu.Env = append(os.Environ(), relayEnv+"="+metadata)
 	var complaints bytes.Buffer
 	qemu.Stderr = &complaints
@@ -241,6 +248,36 @@ func theWholeWay(t *testing.T, m *machine, source string, reports heard) {
 		}
 	}
 	m.pressPower(t)
+}
+
+// aarch64Firmware is the UEFI of the package qemu-efi-aarch64.
+const aarch64Firmware = "/usr/share/AAVMF/AAVMF_CODE.fd"
+
+func TestGuestForAArch64(t *testing.T) {
+	image := os.Getenv("CROFT_TEST_GUEST_ARM64")
+	if image == "" {
+		t.Skip("CROFT_TEST_GUEST_ARM64 names no image; scripts/guest/build --arch arm64 makes one")
+	}
+	const emulator = "qemu-system-aarch64"
+	if _, err := exec.LookPath(emulator); err != nil {
+		t.Skipf("%v: install qemu-system-arm", err)
+	}
+	if _, err := os.Stat(aarch64Firmware); err != nil {
+		t.Skipf("%v: install qemu-efi-aarch64", err)
+	}
+	var seed bytes.Buffer
+	if err := mdserver.WriteSeed(&seed, theGuest()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "seed.iso")
+	if err := os.WriteFile(path, seed.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, emulator, image, 512, "", []string{"-machine", "virt,accel=tcg", "-cpu", "max,pauth-impdef=on",
+		"-drive", "if=pflash,format=raw,readonly=on,file=" + aarch64Firmware,
+		"-drive", "id=seed,if=none,format=raw,readonly=on,file=" + path,
+		"-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=seed"})
+	theWholeWay(t, m, "NoCloud disk", nil)
 }
 
 func TestGuestWithADisk(t *testing.T) {
