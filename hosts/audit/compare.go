@@ -330,8 +330,10 @@ func (c *comparison) checkClaims(host croft.HostID) {
 				Cause:  fmt.Sprintf("it claims from host %s and belongs to %s", c.name(host), c.home(inst)),
 				Advice: "give the consumer allocations on its own host, through the Placement API"})
 		default:
-			d := Difference{Kind: LeakedClaim, Host: host, Instance: id, Mendable: c.Contents[host].Guest(id) == nil,
-				Cause: "a claim is left of an instance that no longer exists, and keeps its room from others: its scheduler died, or it was removed past croft"}
+			leftover := ordered && order.Want == croft.WantLeft // its own claim ended when it was given up
+			d := Difference{Kind: LeakedClaim, Host: host, Instance: id,
+				Mendable: leftover || c.Contents[host].Guest(id) == nil,
+				Cause:    "a claim is left of an instance that no longer exists, and keeps its room from others: its scheduler died, or it was removed past croft"}
 			if !d.Mendable {
 				d.Cause = "a guest that is not on record has a claim"
 				d.Advice = "croft frees no claim of a running guest: look at it on its host with virsh, and " +

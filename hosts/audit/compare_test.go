@@ -182,6 +182,11 @@ func TestCompare(t *testing.T) {
 			b.Claims[h2]["ghost"] = size
 			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}}}
 		}, []string{"leaked claim", "stray guest"}},
+		{"a claim in the name of a guest that was given up leaks", func(b *audit.Evidence) {
+			b.Claims[h2]["ghost"] = size
+			b.Contents[h2] = audit.Contents{Guests: []audit.Guest{{Instance: "ghost"}}}
+			b.Orders = append(b.Orders, croft.Order{Host: h2, Instance: "ghost", Generation: 2, Want: croft.WantLeft})
+		}, []string{"leaked claim+", "leftover"}},
 		{"a claim on another host than the instance's can go where it has its own",
 			func(b *audit.Evidence) { b.Claims[h2][web] = size }, []string{"stray claim+"}},
 		{"a claim that is on another host instead can be brought back, and is told once", func(b *audit.Evidence) {
