@@ -250,6 +250,20 @@ func theWholeWay(t *testing.T, m *machine, source string, reports heard) {
 	m.pressPower(t)
 }
 
+// seedFile returns the path of a metadata disk of the guest.
+func seedFile(t *testing.T) string {
+	t.Helper()
+	var seed bytes.Buffer
+	if err := mdserver.WriteSeed(&seed, theGuest()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "seed.iso")
+	if err := os.WriteFile(path, seed.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // aarch64Firmware is the UEFI of the package qemu-efi-aarch64.
 const aarch64Firmware = "/usr/share/AAVMF/AAVMF_CODE.fd"
 
@@ -265,14 +279,7 @@ func TestGuestForAArch64(t *testing.T) {
 	if _, err := os.Stat(aarch64Firmware); err != nil {
 		t.Skipf("%v: install qemu-efi-aarch64", err)
 	}
-	var seed bytes.Buffer
-	if err := mdserver.WriteSeed(&seed, theGuest()); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "seed.iso")
-	if err := os.WriteFile(path, seed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := seedFile(t)
 	m := start(t, emulator, image, 512, "", []string{"-machine", "virt,accel=tcg", "-cpu", "max,pauth-impdef=on",
 		"-drive", "if=pflash,format=raw,readonly=on,file=" + aarch64Firmware,
 		"-drive", "id=seed,if=none,format=raw,readonly=on,file=" + path,
@@ -288,14 +295,7 @@ func TestGuestWithADisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var seed bytes.Buffer
-			if err := mdserver.WriteSeed(&seed, theGuest()); err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(t.TempDir(), "seed.iso")
-			if err := os.WriteFile(path, seed.Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			path := seedFile(t)
 			drive := []string{"-drive", "id=seed,if=none,readonly=on,format=raw,file=" + path}
 			theWholeWay(t, boot(t, 128, "", append(drive, devices...)...), "NoCloud disk", nil)
 		})
