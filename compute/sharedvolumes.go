@@ -36,7 +36,7 @@ func (a *Agent) lockVolume(ctx context.Context, v croft.Volume, inst croft.Insta
 	dir, err := a.storageOf(v.Storage)
 	if err == nil {
 		a.lockedFor.Store(v.ID, inst)
-		err = dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...)
+		err = dir.AcquireVolume(ctx, v.ID, v.TakesFrom...)
 	}
 	if errors.Is(err, croft.Conflict) {
 		err = a.lockFromDead(ctx, v, dir, err)
@@ -58,7 +58,7 @@ func (a *Agent) lockFromDead(ctx context.Context, v croft.Volume, dir *storage.D
 	if err != nil || !hosts[holder].IsDead() {
 		return cmp.Or(err, held)
 	}
-	return dir.Acquire(ctx, v.ID.Consumer(), holder)
+	return dir.AcquireVolume(ctx, v.ID, holder)
 }
 
 // unlockVolume releases the lock of a volume on shared storage that an instance has had, unless another instance or a

@@ -26,8 +26,9 @@ import (
 // by the clock of the reader alone. A lock may be taken from a host that was declared dead, but not while that host
 // still renews its lease, because then it is not off.
 type Lock struct {
-	Host   croft.HostID `json:"host,omitempty"` // empty: released
-	At     time.Time    `json:"at"`             // for people
+	Host   croft.HostID `json:"host,omitempty"`   // empty: released
+	Volume bool         `json:"volume,omitempty"` // of a volume, which may have no file: yet, or any more
+	At     time.Time    `json:"at"`               // for people
 	Number int64        `json:"-"`
 }
 
@@ -103,8 +104,9 @@ func (d *Dir) readLock(id croft.InstanceID, number int64) (l Lock, err error) {
 }
 
 // put creates the next lock after one that was read. Conflict: another host was faster.
-func (d *Dir) put(id croft.InstanceID, after stack, host croft.HostID) error {
-	text, err := json.Marshal(Lock{Host: host, At: time.Now().UTC()})
+func (d *Dir) put(id croft.InstanceID, after stack, l Lock) error {
+	l.At = time.Now().UTC()
+	text, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func (d *Dir) put(id croft.InstanceID, after stack, host croft.HostID) error {
 	if !made || now.Number != next {
 		return d.locked(id, now.Host, ", which took it at the same time")
 	}
-	if host == d.Host {
+	if l.Host == d.Host {
 		d.hold(id, next)
 	}
 	// A late host may create a removed number again, and then finds the newest one, which stays.
@@ -136,6 +138,15 @@ func (d *Dir) put(id croft.InstanceID, after stack, host croft.HostID) error {
 // Conflict: another host has it, or a host in dead still renews its lease. Unavailable: the storage does not respond,
 // or is not there.
 func (d *Dir) Acquire(ctx context.Context, id croft.InstanceID, dead ...croft.HostID) error {
+	return d.acquire(ctx, id, Lock{Host: d.Host}, dead)
+}
+
+// AcquireVolume is Acquire for a volume.
+func (d *Dir) AcquireVolume(ctx context.Context, id croft.VolumeID, dead ...croft.HostID) error {
+	return d.acquire(ctx, id.Consumer(), Lock{Host: d.Host, Volume: true}, dead)
+}
+
+func (d *Dir) acquire(ctx context.Context, id croft.InstanceID, l Lock, dead []croft.HostID) error {
 	was, err := Use(ctx, d, id, func() (stack, error) { return d.top(id) })
 	if err != nil {
 		return err
@@ -151,7 +162,7 @@ func (d *Dir) Acquire(ctx context.Context, id croft.InstanceID, dead ...croft.Ho
 			return err
 		}
 	}
-	return d.use(ctx, id, func() error { return d.put(id, was, d.Host) })
+	return d.use(ctx, id, func() error { return d.put(id, was, l) })
 }
 
 // observe returns a Conflict if a host renews its lease within a little more than two intervals.
@@ -206,7 +217,7 @@ func (d *Dir) Release(ctx context.Context, id croft.InstanceID) error {
 		if err != nil || now.Host != d.Host {
 			return err
 		}
-		return d.put(id, now, "")
+		return d.put(id, now, Lock{Volume: now.Volume})
 	})
 }
 
@@ -281,7 +292,8 @@ func (d *Dir) WasMade(ctx context.Context, id croft.InstanceID) (bool, error) {
 	})
 }
 
-// LockedVolumes returns the volumes that have files here, and whose locks this host has.
+// LockedVolumes returns the volumes whose locks this host has. One without a file is that of a host that died before it
+// made the file, or after it removed it.
 func (d *Dir) LockedVolumes(ctx context.Context) ([]croft.VolumeID, error) {
 	return within(ctx, d, "volumes", func() (locked []croft.VolumeID, err error) {
 		if err := d.verify(); err != nil {
@@ -291,19 +303,14 @@ func (d *Dir) LockedVolumes(ctx context.Context) ([]croft.VolumeID, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries, err := os.ReadDir(filepath.Join(d.Path, volumesDir))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, d.failed("list the volumes", err)
-		}
-		for _, e := range entries {
-			id, err := croft.ParseVolumeID(e.Name())
-			numbers := all[id.Consumer()]
-			if err != nil || len(numbers) == 0 {
-				continue
+		for id, numbers := range all {
+			l, err := d.readLock(id, numbers[len(numbers)-1])
+			if err != nil || l.Host != d.Host {
+				continue // unreadable ones are reported when they are used
 			}
-			l, err := d.readLock(id.Consumer(), numbers[len(numbers)-1])
-			if err == nil && l.Host == d.Host {
-				locked = append(locked, id)
+			_, err = os.Stat(d.Volume(croft.VolumeID(id)))
+			if l.Volume || err == nil {
+				locked = append(locked, croft.VolumeID(id))
 			}
 		}
 		return locked, nil

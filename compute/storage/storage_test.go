@@ -306,7 +306,7 @@ func TestTheFileOfAVolumeIsOfTheHostWithItsLock(t *testing.T) {
 	path := t.TempDir()
 	a, b := founded(t, path, hostA), founded(t, path, hostB)
 	ctx, data := t.Context(), croft.VolumeID(web)
-	must(t, a.Acquire(ctx, data.Consumer()))
+	must(t, a.AcquireVolume(ctx, data))
 	must(t, a.PrepareVolume(ctx, data))
 	must(t, a.PrepareVolume(ctx, data))
 	must(t, os.WriteFile(filepath.Join(a.Volume(data), "disk.qcow2"), []byte("data"), 0o600))
@@ -321,11 +321,30 @@ func TestTheFileOfAVolumeIsOfTheHostWithItsLock(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.Volume(data), "disk.qcow2")); err != nil {
 		t.Errorf("the file was removed by a host without its lock: %v", err)
 	}
-	must(t, b.Acquire(ctx, data.Consumer()))
+	must(t, b.AcquireVolume(ctx, data))
 	must(t, b.RemoveVolume(ctx, data))
 	must(t, b.RemoveVolume(ctx, data))
 	if _, err := os.Stat(b.Volume(data)); err == nil {
 		t.Error("the file is there after its host removed it")
+	}
+}
+
+func TestAHostFindsTheLockOfAVolumeWithoutAFile(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	a, b := founded(t, path, hostA), founded(t, path, hostB)
+	ctx, data := t.Context(), croft.VolumeID(web)
+	must(t, a.AcquireVolume(ctx, data)) // and it died before it made the file, or after it removed it
+	must(t, a.Acquire(ctx, croft.InstanceID(hostC)))
+	if locked, err := founded(t, path, hostA).LockedVolumes(ctx); err != nil || !slices.Equal(locked,
+		[]croft.VolumeID{data}) {
+		t.Errorf("host A has the locks of %v (%v), want %v", locked, err, data)
+	}
+	must(t, a.Release(ctx, data.Consumer()))
+	must(t, b.AcquireVolume(ctx, data))
+	must(t, b.RemoveVolume(ctx, data))
+	if locked, err := b.LockedVolumes(ctx); err != nil || len(locked) > 0 {
+		t.Errorf("host B has the locks of %v (%v), want none", locked, err)
 	}
 }
 

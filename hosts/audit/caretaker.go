@@ -133,22 +133,37 @@ type Images interface {
 }
 
 // Sweep looks at the records of all hosts twice and mends the differences that both looks found, regardless of turns.
+// What fails for one record does not keep the others waiting; the errors are returned at the end.
 func (c *Caretaker) Sweep(ctx context.Context) error {
-	first, err := c.look(ctx)
-	if err == nil && len(first) == 0 {
+	first, failed := c.look(ctx)
+	if failed == nil && len(first) == 0 {
 		CountKinds(c.metrics().differences, nil)
 	}
-	if err != nil || len(first) == 0 || delay.For(ctx, min(c.Every, confirmAfter)) != nil {
-		return err
+	if len(first) == 0 || delay.For(ctx, min(c.Every, confirmAfter)) != nil {
+		return failed
 	}
-	second, err := c.look(ctx)
-	if err != nil {
-		return err
+	second, again := c.look(ctx)
+	failed = cmp.Or(again, failed)
+	if second == nil {
+		return failed
 	}
 	believed := Confirm(first, second)
 	CountKinds(c.metrics().differences, believed)
-	return c.Mend(ctx, believed)
+	return errors.Join(failed, c.Mend(ctx, believed))
 }
+
+// failures collects the errors of single records, so that one that cannot be mended keeps no others waiting.
+type failures []error
+
+// add notes an error, if there is one, and reports whether there are so many that the fault is not that of records.
+func (f *failures) add(err error) (enough bool) {
+	if err != nil {
+		*f = append(*f, err)
+	}
+	return len(*f) >= 10
+}
+
+func (f failures) err() error { return errors.Join(f...) }
 
 // confirmAfter is the time between two looks; a change in progress takes less.
 const confirmAfter = 5 * time.Second
@@ -164,43 +179,58 @@ func (c *Caretaker) look(ctx context.Context) ([]Difference, error) {
 		c.Log.Warn("the claims on shared storage could not be read; trying again", "host", c.Host, "err", err)
 	}
 	c.metrics().clocks.Set(e.ClockDifference.Seconds())
-	if err := c.expire(ctx, e); err != nil {
-		return nil, err
-	}
-	var found []Difference
+	var failed failures
+	failed.add(c.expire(ctx, e))
+	found := []Difference{}
 	for _, d := range Compare(e) {
+		var err error
 		switch d.Kind {
 		case AbandonedRequest:
-			if err := c.undoRequest(ctx, e.Instances[d.Instance]); err != nil {
-				return nil, err
-			}
+			err = c.undoRequest(ctx, e.Instances[d.Instance])
 		case AbandonedResize:
-			if c.Resizes != nil {
-				if err := c.Resizes.EndResize(ctx, e.Instances[d.Instance]); err != nil {
-					return nil, err
-				}
-				c.Log.Info("a request to resize an instance whose program died was ended", "instance", d.Instance,
-					"host", c.Host)
-			}
+			err = c.endResize(ctx, e.Instances[d.Instance])
 		case AbandonedVolume:
-			if c.Volumes != nil {
-				if err := c.Volumes.Undo(ctx, e.Volumes[croft.VolumeID(d.Instance)]); err != nil {
-					return nil, err
-				}
-				c.Log.Info("a request for a volume whose program died was undone", "volume", d.Instance, "host", c.Host)
-			}
+			err = c.undoVolume(ctx, e.Volumes[croft.VolumeID(d.Instance)])
 		case LostOrder, UndoneOrder, LeftHere, HostProblem: // for the host's own agent
 		default:
 			found = append(found, d)
 		}
+		if failed.add(err) {
+			return nil, failed.err()
+		}
 	}
-	return found, nil
+	return found, failed.err()
+}
+
+// endResize ends a request to resize an instance whose program died.
+func (c *Caretaker) endResize(ctx context.Context, inst croft.Instance) error {
+	if c.Resizes == nil {
+		return nil
+	}
+	err := c.Resizes.EndResize(ctx, inst)
+	if err == nil {
+		c.Log.Info("a request to resize an instance whose program died was ended", "instance", inst.ID, "host", c.Host)
+	}
+	return err
+}
+
+// undoVolume undoes a request for a volume whose program died.
+func (c *Caretaker) undoVolume(ctx context.Context, v croft.Volume) error {
+	if c.Volumes == nil {
+		return nil
+	}
+	err := c.Volumes.Undo(ctx, v)
+	if err == nil {
+		c.Log.Info("a request for a volume whose program died was undone", "volume", v.ID, "host", c.Host)
+	}
+	return err
 }
 
 // expire destroys expired instances, ends expired holds, and announces ends that are near. A record that changed
 // meanwhile, for example because a user extended it, is left to the next turn.
 func (c *Caretaker) expire(ctx context.Context, e Evidence) error {
 	var soon []croft.Instance
+	var failed failures
 	kept := 0
 	for _, inst := range e.Instances {
 		left := time.Until(inst.Expires)
@@ -216,15 +246,15 @@ func (c *Caretaker) expire(ctx context.Context, e Evidence) error {
 		case inst.State == croft.StateScheduled && left <= croft.ExpirySoon:
 			soon = append(soon, inst)
 		}
-		if err != nil {
-			return err
+		if failed.add(err) {
+			return failed.err()
 		}
 	}
 	if kept > 0 {
 		c.Log.Warn("instances and holds are kept, even if they have expired", "count", kept, "err", e.Clocks)
 	}
 	c.announce(ctx, soon)
-	return nil
+	return failed.err()
 }
 
 // endLife destroys an instance that has expired.
@@ -295,6 +325,7 @@ func (c *Caretaker) undo(ctx context.Context, inst croft.Instance) (undone bool,
 
 // Mend mends the differences that are safe to mend and logs the others, each once.
 func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
+	var failed failures
 	for _, d := range differences {
 		var err error
 		switch {
@@ -312,13 +343,16 @@ func (c *Caretaker) Mend(ctx context.Context, differences []Difference) error {
 			c.report(d)
 			continue
 		}
+		if failed.add(err) {
+			break
+		}
 		if err != nil {
-			return err
+			continue
 		}
 		c.metrics().mended.WithLabelValues(string(d.Kind)).Inc()
 		c.Log.Info("mended", "op", string(d.Kind), "instance", d.Instance, "host", c.Host, "reason", d.Cause)
 	}
-	return nil
+	return failed.err()
 }
 
 // reclaim claims what a volume or a snapshot is to claim. NoCapacity: others claim its room. Conflict: it is changing.

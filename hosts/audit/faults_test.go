@@ -441,6 +441,27 @@ func TestACaretakerReportsOnceAndCounts(t *testing.T) {
 	})
 }
 
+// noVolumes cannot undo a request for a volume.
+type noVolumes struct{ audit.Volumes }
+
+func (noVolumes) Undo(context.Context, croft.Volume) error { return errPlanned }
+
+func TestARecordThatCannotBeMendedKeepsNoOtherWaiting(t *testing.T) {
+	r := &rounds{}
+	keeper := r.caretaker()
+	keeper.Volumes = noVolumes{}
+	e := lostName
+	e.Volumes = map[croft.VolumeID]croft.Volume{"data": {ID: "data", SizeGB: 2, Session: "7"}}
+	e.Sessions = map[string]bool{}
+	r.looks = []func() (audit.Evidence, error){reads(e), reads(e)}
+	if err := keeper.Sweep(t.Context()); !errors.Is(err, errPlanned) {
+		t.Errorf("got %v", err)
+	}
+	if !slices.Equal(r.steps, []string{"drop lost name"}) {
+		t.Errorf("done: %q", r.steps)
+	}
+}
+
 func TestMendLeavesAloneWhatMightHarm(t *testing.T) {
 	r := &rounds{}
 	err := r.caretaker().Mend(t.Context(), []audit.Difference{{Kind: audit.LeakedClaim, Instance: "web", Host: "h"},

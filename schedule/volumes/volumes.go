@@ -411,14 +411,20 @@ func (m *Manager) Undo(ctx context.Context, v croft.Volume) error {
 		return err
 	}
 	if v.Removing && v.ClaimedGB >= v.SizeGB {
-		hosts, err := m.Hosts.Hosts(ctx, v.Host)
-		if err != nil || hosts[v.Host].ID != "" {
+		gone, err := m.forgotten(ctx, v.Host)
+		if err != nil || !gone {
 			return err
 		}
 		return m.end(ctx, v)
 	}
 	_, err := m.undo(ctx, v)
 	return err
+}
+
+// forgotten reports whether a host is not on record, and so has no provider either.
+func (m *Manager) forgotten(ctx context.Context, host croft.HostID) (bool, error) {
+	hosts, err := m.Hosts.Hosts(ctx, host)
+	return err == nil && hosts[host].ID == "", err
 }
 
 // undo gives up the size that a request asked for, with its claim. The claim is read first, then the record is fenced,
@@ -444,7 +450,11 @@ func (m *Manager) undo(ctx context.Context, v croft.Volume) (now croft.Volume, e
 		if had, err = m.Claims.ClaimOf(ctx, v.ID.Consumer()); err == nil {
 			_, err = pending(ctx)
 		}
-		if err == nil { // also if the amounts are the same: a pending change of the claim must fail
+		gone := false // with the host and its provider: a pending change of the claim fails without another
+		if err == nil && len(had.Allocations) == 0 && v.Storage == "" {
+			gone, err = m.forgotten(ctx, v.Host)
+		}
+		if err == nil && !gone { // also if the amounts are the same: a pending change of the claim must fail
 			claim := resized(had, v, v.ClaimedGB)
 			err = m.Claims.Reclaim(ctx, had, m.owner(v), claim)
 			if errors.Is(err, croft.NoCapacity) && had.Covers(claim) {

@@ -26,6 +26,7 @@ type claims struct {
 	types map[croft.InstanceID]string
 	left  int // calls until the process that makes them dies; negative: it lives on
 	after bool
+	gone  croft.HostID // its provider does not exist any more
 }
 
 var errDead = errors.New("the process is dead")
@@ -66,6 +67,9 @@ func (c *claims) Reclaim(_ context.Context, had croft.Claim, o croft.Owner, to c
 			return a[croft.DiskGB] > 10
 		}) {
 			return croft.Errorf(croft.NoCapacity, "%w", croft.Errorf(croft.Conflict, "full"))
+		}
+		if _, there := to.Allocations[c.gone]; there {
+			return croft.Errorf(croft.Invalid, "Allocation for a resource provider that does not exist")
 		}
 		next := int64(1)
 		if now.Generation != nil {
@@ -221,6 +225,27 @@ func TestARequestThatDiesAnywhereIsUndoneOrDone(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+func TestARequestAboutAVolumeWhoseHostWasForgottenIsUndone(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	host, end := w.live("forgotten")
+	v, err := w.Create(ctx, "lab", "data", 2, "forgotten")
+	w.must(err)
+	v, err = w.store.Volumes.Enlarge(ctx, v, 4)
+	w.must(err)
+	end()
+	w.awaitLife(host, false)
+	w.must(w.store.Registry.ForgetHost(ctx, host))
+	delete(w.all, v.ID.Consumer()) // with its provider
+	w.gone = host
+	w.must(w.Undo(ctx, v))
+	v, err = w.Find(ctx, "lab", "data")
+	w.must(err)
+	if v.SizeGB != 2 || v.Session != "" {
+		t.Errorf("undone, it is %+v", v)
 	}
 }
 

@@ -66,8 +66,8 @@ var mistakes = []struct {
 		[]edit{{"compute/shared.go", "return dir.Release(ctx, p.id)\n}\n\n// removeDisk",
 			"return mistake.Instead(On, dir.Remove, dir.Release)(ctx, p.id)\n}\n\n// removeDisk"}}},
 	{"a volume on shared storage is used without its lock", []string{"shared disks outlive hosts"}, true, []edit{{
-		"compute/sharedvolumes.go", "dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...)",
-		"mistake.Unless(On, func() error { return dir.Acquire(ctx, v.ID.Consumer(), v.TakesFrom...) })"}}},
+		"compute/sharedvolumes.go", "dir.AcquireVolume(ctx, v.ID, v.TakesFrom...)",
+		"mistake.Unless(On, func() error { return dir.AcquireVolume(ctx, v.ID, v.TakesFrom...) })"}}},
 	{"a removed volume on shared storage keeps its file", []string{"shared disks outlive hosts"}, true, []edit{{
 		"compute/volumes.go", "dir.RemoveVolume(ctx, v.ID)",
 		"mistake.Unless(On, func() error { return dir.RemoveVolume(ctx, v.ID) })"}}},
