@@ -61,6 +61,7 @@ var (
 		"croft/control/api",
 		"croft/control/bodies",
 		"croft/control/forwarding",
+		"croft/control/page/...",
 		"croft/tenant/access/...",
 		"croft/control/actions/...",
 		"croft/tenant/...",

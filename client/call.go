@@ -17,7 +17,11 @@ func call[Out any](ctx context.Context, c *Client, at string, input any) (out Ou
 		return out, err
 	}
 	defer answer.Body.Close()
-	return out, c.decode(ctx, answer, &out)
+	err = c.decode(ctx, answer, &out)
+	if i, is := any(&out).(*api.Instance); is {
+		i.ETag = answer.Header.Get("ETag")
+	}
+	return out, err
 }
 
 // request sends the request of an operation, and returns the answer unless it is an error. The caller must close its

@@ -103,6 +103,24 @@ func (c *Client) FollowEvents(ctx context.Context, begun func(revision int64), c
 	}
 }
 
+// StreamEvents follows the changes after a position once, like FollowEvents, until the stream ends. A position that the
+// cloud has forgotten is the error Compacted. changed gets the changes of one revision, and that revision.
+func (c *Client) StreamEvents(ctx context.Context, in api.EventPosition, begun func(revision int64),
+	changed func(revision int64, all []api.Change)) error {
+	last, compacted := in.Last, false
+	in.Last = 0
+	one := following{last: &last, begun: begun}
+	one.changed = func(all []api.Change) { changed(all[0].Revision, all) }
+	err := c.events(ctx, pathOf("/v1/events", in), last, func(e event) (more bool, _ error) {
+		compacted = e.kind == "compacted"
+		return one.take(e)
+	})
+	if compacted {
+		return api.NewProblem(api.Compacted, "the changes since then are forgotten: list the instances again")
+	}
+	return err
+}
+
 // following is the state of one stream of events.
 type following struct {
 	last    *int64       // all changes up to it were passed on

@@ -97,6 +97,9 @@ import (
 //	/croft/<partition>/usage/days/<project>/<born>/<date>
 //	                                               its usage on an earlier day
 //	/croft/<partition>/tokens/<project>/<token>    an access token: its user, and the hash of its secret
+//	/croft/<partition>/page/sessions/<holder>/<session>
+//	                                               a browser that is logged in, under a lease: its sealed credentials
+//	/croft/<partition>/page/links/<link>           a one-time link of croft page, under a lease
 //	/croft/<partition>/objects/<kind>/<project>/<id>
 //	                                               properties and tags of an object, while it exists
 //	/croft/<partition>/objects/host/<host>         the same for a host, which has no project
@@ -187,9 +190,12 @@ func (k keys) instances() string             { return k.prefix + "instances/" }
 func (k keys) instance(i croft.InstanceID) string {
 	return k.instances() + string(i)
 }
-func (k keys) allUserData() string                { return k.prefix + "userdata/" }
-func (k keys) userData(i croft.InstanceID) string { return k.allUserData() + string(i) }
-func (k keys) names() string                      { return k.prefix + "names/" }
+func (k keys) allUserData() string                  { return k.prefix + "userdata/" }
+func (k keys) pageSessions(holder string) string    { return k.prefix + "page/sessions/" + holder + "/" }
+func (k keys) pageSession(holder, id string) string { return k.pageSessions(holder) + id }
+func (k keys) pageLink(id string) string            { return k.prefix + "page/links/" + id }
+func (k keys) userData(i croft.InstanceID) string   { return k.allUserData() + string(i) }
+func (k keys) names() string                        { return k.prefix + "names/" }
 func (k keys) name(p croft.Project, name string) string {
 	return k.names() + string(p) + "/" + name
 }

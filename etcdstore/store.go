@@ -45,6 +45,7 @@ type Store struct {
 	Instances    *Instances
 	Objects      *properties.Objects
 	Orders       *Orders
+	PageSessions *PageSessions
 	Partitions   *partitions.Partitions
 	Policies     *policies.Policies
 	Sizes        *sizes.Sizes
@@ -117,10 +118,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		Distances: distances, Groups: &Groups{s},
 		Images:    imagesOf(s, projects, &Registry{s, named}, volumes),
 		Instances: instances, Objects: objects, Orders: &Orders{conn: s},
-		Partitions: partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
-		Policies:   policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
-		Sizes:      sizes.New(s.shared()),
-		Pools:      pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
+		PageSessions: &PageSessions{s},
+		Partitions:   partitions.New(s.shared(), root, homeOf(s, projects, objects, named, distances)),
+		Policies:     policies.New(s.shared(), s.keys.hosts(), func() error { return canChoose(s) }),
+		Sizes:        sizes.New(s.shared()),
+		Pools:        pools.New(s.keys.pools(), projects, s.shared(), reach), Projects: projects, Records: &Records{s},
 		Registry: &Registry{s, named}, SSHKeys: &SSHKeys{s, projects}, Storages: &Storages{s},
 		Trust: &Trust{s}, Turn: &Turn{s},
 		Usage: usages.New(s.shared(), projects), Volumes: volumes}, nil

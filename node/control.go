@@ -20,6 +20,7 @@ import (
 	"croft/control/api"
 	services "croft/control/cloud"
 	"croft/control/cloud/direct"
+	"croft/control/page"
 	"croft/etcdstore"
 	"croft/etcdstore/tenants"
 	"croft/hosts"
@@ -151,8 +152,15 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
 		return "", err
 	}
+	look, err := page.New(page.Config{API: server.Handler(), Sessions: store.PageSessions, Log: log})
+	if err != nil {
+		return "", err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
+	for _, path := range []string{"GET /{$}", page.Root, page.Root + "/"} {
+		mux.Handle(path, look.Handler())
+	}
 	p.Self.ServesTenants(mux)
 	p.Start(ctx, "the tokens of the API", tokens.Run)
 	peers.start(ctx, p)

@@ -1,132 +1,25 @@
 package server_test
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"croft/internal/testing/patient"
+	"croft/internal/testing/browser"
 	"croft/pool/api"
 )
 
-// browser is a page in Chromium, with its errors.
-type browser struct {
-	context.Context
-
-	t        *testing.T
-	mu       sync.Mutex
-	troubles []string
-}
-
-// open opens a page in Chromium, on a phone's screen.
-func open(t *testing.T, url string) *browser {
+// open opens a page in Chromium that receives updates.
+func open(t *testing.T, url string) *browser.Browser {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium here")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-background-networking", true))
-	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(end)
-	ctx, closed := chromedp.NewContext(ctx)
-	t.Cleanup(closed)
-	b := &browser{Context: ctx, t: t}
-	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatal(err)
-	}
-	b.do(chromedp.EmulateViewport(390, 844))
-	run(b, chromedp.Navigate(url))
-	b.until(isLive)
+	b := browser.Open(t, url)
+	b.Until(isLive)
 	return b
 }
 
 // isLive is true in a page that receives updates.
 const isLive = `document.querySelector("#live.on") !== null`
-
-func (b *browser) note(event any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch e := event.(type) {
-	case *runtime.EventExceptionThrown:
-		b.troubles = append(b.troubles, e.ExceptionDetails.Text)
-	case *runtime.EventConsoleAPICalled:
-		b.troubles = append(b.troubles, fmt.Sprint(e.Type, e.Args))
-	}
-}
-
-func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
-	b.t.Helper()
-	for _, action := range actions {
-		run(b, action)
-	}
-}
-
-// run runs an action, within the time limit of a test.
-func run[T any](b *browser, action chromedp.Action[T]) T {
-	b.t.Helper()
-	value, err := chromedp.Run(b, action)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return value
-}
-
-// eval returns the value of an expression in the page.
-func eval[T any](b *browser, expression string) T {
-	b.t.Helper()
-	return run(b, chromedp.Evaluate[T](expression))
-}
-
-// prefer sets the preferred color scheme of the page's reader.
-func (b *browser) prefer(scheme string) {
-	b.do(func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
-		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return none, err
-	})
-}
-
-// until waits until an expression is true in the page. During navigation there is no page to evaluate it in.
-func (b *browser) until(expression string) {
-	b.t.Helper()
-	for deadline := patient.Deadline(b.t); ; {
-		is, err := chromedp.Run(b, chromedp.Evaluate[bool](expression))
-		if err == nil && is {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("never came true: %s (%v)\n%s", expression, err, eval[string](b, "document.body.innerText"))
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-}
-
-// shot saves a screenshot if a directory for them is configured.
-func (b *browser) shot(name string) {
-	dir := os.Getenv("CROFT_TEST_SHOTS")
-	if dir == "" {
-		return
-	}
-	picture := run(b, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600); err != nil {
-		b.t.Error(err)
-	}
-}
 
 // lowContrast lists texts with too little contrast, by the measure of WCAG 2.1 for small text.
 const lowContrast = `(() => {
@@ -148,7 +41,7 @@ func TestThePageInABrowser(t *testing.T) {
 	m, ci, boss := one(t)
 	awaitLeader(t, m)
 	b := open(t, m.URL)
-	eval[bool](b, "window.stayed = true")
+	browser.Eval[bool](b, "window.stayed = true")
 	text := "document.body.innerText"
 
 	c := client(t, ci, m.URL)
@@ -157,48 +50,46 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened(t, c, "nonesuch")
-	b.until(`document.querySelector("#tickets caption").innerText === "2 open tickets, 1 waiting"`)
-	b.until(text + `.includes("no pool has the tag nonesuch")`)
-	b.until(`[...document.querySelectorAll("#resources .badge")].some(e => e.innerText === "taken")`)
-	b.until(`/\d+ s/.test(document.querySelector("#tickets time").innerText)`)
-	if !eval[bool](b, "window.stayed === true") {
+	b.Until(`document.querySelector("#tickets caption").innerText === "2 open tickets, 1 waiting"`)
+	b.Until(text + `.includes("no pool has the tag nonesuch")`)
+	b.Until(`[...document.querySelectorAll("#resources .badge")].some(e => e.innerText === "taken")`)
+	b.Until(`/\d+ s/.test(document.querySelector("#tickets time").innerText)`)
+	if !browser.Eval[bool](b, "window.stayed === true") {
 		t.Error("the page was loaded anew")
 	}
-	if html := eval[string](b, "document.documentElement.outerHTML"); strings.Contains(html, "secret-") {
+	if html := browser.Eval[string](b, "document.documentElement.outerHTML"); strings.Contains(html, "secret-") {
 		t.Error("the page shows data to somebody without a token")
 	}
-	if wide := eval[string](b,
+	if wide := browser.Eval[string](b,
 		`document.documentElement.scrollWidth > innerWidth ? "body" : [...document.querySelectorAll("section")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.id).join()`); wide != "" {
 		t.Errorf("on a phone one has to move sideways: %s", wide)
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		b.prefer(scheme)
-		if bad := eval[string](b, lowContrast); bad != "" {
+		b.Prefer(scheme)
+		if bad := browser.Eval[string](b, lowContrast); bad != "" {
 			t.Errorf("hard to read when it is %s: %s", scheme, bad)
 		}
-		b.shot("phone-" + scheme)
+		b.Shot("phone-" + scheme)
 	}
 
-	b.do(chromedp.EmulateViewport(1280, 900), chromedp.SendKeys("input[name=token]", boss+"\r"))
-	b.until(`document.querySelector("form[action=logout]") !== null && ` + isLive)
-	b.until(text + `.includes("secret-1")`)
-	b.shot("admin")
-	b.do(chromedp.Click("form[action=logout] button"))
-	b.until(`document.querySelector("form[action=login]") !== null && ` + isLive)
-	if strings.Contains(eval[string](b, text), "secret-") {
+	b.Do(chromedp.EmulateViewport(1280, 900), chromedp.SendKeys("input[name=token]", boss+"\r"))
+	b.Until(`document.querySelector("form[action=logout]") !== null && ` + isLive)
+	b.Until(text + `.includes("secret-1")`)
+	b.Shot("admin")
+	b.Do(chromedp.Click("form[action=logout] button"))
+	b.Until(`document.querySelector("form[action=login]") !== null && ` + isLive)
+	if strings.Contains(browser.Eval[string](b, text), "secret-") {
 		t.Error("who signed out sees data still")
 	}
 
 	m.stop()
-	b.until(`document.querySelector("#live").innerText.includes("does not answer")`)
-	foreign := eval[string](b,
+	b.Until(`document.querySelector("#live").innerText.includes("does not answer")`)
+	foreign := browser.Eval[string](b,
 		`performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin) && !n.startsWith("data:")).join()`)
 	if foreign != "" {
 		t.Errorf("the page asks elsewhere: %s", foreign)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.troubles) > 0 {
-		t.Errorf("the page complains: %q", b.troubles)
+	if troubles := b.Troubles(); len(troubles) > 0 {
+		t.Errorf("the page complains: %q", troubles)
 	}
 }

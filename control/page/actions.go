@@ -1,0 +1,452 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"croft"
+	"croft/control/api"
+	"croft/internal/wording"
+	"croft/schedule"
+	"croft/tenant/access"
+	"croft/tenant/objects"
+)
+
+// action is something to do with an instance. Names and titles are as on the command line.
+type action struct {
+	Name  string
+	Title string
+	Done  string // a sentence for afterwards
+	About string // what the page that asks for a confirmation says
+	Final bool   // it cannot be undone: the user types the name of the instance
+	Asks  bool   // it has a separate page with its fields and a confirmation
+	Bulk  bool   // it can be done with several instances
+
+	do func(*visit, api.InstanceNamed, url.Values) (api.Instance, error)
+}
+
+// actions lists the actions in the order of their buttons.
+func actions() []action {
+	changed := func(in api.InstanceNamed) api.InstanceChange { return api.InstanceChange{InstanceNamed: in} }
+	return []action{
+		{Name: "start", Title: "Start", Done: "The guest is being started.", Bulk: true,
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.StartInstance(v.ctx, changed(in))
+			}},
+		{Name: "stop", Title: "Stop", Done: "The guest is asked to shut down.", Bulk: true,
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.StopInstance(v.ctx, api.InstanceStop{InstanceChange: changed(in)})
+			}},
+		{Name: "reboot", Title: "Reboot", Done: "The guest is being rebooted.", Bulk: true,
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.RebootInstance(v.ctx, changed(in))
+			}},
+		{Name: "hard-stop", Title: "Hard stop", Done: "The power is cut.", Asks: true, Bulk: true,
+			About: "The power is cut at once, without asking the guest to shut down: it may lose what it has not " +
+				"written to its disks yet.",
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.StopInstance(v.ctx, api.InstanceStop{InstanceChange: changed(in), Force: true})
+			}},
+		{Name: "resize", Title: "Resize", Done: "The instance gets its new size.", Asks: true,
+			About: "The instance stays on its host, and stops and starts again if the guest runs. Disks only grow.",
+			do:    (*visit).resize},
+		{Name: "move", Title: "Move", Done: "The instance moves.", Asks: true,
+			About: "The instance moves to another host with room, with its disk.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (api.Instance, error) {
+				return v.client.MoveInstance(v.ctx, api.InstanceMove{InstanceChange: changed(in), Host: f.Get("host")})
+			}},
+		{Name: "snapshot", Title: "Take snapshot", Done: "The snapshot is being taken.", Asks: true,
+			About: "A snapshot keeps the state of all disks at this moment, on the host of the instance.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (i api.Instance, err error) {
+				_, err = v.client.CreateSnapshot(v.ctx, api.NewSnapshot{InstanceNamed: in, Name: f.Get("name")})
+				return i, err
+			}},
+		{Name: "rollback", Title: "Roll back", Done: "The disks go back to the snapshot.", Asks: true, Final: true,
+			About: "All disks go back to the snapshot. Everything that was written since then is lost. A guest that " +
+				"runs is stopped first, and started again afterwards.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (i api.Instance, err error) {
+				named := api.SnapshotNamed{InstanceNamed: in, Snapshot: f.Get("snapshot")}
+				_, err = v.client.RollBackSnapshot(v.ctx, api.SnapshotRollback{SnapshotNamed: named, Stop: true})
+				return i, err
+			}},
+		{Name: "remove-snapshot", Title: "Remove snapshot", Done: "The snapshot is being removed.", Asks: true,
+			Final: true,
+			About: "The state that the snapshot keeps is lost; the disks stay as they are now.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (i api.Instance, err error) {
+				named := api.SnapshotNamed{InstanceNamed: in, Snapshot: f.Get("snapshot")}
+				return i, v.client.RemoveSnapshot(v.ctx, named)
+			}},
+		{Name: "backup", Title: "Make backup", Done: "The backup is being made.", Asks: true,
+			About: "A backup copies all disks to a store outside of the hosts. It outlives the instance.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (i api.Instance, err error) {
+				wanted := api.NewBackup{InstanceNamed: in, Name: f.Get("name"), Store: f.Get("store")}
+				_, err = v.client.CreateBackup(v.ctx, wanted)
+				return i, err
+			}},
+		{Name: "rebuild", Title: "Rebuild", Done: "The instance gets a new disk from its image.", Asks: true,
+			Final: true,
+			About: "The disk is made again from the image. Everything on it is lost; name and address stay.",
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.RebuildInstance(v.ctx, changed(in))
+			}},
+		{Name: "remove", Title: "Remove", Done: "The instance is being removed.", Asks: true, Final: true, Bulk: true,
+			About: "The instance, its disk and everything on it are destroyed. Volumes and backups stay.",
+			do: func(v *visit, in api.InstanceNamed, f url.Values) (api.Instance, error) {
+				return v.client.DestroyInstance(v.ctx, api.InstanceRemoval{InstanceChange: changed(in),
+					Snapshots: f.Get("snapshots") == "yes"})
+			}},
+		{Name: "change", Title: "Change", Done: "The change is stored.", do: (*visit).changeInstance},
+	}
+}
+
+func actionNamed(name string) (action, bool) {
+	all := actions()
+	i := slices.IndexFunc(all, func(a action) bool { return a.Name == name })
+	if i < 0 {
+		return action{}, false
+	}
+	return all[i], true
+}
+
+// notice returns the sentence about the action that an address says was done.
+func notice(q url.Values) string {
+	if q.Get("done") == "create" {
+		return "The instance is being created."
+	}
+	a, _ := actionNamed(q.Get("done"))
+	return a.Done
+}
+
+// mayChange reports whether to offer changes. The API decides about each.
+func (v *visit) mayChange() bool { return access.MayAnywhere(access.Changes, v.caller.Roles) }
+
+// each runs do for the numbers below n, several at a time.
+func each(n int, do func(int)) {
+	var work sync.WaitGroup
+	turns := make(chan struct{}, 8)
+	for i := range n {
+		turns <- struct{}{}
+		work.Go(func() { defer func() { <-turns }(); do(i) })
+	}
+	work.Wait()
+}
+
+// named names the instance of the address.
+func (v *visit) named() api.InstanceNamed {
+	return api.InstanceNamed{ID: v.r.PathValue("id"), Project: v.project}
+}
+
+// confirmation is what the page that asks for a confirmation shows.
+type confirmation struct {
+	Action   action
+	Instance api.Instance
+	Says     string // why it was not done
+	Kind     string
+	Given    url.Values // the fields, as they were sent
+	Snapshot string
+}
+
+// confirm asks for a confirmation, and for the fields of an action.
+func (v *visit) confirm() error {
+	a, known := actionNamed(v.r.PathValue("action"))
+	if !known || !a.Asks {
+		return croft.Errorf(croft.NotFound, "there is no such page")
+	}
+	return v.ask(http.StatusOK, a, confirmation{Given: v.r.URL.Query()})
+}
+
+func (v *visit) ask(status int, a action, d confirmation) error {
+	var err error
+	if d.Instance, err = v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()}); err != nil {
+		return err
+	}
+	d.Action, d.Snapshot = a, d.Given.Get("snapshot")
+	return v.show(status, "confirm", a.Title+" "+d.Instance.Name, d)
+}
+
+// act does an action, and leads to the page of the instance.
+func (v *visit) act() error {
+	a, known := actionNamed(v.r.PathValue("action"))
+	if !known {
+		return croft.Errorf(croft.NotFound, "there is no such action")
+	}
+	form := v.r.PostForm
+	if a.Final {
+		i, err := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()})
+		if err != nil {
+			return err
+		}
+		if form.Get("typed") != i.Name {
+			return v.ask(http.StatusUnprocessableEntity, a, confirmation{Given: form,
+				Says: "the typed name is not that of the instance: type " + i.Name + " to confirm"})
+		}
+	}
+	_, err := a.do(v, v.named(), form)
+	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
+		return v.showDifference(err)
+	}
+	if err != nil && a.Asks && !ended(err) && croft.KindOf(err) != croft.NotFound {
+		f := failureOf(v.r, err)
+		return v.ask(f.Status, a, confirmation{Given: form, Says: f.Says, Kind: f.Kind})
+	}
+	if err != nil {
+		return err
+	}
+	if a.Name == "remove" {
+		return v.redirect("/instances", "done", a.Name)
+	}
+	return v.redirect("/instances/"+url.PathEscape(v.r.PathValue("id")), "done", a.Name)
+}
+
+// resize reads the amounts of the form.
+func (v *visit) resize(in api.InstanceNamed, f url.Values) (api.Instance, error) {
+	to := croft.Resources{}
+	for _, class := range []croft.ResourceClass{"VCPU", "MEMORY_MB", "DISK_GB"} {
+		text := strings.TrimSpace(f.Get(string(class)))
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return api.Instance{}, croft.Errorf(croft.Invalid, "%s is %.40q: write a whole number from 1", class, text)
+		}
+		to[class] = n
+	}
+	return v.client.ResizeInstance(v.ctx, api.InstanceSize{InstanceChange: api.InstanceChange{InstanceNamed: in},
+		Resources: to})
+}
+
+// changeInstance changes labels, expiry and protection, from the version of the instance that the form was made of.
+func (v *visit) changeInstance(in api.InstanceNamed, f url.Values) (api.Instance, error) {
+	patch := api.InstancePatch{InstanceNamed: in}
+	if err := patch.Base.UnmarshalText([]byte(f.Get("version"))); err != nil {
+		return api.Instance{}, croft.Errorf(croft.Invalid,
+			"the form does not say which version it changes: reload the page")
+	}
+	if text := f.Get("protected"); text != "" {
+		patch.Protected = new(text == "yes")
+	}
+	if text := strings.TrimSpace(f.Get("expires")); text != "" {
+		seconds, err := lifeOf(text)
+		if err != nil {
+			return api.Instance{}, err
+		}
+		patch.Expires = &seconds
+	}
+	if key := strings.TrimSpace(f.Get("label")); key != "" {
+		patch.Labels = map[string]*objects.Value{key: nil}
+		if f.Get("remove") == "" {
+			patch.Labels[key] = new(objects.Text(f.Get("value")))
+		}
+	}
+	return v.client.ChangeInstance(v.ctx, patch)
+}
+
+// lifeOf reads a time until the expiry in seconds; never: 0. Invalid.
+func lifeOf(text string) (int64, error) {
+	if text == "never" {
+		return 0, nil
+	}
+	life, err := wording.ParseDuration(text)
+	if err != nil || life < time.Second {
+		return 0, croft.Errorf(croft.Invalid, "the expiry is %.40q: write a duration such as 8h or 30d, or never", text)
+	}
+	return int64(life / time.Second), nil
+}
+
+// difference is what the page about two changes of the same instance shows.
+type difference struct {
+	Instance api.Instance
+	Says     string
+	Rows     []differing
+	Sent     url.Values
+}
+
+type differing struct{ What, Was, Now, Want string }
+
+// showDifference shows what another request changed since the form was made, and what this one wanted.
+func (v *visit) showDifference(refused error) error {
+	i, err := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()})
+	if err != nil {
+		return err
+	}
+	f := v.r.PostForm
+	d := difference{Instance: i, Says: refused.Error(), Sent: f}
+	now := facts(i)
+	add := func(what, want string) {
+		d.Rows = append(d.Rows, differing{what, f.Get("was-" + what), now[what], want})
+	}
+	if f.Has("protected") {
+		add("protected", f.Get("protected"))
+	}
+	if text := f.Get("expires"); text != "" {
+		add("expires", text)
+	}
+	if key := f.Get("label"); key != "" {
+		want := f.Get("value")
+		if f.Get("remove") != "" {
+			want = "(removed)"
+		}
+		was := labelIn(f.Get("was-labels"), key)
+		d.Rows = append(d.Rows, differing{"property " + key, was, i.Labels[key].String(), want})
+	}
+	for _, what := range []string{"protected", "expires", "labels"} {
+		was, know := f.Get("was-"+what), f.Has("was-"+what)
+		changed := slices.ContainsFunc(d.Rows, func(one differing) bool { return one.What == what })
+		if know && was != now[what] && !changed {
+			add(what, "(unchanged)")
+		}
+	}
+	return v.show(http.StatusPreconditionFailed, "difference", "Changed meanwhile", d)
+}
+
+// facts returns what forms remember of an instance, to show a difference.
+func facts(i api.Instance) map[string]string {
+	protected, expires := "no", "never"
+	if i.Protected {
+		protected = "yes"
+	}
+	if !i.Expires.IsZero() {
+		expires = i.Expires.UTC().Format(time.RFC3339)
+	}
+	return map[string]string{"protected": protected, "expires": expires, "labels": labelText(i)}
+}
+
+// labelText writes the properties of an instance, one in a line.
+func labelText(i api.Instance) string {
+	var lines []string
+	for key, value := range i.Labels {
+		lines = append(lines, key+"="+value.String())
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// labelIn returns the value of a property in a text of labelText.
+func labelIn(text, key string) string {
+	for line := range strings.Lines(text) {
+		if name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "="); name == key {
+			return value
+		}
+	}
+	return ""
+}
+
+// newForm is what the form for a new instance shows.
+type newForm struct {
+	Images   []string
+	Sizes    []croft.Size
+	Keys     []schedule.Key
+	Given    url.Values
+	Says     string
+	Kind     string
+	Operator bool
+}
+
+// Has reports whether a field has one of several values.
+func (d newForm) Has(field, value string) bool { return slices.Contains(d.Given[field], value) }
+
+func (v *visit) newInstance() error {
+	return v.showNew(http.StatusOK, newForm{Given: v.r.URL.Query()})
+}
+
+func (v *visit) showNew(status int, d newForm) error {
+	d.Operator = v.caller.Operator()
+	in := api.InProject{Project: v.project}
+	var sizes api.SizeList
+	var keys api.KeyList
+	var own api.CatalogImageList
+	var named api.Catalog
+	reads := []func() error{
+		func() (err error) { sizes, err = v.client.ListSizes(v.ctx); return err },
+		func() (err error) { keys, err = v.client.ListKeys(v.ctx, in); return err },
+		func() (err error) { own, err = v.client.ListCatalogImages(v.ctx, in); return err },
+		func() (err error) { named, err = v.client.ListImages(v.ctx); return err },
+	}
+	errs := make([]error, len(reads))
+	each(len(reads), func(n int) { errs[n] = reads[n]() })
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, i := range own.Images {
+		if i.State == "ready" {
+			d.Images = append(d.Images, i.Name)
+		}
+	}
+	for _, i := range named.Images {
+		d.Images = append(d.Images, i.Name)
+	}
+	slices.Sort(d.Images)
+	d.Images, d.Sizes, d.Keys = slices.Compact(d.Images), sizes.Sizes, keys.Keys
+	return v.show(status, "new", "New instance", d)
+}
+
+// createInstance requests an instance. The form has its UUID, so that sending it twice makes one instance.
+func (v *visit) createInstance() error {
+	f := v.r.PostForm
+	request, err := requestOf(f)
+	if err == nil {
+		in := api.NewInstance{InProject: api.InProject{Project: v.project}, InstanceRequest: request}
+		var made api.Instance
+		if made, err = v.client.CreateInstance(v.ctx, in); err == nil {
+			v.project = made.Project
+			return v.redirect("/instances/"+string(made.ID), "done", "create")
+		}
+	}
+	if ended(err) {
+		return err
+	}
+	d := failureOf(v.r, err)
+	return v.showNew(d.Status, newForm{Given: f, Says: d.Says, Kind: d.Kind})
+}
+
+// requestOf reads the form of a new instance. Invalid.
+func requestOf(f url.Values) (r api.InstanceRequest, err error) {
+	field := func(name string) string { return strings.TrimSpace(f.Get(name)) }
+	r.Name, r.Size, r.Image, r.Policy = field("name"), field("size"), field("image"), field("policy")
+	if r.Size == "" {
+		var parts []string
+		for _, class := range []string{"VCPU", "MEMORY_MB", "DISK_GB"} {
+			if n := field(class); n != "" {
+				parts = append(parts, class+":"+n)
+			}
+		}
+		r.Query = strings.Join(parts, ",")
+	}
+	if more := field("query"); more != "" {
+		r.Query = strings.Trim(r.Query+","+more, ",")
+	}
+	for _, key := range f["key"] {
+		if key != "" {
+			r.Keys = append(r.Keys, key)
+		}
+	}
+	for line := range strings.Lines(f.Get("keys")) {
+		if line = strings.TrimSpace(line); line != "" {
+			r.Keys = append(r.Keys, line)
+		}
+	}
+	if text := strings.ReplaceAll(f.Get("user_data"), "\r\n", "\n"); strings.TrimSpace(text) != "" {
+		r.UserData = []byte(text)
+	}
+	r.Networks = strings.Fields(strings.ReplaceAll(f.Get("networks"), ",", " "))
+	r.Protected = f.Get("protected") == "yes"
+	if text := field("expires"); text != "" {
+		if r.Expires, err = lifeOf(text); err != nil {
+			return r, err
+		}
+	}
+	if id := field("id"); id != "" {
+		if r.ID, err = croft.ParseInstanceID(id); err != nil {
+			return r, fmt.Errorf("the form: %w", err)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,199 @@
+// The server renders every page, and each works without this. This adds live rows, keys and small comforts.
+"use strict";
+
+document.documentElement.classList.add("scripts");
+const $ = (selector) => document.querySelector(selector);
+const live = $("#live");
+const list = $("[data-list]");
+
+function age(seconds) {
+	if (seconds < 60) return Math.max(0, Math.floor(seconds)) + "s";
+	if (seconds < 3600) return Math.floor(seconds / 60) + "m";
+	if (seconds < 172800) return Math.floor(seconds / 3600) + "h";
+	return Math.floor(seconds / 86400) + "d";
+}
+
+setInterval(() => {
+	for (const t of document.querySelectorAll("time[data-ago]")) {
+		const text = age((Date.now() - Date.parse(t.dateTime)) / 1000);
+		if (t.textContent !== text) t.textContent = text;
+	}
+}, 5000);
+
+// Lists: a row is replaced cell by cell, so that focus, picks and positions stay.
+function patch(row, html) {
+	const holder = document.createElement("template");
+	holder.innerHTML = html;
+	const next = holder.content.querySelector("tr");
+	if (!next || next.cells.length !== row.cells.length) return;
+	let changed = false;
+	for (let i = 0; i < row.cells.length; i++) {
+		const was = row.cells[i], is = next.cells[i];
+		if (was.classList.contains("pick") || was.innerHTML === is.innerHTML) continue;
+		if (was.contains(document.activeElement)) continue;
+		was.innerHTML = is.innerHTML;
+		changed ||= !is.querySelector("time[data-ago]");
+	}
+	row.classList.remove("gone");
+	if (changed) {
+		row.classList.remove("new");
+		void row.offsetWidth;
+		row.classList.add("new");
+	}
+}
+
+const unseen = new Set(); // instances that changed and are not in the list
+
+function say(text, kind) {
+	if (!live) return;
+	if (live.textContent !== text) live.textContent = text;
+	live.className = "quiet " + kind;
+}
+
+function sayLive() {
+	if (unseen.size === 0) return say("live", "on");
+	say("live; " + unseen.size + " more changed: ", "on");
+	const again = document.createElement("a");
+	again.href = location.href;
+	again.textContent = "show";
+	live.append(again);
+}
+
+// The page of one instance: its regions are fetched again and replaced where they differ.
+let fetching = false, again = false;
+async function refresh() {
+	if (fetching) { again = true; return; }
+	fetching = true;
+	try {
+		const answer = await fetch(location.pathname + location.search, { redirect: "manual" });
+		if (answer.status === 404) { say("the instance is gone", "lost"); return; }
+		if (!answer.ok) return;
+		const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+		for (const region of document.querySelectorAll("[data-region]")) {
+			const is = next.querySelector(`[data-region="${region.dataset.region}"]`);
+			if (!is || region.contains(document.activeElement) || region.querySelector("details[open]")) continue;
+			for (const status of is.querySelectorAll("#live")) status.replaceWith(live && region.contains(live) ? live.cloneNode(true) : status);
+			if (region.dataset.region === "head") {
+				const was = region.querySelector(".state"), now = is.querySelector(".state");
+				if (was && now && was.outerHTML !== now.outerHTML) was.replaceWith(now);
+			} else if (region.innerHTML !== is.innerHTML) {
+				region.innerHTML = is.innerHTML;
+			}
+		}
+		for (const version of document.querySelectorAll("form:not(:focus-within) [name=version]")) {
+			const now = next.querySelector("[name=version]");
+			if (!now || version.value === now.value || version.form.dataset.touched) continue;
+			const is = next.querySelector(`form[action="${CSS.escape(version.form.getAttribute("action"))}"]`) || now.form;
+			for (const field of version.form.querySelectorAll("[name=version], [name^=was-]")) {
+				const value = is.querySelector(`[name="${field.name}"]`);
+				if (value) field.value = value.value;
+			}
+		}
+	} finally {
+		fetching = false;
+		if (again) { again = false; setTimeout(refresh, 300); }
+	}
+}
+
+document.addEventListener("input", (e) => { if (e.target.form) e.target.form.dataset.touched = "yes"; });
+
+function follow() {
+	const of = live.dataset.of;
+	const events = new EventSource(live.dataset.follow);
+	events.addEventListener("live", sayLive);
+	events.addEventListener("row", (e) => {
+		const change = JSON.parse(e.data);
+		if (of) {
+			if (change.id === of) refresh();
+			return sayLive();
+		}
+		const row = document.getElementById("i-" + change.id);
+		if (row && change.gone) row.classList.add("gone");
+		else if (row) patch(row, change.html);
+		else if (!change.gone) unseen.add(change.id);
+		else unseen.delete(change.id);
+		sayLive();
+	});
+	events.addEventListener("reload", () => { events.close(); location.reload(); });
+	events.addEventListener("refused", (e) => { events.close(); say(JSON.parse(e.data), "lost"); });
+	events.onopen = sayLive;
+	events.onerror = () => {
+		say("the server does not answer; trying again", "lost");
+		if (events.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+	};
+	window.addEventListener("pagehide", () => events.close(), { once: true });
+	window.addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+}
+
+if (live && live.dataset.follow) follow();
+
+// Picked instances.
+function count() {
+	const picked = document.querySelectorAll(".pick input:checked").length;
+	const says = $("#picked");
+	if (!says) return;
+	says.textContent = picked === 0 ? "Pick instances" : picked + (picked === 1 ? " instance picked" : " instances picked");
+	for (const button of document.querySelectorAll("#bulk button")) button.disabled = picked === 0;
+}
+count();
+
+document.addEventListener("change", (e) => {
+	if (e.target.closest(".pick")) count();
+	if (e.target.matches("select[data-submit]")) e.target.form.requestSubmit();
+});
+
+document.addEventListener("click", async (e) => {
+	const copy = e.target.closest("[data-copy]");
+	if (copy) {
+		await navigator.clipboard.writeText(copy.dataset.copy);
+		copy.firstChild.textContent = "copied";
+		setTimeout(() => { copy.firstChild.textContent = "copy"; }, 1500);
+	}
+	if (e.target.closest("[data-keys]")) {
+		e.preventDefault();
+		$("#keys").showModal();
+	}
+});
+
+// Keys, as in mail programs.
+let at = -1, first = "";
+function move(by) {
+	const rows = [...list.tBodies[0].rows];
+	if (rows.length === 0) return;
+	if (at >= 0 && rows[at]) rows[at].classList.remove("at");
+	at = Math.min(rows.length - 1, Math.max(0, at + by));
+	rows[at].classList.add("at");
+	rows[at].querySelector("th a").focus({ preventScroll: true });
+	rows[at].scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (e) => {
+	if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
+	if (e.target.matches("input:not([type=checkbox]), textarea, select")) {
+		if (e.key === "Escape") e.target.blur();
+		return;
+	}
+	if ($("dialog[open]")) return;
+	const row = list && at >= 0 ? list.tBodies[0].rows[at] : null;
+	const key = first + e.key;
+	first = e.key === "g" && first === "" ? "g" : "";
+	const go = (selector) => { const to = $(selector); if (to) to.click(); };
+	switch (key) {
+	case "j": if (list) move(1); break;
+	case "k": if (list) move(-1); break;
+	case "x": {
+		const box = row && row.querySelector(".pick input");
+		if (box) { box.checked = !box.checked; count(); }
+		break;
+	}
+	case "/": {
+		const search = $("[data-search]");
+		if (search) { e.preventDefault(); search.focus(); search.select(); }
+		break;
+	}
+	case "u": go("[data-up]"); break;
+	case "c": go('nav a[href*="/instances/new"]'); break;
+	case "gi": go('nav a[href*="/instances"]'); break;
+	case "?": if ($("#keys")) $("#keys").showModal(); break;
+	}
+});

@@ -1,0 +1,134 @@
+package page_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"croft/control/api"
+	"croft/internal/testing/browser"
+)
+
+// violations runs axe-core in the page, and describes what it finds.
+const violations = `axe.run(document, {runOnly: ["wcag2a",
+	 "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
+	.then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html.slice(0, 200) + " " +
+		n.any.map(a => a.message).join()).join(" | ")).join("\n"))`
+
+// TestThePageInABrowser tests every view in Chromium, as each role, on a phone and on a large screen, light and dark.
+func TestThePageInABrowser(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	axe, err := os.ReadFile("testdata/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := s.create(t, "anna", "web")
+	s.create(t, "anna", "db", func(in *api.NewInstance) { in.Protected = true })
+	at := s.url + "/ui/instances/" + string(web.ID)
+	b := browser.Open(t, s.url)
+	check := func(name string) {
+		t.Helper()
+		browser.Eval[any](b, string(axe)+"; 1")
+		for _, screen := range [][2]int{{2560, 1300}, {1280, 900}, {360, 740}} {
+			b.Do(chromedp.EmulateViewport(int64(screen[0]), int64(screen[1])))
+			if browser.Eval[bool](b, "document.documentElement.scrollWidth > innerWidth") {
+				t.Errorf("%s: one has to move sideways at %d pixels", name, screen[0])
+			}
+			for _, scheme := range []string{"light", "dark"} {
+				b.Prefer(scheme)
+				b.Shot(fmt.Sprintf("%s-%d-%s", name, screen[0], scheme))
+				if (screen[0] == 360) == (scheme == "dark") || screen[0] == 2560 {
+					continue // each layout and each scheme is checked once
+				}
+				if bad := browser.Run(b, chromedp.Evaluate[string](violations, chromedp.EvalAwaitPromise)); bad != "" {
+					t.Errorf("%s at %d, %s: axe-core finds %s", name, screen[0], scheme, bad)
+				}
+			}
+		}
+	}
+	for _, token := range []string{"reader", "anna", "operator"} {
+		b.Go(s.url + "/ui/login")
+		if token == "reader" {
+			check("login")
+		}
+		b.Do(chromedp.SendKeys("#token", token+"\r"))
+		b.Until(`document.querySelector("[data-list]") !== null && document.querySelector("#live.on") !== null`)
+		check("instances-" + token)
+		b.Go(at)
+		b.Until(`document.querySelector("#live.on") !== null`)
+		check("instance-" + token)
+		views := map[string]string{} // views that are the same for each role are opened once
+		switch token {
+		case "reader":
+			views["keys"], views["error"] = s.url+"/ui/keys", s.url+"/ui/nothing"
+		case "anna":
+			views["log"], views["empty"] = at+"/log", s.url+"/ui/instances?name=nothing"
+			views["remove"], views["resize"] = at+"/remove", at+"/resize"
+		case "operator":
+			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
+		}
+		for name, path := range views {
+			b.Go(path)
+			check(name + "-" + token)
+		}
+		if token == "anna" {
+			useKeys(t, s, b)
+		}
+		b.Go(s.url + "/ui/instances")
+		b.Do(chromedp.Click(`form[action="/ui/logout"] button`))
+		b.Until(`document.querySelector("#token") !== null`)
+	}
+	if foreign := browser.Eval[string](b, `performance.getEntriesByType("resource").map(e => e.name)
+		.filter(n => !n.startsWith(location.origin)).join()`); foreign != "" {
+		t.Errorf("the page asks elsewhere: %s", foreign)
+	}
+	if troubles := b.Troubles(); len(troubles) > 0 {
+		t.Errorf("the page complains: %q", troubles)
+	}
+}
+
+// useKeys stops an instance with the keyboard alone, and watches its row.
+func useKeys(t *testing.T, s served, b *browser.Browser) {
+	b.Do(chromedp.EmulateViewport(1280, 900))
+	b.Go(s.url + "/ui/instances")
+	b.Until(`document.querySelector("#live.on") !== null`)
+	browser.Eval[any](b, "window.stayed = true")
+	b.Do(chromedp.KeyEvent("?"))
+	b.Until(`document.querySelector("dialog[open]") !== null`)
+	b.Do(chromedp.KeyEvent("\x1b"), chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("x"))
+	b.Until(`document.querySelector("#picked").innerText === "1 instance picked"`)
+	web := `[...document.querySelectorAll("[data-list] tbody tr")].find(r => r.innerText.includes("web"))`
+	if !browser.Eval[bool](b, web+`.querySelector("input").checked`) {
+		t.Error("j, j and x do not pick the second row")
+	}
+	b.Do(chromedp.KeyEvent("k"), chromedp.KeyEvent("j"))
+	id := browser.Eval[string](b, web+".dataset.id")
+	v := s.login(t, "anna")
+	v.send(200, "/ui/instances/"+id+"/stop", nil)
+	b.Until(web + `.innerText.includes("stopped")`)
+	stayed := `window.stayed && ` + web + `.querySelector("input").checked && ` + web + `.classList.contains("at")`
+	if !browser.Eval[bool](b, stayed) {
+		t.Error("an update moved the cursor, put the row back or loaded the page anew")
+	}
+	b.Do(chromedp.KeyEvent("\r"))
+	b.Until(`location.pathname.endsWith("` + id + `") && document.querySelector("#live.on") !== null`)
+	v.send(200, "/ui/instances/"+id+"/start", nil)
+	b.Until(`document.querySelector(".head .state").innerText.includes("running")`)
+	b.Do(chromedp.KeyEvent("u"))
+	b.Until(`location.pathname === "/ui/instances" && document.querySelector("#live.on") !== null`)
+	b.Do(chromedp.KeyEvent("/"))
+	if focus := browser.Eval[string](b, "document.activeElement.name"); focus != "name" {
+		t.Errorf("/ leads to %q", focus)
+	}
+	browser.Eval[any](b, `document.activeElement.value = ""`) // chromedp types the slash, too; browsers do not
+	b.Do(chromedp.KeyEvent("db\r"))
+	b.Until(`location.search.includes("name=db")`)
+	found := browser.Eval[string](b, "document.querySelector('[data-list]').innerText")
+	if strings.Contains(found, "web") {
+		t.Errorf("the search finds %s", found)
+	}
+}

@@ -1,0 +1,249 @@
+package page
+
+import (
+	"cmp"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"croft"
+	"croft/control/api"
+	"croft/schedule"
+)
+
+// The length of a page of the list, and the most instances that are sorted by another column than the name.
+const (
+	pageLength = 100
+	mostSorted = 5000
+)
+
+// instanceList is what the list of instances shows.
+type instanceList struct {
+	Rows     []row
+	Operator bool
+	Projects bool
+	Picks    bool
+	Name     string // parts of the address
+	State    string
+	Host     string
+	Image    string
+	Filter   string
+	Sort     string
+	States   []string
+	Filtered bool
+	Next     string // address of the next page; empty: this is the last
+	First    string // address of the first page; empty: this is it
+	Columns  []column
+	Unsorted bool   // there are more instances than can be sorted
+	Follow   string // address of the stream of changes
+}
+
+// column is a head of the list.
+type column struct {
+	Name, Title, Link, Sorted string // Sorted is ascending, descending or none
+	Class                     string
+}
+
+var sortable = []column{{Name: "name", Title: "Name"}, {Name: "state", Title: "State"},
+	{Name: "address", Title: "Address"}, {Name: "host", Title: "Host"}, {Name: "project", Title: "Project"},
+	{Name: "resources", Title: "Resources", Class: "wide"}, {Name: "image", Title: "Image", Class: "wide"},
+	{Name: "age", Title: "Age", Class: "n"}, {Name: "expires", Title: "Expires", Class: "wide n"}}
+
+// states are the words that the list can be filtered by.
+var states = func() []string {
+	words := []string{string(croft.StateScheduling), string(croft.StateHeld), schedule.Ordered}
+	for _, s := range croft.ObservedStates {
+		words = append(words, string(s))
+	}
+	return append(words, schedule.Unknown, string(croft.StateDestroying), string(croft.StateLost))
+}()
+
+func (v *visit) listInstances() error {
+	q := v.r.URL.Query()
+	d := instanceList{Operator: v.caller.Operator(), Picks: v.mayChange(), Name: q.Get("name"), State: q.Get("state"),
+		Host: q.Get("host"), Image: q.Get("image"), Filter: q.Get("filter"),
+		Sort: cmp.Or(q.Get("sort"), "name"), States: states}
+	d.Projects = v.project == "" && (v.caller.Operator() || v.caller.Project == "")
+	d.Filtered = cmp.Or(d.Name, d.State, d.Host, d.Image, d.Filter) != ""
+	by, backwards := strings.CutPrefix(d.Sort, "-")
+	if !slices.ContainsFunc(sortable, func(c column) bool { return c.Name == by }) {
+		return croft.Errorf(croft.Invalid, "there is no column %.40q to sort by", by)
+	}
+	in := api.InstanceFilter{InProject: api.InProject{Project: v.project}, Filtered: api.Filtered{Filter: q["filter"]},
+		Terms: api.Terms{State: q["state"], Host: q["host"], Image: q["image"], Name: q["name"]},
+		Page:  api.Page{Limit: pageLength, After: q.Get("after")}}
+	in.Filter, in.State, in.Host = given(in.Filter), given(in.State), given(in.Host)
+	in.Image, in.Name = given(in.Image), given(in.Name)
+	for i, name := range in.Name {
+		if _, err := croft.ParseInstanceID(name); err != nil && !strings.HasSuffix(name, "*") {
+			in.Name[i] = name + "*"
+		}
+	}
+	if d.Sort != "name" {
+		in.Limit = mostSorted
+	}
+	list, err := v.client.ListInstances(v.ctx, in)
+	if err != nil {
+		return err
+	}
+	if d.Unsorted = d.Sort != "name" && list.Next != ""; !d.Unsorted && d.Sort != "name" {
+		slices.SortStableFunc(list.Instances, func(a, b api.Instance) int {
+			if backwards {
+				a, b = b, a
+			}
+			return compareBy(by, a, b)
+		})
+	} else if d.Unsorted {
+		list.Instances, list.Next = list.Instances[:pageLength], instanceKey(list.Instances[pageLength-1])
+	}
+	d.fill(v, list, q)
+	return v.show(http.StatusOK, "instances", "Instances", d)
+}
+
+// given leaves out empty values, which forms send for empty fields.
+func given(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
+}
+
+// instanceKey is the position of an instance in lists.
+func instanceKey(i api.Instance) string { return i.Name + "/" + string(i.ID) }
+
+// fill sets the rows, and the addresses of other views of the list.
+func (d *instanceList) fill(v *visit, list api.InstanceList, q url.Values) {
+	for _, i := range list.Instances {
+		d.Rows = append(d.Rows, d.row(i))
+	}
+	at := func(name, value string) string {
+		to := url.Values{}
+		for key, values := range q {
+			if key != "after" && key != "done" && key != "to" && values[0] != "" {
+				to[key] = values
+			}
+		}
+		to.Set(name, value)
+		return Root + "/instances?" + to.Encode()
+	}
+	if list.Next != "" {
+		d.Next = at("after", list.Next)
+	}
+	if q.Get("after") != "" {
+		d.First = at("sort", d.Sort)
+	}
+	for _, c := range sortable {
+		if c.Name == "host" && !d.Operator || c.Name == "project" && !d.Projects {
+			continue
+		}
+		c.Sorted, c.Link = "none", at("sort", c.Name)
+		switch d.Sort {
+		case c.Name:
+			c.Sorted, c.Link = "ascending", at("sort", "-"+c.Name)
+		case "-" + c.Name:
+			c.Sorted = "descending"
+		}
+		d.Columns = append(d.Columns, c)
+	}
+	d.Follow = v.link("/instances/events")
+}
+
+// row returns the line of an instance.
+func (d *instanceList) row(i api.Instance) row {
+	return row{Instance: i, Link: link(i.Project, "/instances/"+string(i.ID)), Operator: d.Operator,
+		Projects: d.Projects, Picks: d.Picks}
+}
+
+func compareBy(column string, a, b api.Instance) int {
+	switch column {
+	case "name":
+		return cmp.Compare(instanceKey(a), instanceKey(b))
+	case "state":
+		return cmp.Compare(a.State, b.State)
+	case "host":
+		return cmp.Compare(a.Host, b.Host)
+	case "project":
+		return cmp.Compare(a.Project, b.Project)
+	case "resources":
+		return cmp.Or(cmp.Compare(a.Resources["VCPU"], b.Resources["VCPU"]),
+			cmp.Compare(a.Resources["MEMORY_MB"], b.Resources["MEMORY_MB"]),
+			cmp.Compare(a.Resources["DISK_GB"], b.Resources["DISK_GB"]))
+	case "image":
+		return cmp.Compare(a.Image, b.Image)
+	case "expires":
+		if a.Expires.IsZero() != b.Expires.IsZero() { // what never expires comes last
+			return map[bool]int{true: 1, false: -1}[a.Expires.IsZero()]
+		}
+		return a.Expires.Compare(b.Expires)
+	case "age":
+		return b.Created.Compare(a.Created)
+	}
+	first, _ := netip.ParseAddr(a.Address) // instances without an address come first
+	second, _ := netip.ParseAddr(b.Address)
+	return first.Compare(second)
+}
+
+// mostPicked is the most instances of one bulk action.
+const mostPicked = 500
+
+// bulkPreview is what the page before and after a bulk action shows.
+type bulkPreview struct {
+	Action action
+	Rows   []outcome
+	Count  int
+	Done   bool
+	Failed int
+	Typed  string // what the user typed to confirm
+	Says   string // why the confirmation is not accepted
+}
+
+// outcome is an instance of a bulk action, and what became of it.
+type outcome struct {
+	row
+	Error string
+}
+
+// bulk shows the instances that a bulk action affects, and does it once that is confirmed.
+func (v *visit) bulk() error {
+	ids := v.r.PostForm["id"]
+	a, known := actionNamed(v.r.PostForm.Get("action"))
+	switch {
+	case !known || !a.Bulk:
+		return croft.Errorf(croft.Invalid, "choose what to do with the instances")
+	case len(ids) == 0:
+		return croft.Errorf(croft.Invalid, "no instance is picked: pick some in the list, then choose what to do")
+	case len(ids) > mostPicked:
+		return croft.Errorf(croft.Invalid, "%d instances are picked: pick at most %d", len(ids), mostPicked)
+	}
+	d := bulkPreview{Action: a, Count: len(ids), Typed: v.r.PostForm.Get("typed")}
+	confirmed := v.r.PostForm.Get("confirm") == "yes"
+	if confirmed && a.Final && d.Typed != bulkWord(d.Count) {
+		confirmed, d.Says = false, "type "+bulkWord(d.Count)+" to confirm: this cannot be undone"
+	}
+	d.Rows = make([]outcome, len(ids))
+	each(len(ids), func(n int) {
+		name := api.InstanceNamed{ID: ids[n], Project: v.project}
+		i, err := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: name})
+		if err == nil && confirmed {
+			name.Project = i.Project
+			_, err = a.do(v, name, v.r.PostForm)
+		}
+		if i.ID == "" {
+			i.ID, i.Name, i.State = croft.InstanceID(ids[n]), ids[n], "gone"
+		}
+		list := instanceList{Operator: v.caller.Operator(), Projects: v.caller.Operator()}
+		d.Rows[n].row = list.row(i)
+		if err != nil {
+			d.Rows[n].Error = err.Error()
+		}
+	})
+	for _, one := range d.Rows {
+		if one.Error != "" {
+			d.Failed++
+		}
+	}
+	d.Done = confirmed
+	return v.show(http.StatusOK, "bulk", a.Title+" "+bulkWord(d.Count), d)
+}
+
+// bulkWord is what a user types to confirm a bulk action that cannot be undone.
+func bulkWord(n int) string { return plural(n, "instance", "instances") }

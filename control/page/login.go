@@ -1,0 +1,139 @@
+package page
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/control/page/session"
+)
+
+// cookieName is the name of the session's cookie. Browsers accept the one with the prefix only over TLS and for the
+// whole host, so that no other site of the domain can set it.
+func cookieName(r *http.Request) string {
+	if r.TLS != nil {
+		return "__Host-croft_session"
+	}
+	return "croft_session"
+}
+
+// setCookie sets the cookie of a session until it ends.
+func setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: age, HttpOnly: true,
+		Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+}
+
+// forget removes the cookie of a session that has ended.
+func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
+	if _, err := r.Cookie(cookieName(r)); err == nil {
+		setCookie(w, r, "", -1)
+	}
+}
+
+// loginForm is what the page of the login shows.
+type loginForm struct {
+	Next string
+	Says string // why the last attempt failed
+	// The browser came from another site, so it did not send the cookie of a session that it may have.
+	Elsewhere bool
+}
+
+func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
+	s.answerLogin(w, r, http.StatusOK, nil)
+}
+
+func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int, err error) {
+	d := loginForm{Next: local(r.FormValue("next")), Elsewhere: r.Header.Get("Sec-Fetch-Site") == "cross-site"}
+	if err != nil {
+		d.Says = err.Error()
+	}
+	if err := s.render(w, status, "login", frame{Title: "Log in", Theme: theme(r), Data: d}); err != nil {
+		s.fail(w, r, err)
+	}
+}
+
+// mostLogin bounds the body of the login.
+const mostLogin = 64 << 10
+
+// login starts a session with the token in the form.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(from(r), answerTime)
+	defer cancel()
+	r.Body = http.MaxBytesReader(w, r.Body, mostLogin)
+	if err := r.ParseForm(); err != nil {
+		s.answerLogin(w, r, http.StatusBadRequest, croft.Errorf(croft.Invalid, "the form cannot be read: %w", err))
+		return
+	}
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	err := croft.Errorf(croft.Invalid, "paste a token: `croft token create --for api` makes one")
+	if token != "" {
+		err = s.begin(ctx, w, r, token)
+	}
+	if err != nil {
+		s.answerLogin(w, r, failureOf(r, err).Status, err)
+		return
+	}
+	http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther)
+}
+
+// begin starts a session with credentials that the API accepts. The browser's former session ends.
+func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, credentials string) error {
+	c, err := s.client(credentials)
+	if err != nil {
+		return croft.Errorf(croft.Denied, "the token has white space in it: paste it as a whole, and nothing else")
+	}
+	caller, err := c.Whoami(ctx)
+	if err != nil {
+		return err
+	}
+	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+		if former, err := session.Parse(cookie.Value); err == nil {
+			if err := s.sessions.End(ctx, former); err != nil {
+				return err
+			}
+		}
+	}
+	secret, record, err := s.sessions.Begin(ctx, caller.User, caller.Via, credentials, caller.Expires)
+	if err != nil {
+		return err
+	}
+	setCookie(w, r, secret.Text(), max(1, int(time.Until(record.Expires)/time.Second)))
+	return nil
+}
+
+// follow starts a session with a one-time link. A page of another site cannot lead a browser to it, because its user
+// would then work with the credentials of another person.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(from(r), answerTime)
+	defer cancel()
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" {
+		s.fail(w, r, croft.Errorf(croft.Denied, "a link that logs in works only in the address bar: copy it there"))
+		return
+	}
+	link, err := session.Parse(r.PathValue("link"))
+	if err != nil {
+		s.fail(w, r, croft.Errorf(croft.Denied, "this is no link that logs in: was it cut off?"))
+		return
+	}
+	credentials, err := s.sessions.Follow(ctx, link)
+	if err == nil {
+		err = s.begin(ctx, w, r, credentials)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	http.Redirect(w, r, Root, http.StatusSeeOther)
+}
+
+// logout ends the session everywhere.
+func (v *visit) logout() error {
+	if err := v.sessions.End(v.ctx, v.secret); err != nil {
+		return err
+	}
+	v.forget(v.w, v.r)
+	http.Redirect(v.w, v.r, Root+"/login", http.StatusSeeOther)
+	return nil
+}

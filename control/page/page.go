@@ -1,0 +1,155 @@
+// Package page serves the page of the cloud: HTML over the operations of the API, for people with a browser. Each view
+// calls the operations as any client does, with the credentials of the browser's session, so the API alone decides who
+// may do what. Every view works without scripts; scripts add live updates and the keyboard.
+package page
+
+import (
+	"cmp"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/client"
+	"croft/control/page/session"
+	"croft/internal/lazyregexp"
+)
+
+// Root is the path of the page; everything else of the page is below it.
+const Root = "/ui"
+
+// Config configures a Server. All its fields but Log are required.
+type Config struct {
+	API      http.Handler // of the API that the page calls
+	Sessions session.Store
+	Log      *slog.Logger // discards by default
+}
+
+// Server serves the page.
+type Server struct {
+	log      *slog.Logger
+	api      *http.Client
+	handler  http.Handler
+	sessions session.Sessions
+	streams  streams
+}
+
+// New returns a server of the page. It starts nothing.
+func New(c Config) (*Server, error) {
+	if c.API == nil || c.Sessions == nil {
+		return nil, croft.Errorf(croft.Invalid, "page: API and Sessions are required")
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Server{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), handler: c.API,
+		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
+		sessions: session.Sessions{Store: c.Sessions}}, nil
+}
+
+// Handler serves the page at Root and below it, and leads browsers from / to it.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, Root, http.StatusSeeOther)
+	})
+	mux.HandleFunc("GET "+Root+"/assets/{file}", serveAsset)
+	mux.HandleFunc("GET "+Root+"/login", s.showLogin)
+	mux.HandleFunc("POST "+Root+"/login", s.login)
+	mux.HandleFunc("GET "+Root+"/link/{link}", s.follow)
+	for _, v := range views() {
+		mux.HandleFunc(v.at, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, v.do) })
+	}
+	mux.HandleFunc(Root+"/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, croft.Errorf(croft.NotFound, "there is no such page"))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protect(w.Header())
+		if err := checkOrigin(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// view is a page of the page, for callers who are logged in.
+type view struct {
+	at string // method and path
+	do func(*visit) error
+}
+
+// views lists the views. The first part of a path below Root is the section of the navigation.
+func views() []view {
+	return []view{
+		{"GET " + Root, (*visit).home},
+		{"POST " + Root + "/logout", (*visit).logout},
+		{"POST " + Root + "/theme", (*visit).chooseTheme},
+		{"GET " + Root + "/keys", (*visit).showKeyboard},
+		{"GET " + Root + "/instances", (*visit).listInstances},
+		{"GET " + Root + "/instances/events", (*visit).followInstances},
+		{"POST " + Root + "/instances/bulk", (*visit).bulk},
+		{"GET " + Root + "/instances/new", (*visit).newInstance},
+		{"POST " + Root + "/instances/new", (*visit).createInstance},
+		{"GET " + Root + "/instances/{id}", (*visit).showInstance},
+		{"GET " + Root + "/instances/{id}/log", (*visit).showLog},
+		{"GET " + Root + "/instances/{id}/{action}", (*visit).confirm},
+		{"POST " + Root + "/instances/{id}/{action}", (*visit).act},
+	}
+}
+
+// policy is the Content-Security-Policy of every answer.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// protect sets the headers of every answer.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+var secretForm = lazyregexp.New(`croft_[0-9a-f]{12}_`)
+
+var otherOrigins = http.NewCrossOriginProtection()
+
+// checkOrigin refuses changes that other origins ask for, and tokens in addresses. Denied.
+func checkOrigin(r *http.Request) error {
+	if err := otherOrigins.Check(r); err != nil {
+		return croft.Errorf(croft.Denied, "a web page from elsewhere asks for this: %w", err)
+	}
+	address, err := url.QueryUnescape(r.URL.RawQuery)
+	if err != nil {
+		return croft.Errorf(croft.Invalid, "the address cannot be read: %w", err)
+	}
+	if r.URL.Query().Has("token") || secretForm.MatchString(address) || secretForm.MatchString(r.URL.Path) {
+		return croft.Errorf(croft.Denied, "there is a token in the address, and addresses are kept in histories and logs: "+
+			"revoke it, and paste a new one into the form")
+	}
+	return nil
+}
+
+// ownOrigin refuses a stream for a page of another origin, or none. Denied.
+func ownOrigin(r *http.Request) error {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		return croft.Errorf(croft.Denied, "only the page itself follows changes: this request is from %.40q", site)
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return croft.Errorf(croft.Denied, "only the page itself follows changes: this request is from %.80q", origin)
+		}
+	}
+	return nil
+}
+
+// answerTime bounds the work for a view.
+const answerTime = 30 * time.Second
+
+// client returns a client of the API with credentials.
+func (s *Server) client(credentials string) (*client.Client, error) {
+	return client.Through(s.api, "http://localhost", credentials)
+}

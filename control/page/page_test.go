@@ -1,0 +1,306 @@
+package page_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"croft/control/api"
+)
+
+// TestThePage tests the page of one cloud without scripts.
+func TestThePage(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	web := s.create(t, "anna", "web", func(in *api.NewInstance) {
+		in.Tags = map[string]string{"<script>alert(1)</script>": "\"'><img src=x onerror=alert(1)>"}
+	})
+	at := "/ui/instances/" + string(web.ID)
+	for name, test := range map[string]func(*testing.T, served, string){
+		"without a session it asks for a login":    asksForALogin,
+		"a token in an address is refused":         refusesTokensInAddresses,
+		"logout ends the session everywhere":       logoutEndsTheSession,
+		"forms of other pages are refused":         refusesForeignForms,
+		"streams are only for the page itself":     refusesForeignStreams,
+		"every answer is protected":                answersAreProtected,
+		"texts of tenants are shown as text":       showsTextsAsText,
+		"a one-time link works once":               linksWorkOnce,
+		"other projects do not exist":              hidesOtherProjects,
+		"readers get no forms and change nothing":  readersChangeNothing,
+		"two tabs that change the same thing":      showsTheDifference,
+		"bulk actions show what they affect first": previewsBulkActions,
+		"a list that was away resumes or reloads":  resumesStreams,
+		"streams are bounded":                      boundsStreams,
+		"a page that there is not":                 showsErrors,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, s, at) })
+	}
+}
+
+func asksForALogin(t *testing.T, s served, at string) {
+	v := s.visitor(t)
+	v.get(http.StatusOK, at+"?project=anna")
+	v.says(`name="token"`)
+	v.says(`name="next" value="` + at + `?project=anna"`)
+	v.get(http.StatusOK, "/")
+	v.says(`name="token"`)
+	v.send(http.StatusUnauthorized, "/ui/login", url.Values{"token": {"nobody"}})
+	v.says("the token is unknown")
+	v.send(http.StatusBadRequest, "/ui/login", url.Values{"token": {" "}})
+	v.says("paste a token")
+	v.send(http.StatusUnauthorized, at+"/stop", nil)
+	v.says("the session has ended")
+	v.send(http.StatusOK, "/ui/login", url.Values{"token": {"anna"}, "next": {"https://elsewhere.example/ui"}})
+	if v.at != "/ui/instances" {
+		t.Errorf("the login leads to %s", v.at)
+	}
+	v.says(">web<")
+}
+
+func refusesTokensInAddresses(t *testing.T, s served, _ string) {
+	v := s.visitor(t)
+	for _, path := range []string{"/ui/login?token=anna", "/ui?x=croft_0123456789ab_secret",
+		"/ui/instances/croft_0123456789ab_secret", "/ui?x=%63roft_0123456789ab_secret"} {
+		v.get(http.StatusForbidden, path)
+		v.says("there is a token in the address")
+		v.hides("_secret")
+	}
+}
+
+func logoutEndsTheSession(t *testing.T, s served, _ string) {
+	v := s.login(t, "anna")
+	other := *v.http // has the same cookie
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookies := other.Jar.Cookies(at)
+	if len(cookies) != 1 || strings.Contains(cookies[0].Value, "anna") {
+		t.Fatalf("the browser has %v", cookies)
+	}
+	v.send(http.StatusOK, "/ui/logout", nil)
+	v.says(`name="token"`)
+	r := v.request(http.MethodGet, "/ui/instances", "")
+	r.AddCookie(cookies[0])
+	v.do(http.StatusOK, r)
+	v.says(`name="token"`)
+}
+
+func refusesForeignForms(t *testing.T, s served, at string) {
+	v := s.login(t, "anna")
+	other := s.login(t, "anna")
+	for name, form := range map[string]string{"no token": "", "another session's": other.form} {
+		v.send(http.StatusForbidden, at+"/stop", url.Values{"form": {form}})
+		if !strings.Contains(v.text, "not of your session") {
+			t.Errorf("%s: %s", name, v.text)
+		}
+	}
+	v.get(http.StatusOK, at)
+	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"} {
+		r := v.request(http.MethodPost, at+"/stop", url.Values{"form": {v.form}}.Encode())
+		r.Header.Set(name, value)
+		v.do(http.StatusForbidden, r)
+		v.says("from elsewhere")
+		r = v.request(http.MethodPost, "/ui/login", url.Values{"token": {"berta"}}.Encode())
+		r.Header.Set(name, value)
+		v.do(http.StatusForbidden, r)
+	}
+	v.get(http.StatusOK, at)
+	v.says("running")
+}
+
+func refusesForeignStreams(t *testing.T, s served, _ string) {
+	v := s.login(t, "anna")
+	for name, value := range map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "https://elsewhere.example"} {
+		r := v.request(http.MethodGet, "/ui/instances/events", "")
+		r.Header.Set(name, value)
+		v.do(http.StatusForbidden, r)
+		v.says("only the page itself")
+	}
+}
+
+func answersAreProtected(t *testing.T, s served, at string) {
+	v := s.login(t, "anna")
+	for _, path := range []string{"/ui/instances", at, "/ui/login", "/ui/nothing", at + "/remove"} {
+		want := http.StatusOK
+		if path == "/ui/nothing" {
+			want = http.StatusNotFound
+		}
+		h := v.get(want, path)
+		for name, part := range map[string]string{"Content-Security-Policy": "default-src 'none'",
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"X-Frame-Options": "DENY"} {
+			if !strings.Contains(h.Get(name), part) {
+				t.Errorf("%s: %s is %q", path, name, h.Get(name))
+			}
+		}
+		for _, inline := range []string{"<script>", " style=", "<style", " onclick=", "javascript:", "unsafe-inline"} {
+			v.hides(inline)
+		}
+		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") ||
+			strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: the policy is %s", path, csp)
+		}
+	}
+}
+
+func showsTextsAsText(t *testing.T, s served, at string) {
+	v := s.login(t, "anna")
+	v.get(http.StatusOK, at)
+	v.says("&lt;script&gt;alert(1)&lt;/script&gt;")
+	v.hides("<img")
+	v.get(http.StatusOK, "/ui/instances?name=%3Cscript%3Ealert(1)%3C/script%3E")
+	v.hides("<script>")
+}
+
+func linksWorkOnce(t *testing.T, s served, _ string) {
+	link, _, err := s.links.Link(t.Context(), "anna")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/ui/link/" + link.Text()
+	v := s.visitor(t)
+	r := v.request(http.MethodGet, path, "")
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	v.do(http.StatusForbidden, r)
+	v.says("only in the address bar")
+	v.get(http.StatusOK, path)
+	v.says(">web<")
+	s.visitor(t).get(http.StatusForbidden, path)
+	s.visitor(t).get(http.StatusForbidden, "/ui/link/x")
+}
+
+func hidesOtherProjects(t *testing.T, s served, at string) {
+	v := s.login(t, "berta")
+	v.get(http.StatusNotFound, at)
+	v.says("or it is not yours")
+	v.get(http.StatusNotFound, at+"?project=anna")
+	v.get(http.StatusOK, "/ui/instances")
+	v.says("There are no instances yet")
+}
+
+func readersChangeNothing(t *testing.T, s served, at string) {
+	v := s.login(t, "reader")
+	v.get(http.StatusOK, at)
+	v.hides(at + "/stop")
+	for _, action := range []string{"start", "stop", "reboot", "hard-stop", "move", "snapshot", "backup", "resize"} {
+		v.send(http.StatusForbidden, at+"/"+action, url.Values{"VCPU": {"2"}})
+		v.says("it takes the role ")
+	}
+	v.send(http.StatusForbidden, at+"/remove", url.Values{"typed": {"web"}})
+	v.send(http.StatusForbidden, "/ui/instances/new", url.Values{"name": {"x"}, "image": {"debian-12"}, "VCPU": {"1"}})
+	v.get(http.StatusOK, "/ui/instances")
+	v.hides(`type="checkbox"`)
+}
+
+func showsTheDifference(t *testing.T, s served, at string) {
+	v := s.login(t, "anna")
+	v.get(http.StatusOK, at)
+	version := field(t, v.text, "version")
+	v.send(http.StatusOK, at+"/change", url.Values{"version": {version}, "label": {"env"}, "value": {"test"}})
+	v.says("The change is stored.")
+	v.send(http.StatusPreconditionFailed, at+"/change", url.Values{"version": {version}, "label": {"env"},
+		"value": {"prod"}, "was-labels": {""}})
+	v.says("was changed meanwhile")
+	v.says("<td><bdi>test</bdi></td><td><bdi>prod</bdi></td>")
+	v.send(http.StatusOK, at+"/change", url.Values{"version": {field(t, v.text, "version")}, "label": {"env"},
+		"value": {"prod"}})
+	v.says("<bdi>prod</bdi>")
+}
+
+// field returns the value of the first hidden field of a name.
+func field(t *testing.T, text, name string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, `name="`+name+`" value="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	if !found || value == "" {
+		t.Fatalf("there is no field %s:\n%s", name, text)
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(value, "&#34;", `"`), "&quot;", `"`)
+}
+
+func previewsBulkActions(t *testing.T, s served, _ string) {
+	one := s.create(t, "anna", "bulk1")
+	v := s.login(t, "anna")
+	f := func(extra ...string) url.Values {
+		q := url.Values{"id": {string(one.ID)}, "action": {"remove"}}
+		for i := 0; i < len(extra); i += 2 {
+			q.Set(extra[i], extra[i+1])
+		}
+		return q
+	}
+	v.send(http.StatusBadRequest, "/ui/instances/bulk", url.Values{"action": {"remove"}})
+	v.says("no instance is picked")
+	v.send(http.StatusOK, "/ui/instances/bulk", f())
+	v.says("Remove 1 instance?")
+	v.send(http.StatusOK, "/ui/instances/bulk", f("confirm", "yes"))
+	v.says("type 1 instance to confirm")
+	if _, err := s.client(t, "anna").GetInstance(t.Context(), api.InstanceShown{
+		InstanceNamed: api.InstanceNamed{ID: string(one.ID)}}); err != nil {
+		t.Fatalf("it was removed without a confirmation: %v", err)
+	}
+	v.send(http.StatusOK, "/ui/instances/bulk", f("confirm", "yes", "typed", "1 instance"))
+	v.says("Remove: done")
+}
+
+func resumesStreams(t *testing.T, s served, at string) {
+	v := s.login(t, "anna")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events, status := v.follow(ctx, "/ui/instances/events", "")
+	if status != http.StatusOK {
+		t.Fatalf("got %d", status)
+	}
+	first := <-events
+	if first.kind != "live" || first.id == "" {
+		t.Fatalf("got %+v", first)
+	}
+	v.get(http.StatusOK, at)
+	v.send(http.StatusOK, at+"/stop", nil)
+	await := func(events <-chan event, text string) {
+		t.Helper()
+		for e := range events {
+			if strings.Contains(e.data, text) {
+				return
+			}
+		}
+		t.Fatalf("no event has %s", text)
+	}
+	await(events, "stopped")
+	resumed, _ := v.follow(ctx, "/ui/instances/events", first.id)
+	await(resumed, "stopped")
+	old, _ := v.follow(ctx, "/ui/instances/events", "1")
+	if e := <-old; e.kind != "reload" {
+		t.Errorf("a browser from long ago gets %+v", e)
+	}
+	v.send(http.StatusOK, at+"/start", nil)
+	await(events, "running")
+}
+
+func boundsStreams(t *testing.T, s served, _ string) {
+	v := s.login(t, "anna")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	refused := 0
+	for range 30 {
+		if _, status := v.follow(ctx, "/ui/instances/events", ""); status == http.StatusServiceUnavailable {
+			refused++
+		}
+	}
+	if refused != 6 {
+		t.Errorf("%d of 30 streams are refused, want 6", refused)
+	}
+}
+
+func showsErrors(t *testing.T, s served, _ string) {
+	v := s.login(t, "anna")
+	for path, status := range map[string]int{"/ui/nothing": http.StatusNotFound,
+		"/ui/instances/nothing": http.StatusNotFound, "/ui/instances/web/format": http.StatusNotFound,
+		"/ui/instances?sort=x": http.StatusBadRequest, "/ui/instances?filter=%22": http.StatusBadRequest,
+		"/ui/instances?project=berta": http.StatusNotFound} {
+		v.get(status, path)
+		v.says("<code>")
+	}
+}

@@ -1,0 +1,224 @@
+package page
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"maps"
+	"math"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"croft"
+	"croft/control/api"
+)
+
+//go:embed assets templates
+var files embed.FS
+
+// asset is a file that pages refer to, under a name with its hash, so that browsers may keep it.
+type asset struct{ name, kind, text string }
+
+// assets has the assets by their names in addresses, and hashed these names by the names of the files.
+var assets, hashed = func() (map[string]asset, map[string]string) {
+	all, names := map[string]asset{}, map[string]string{}
+	entries, err := fs.ReadDir(files, "assets")
+	if err != nil {
+		panic(err) // the directory is embedded
+	}
+	for _, e := range entries {
+		text, err := fs.ReadFile(files, "assets/"+e.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(text)
+		ext := path.Ext(e.Name())
+		name := strings.TrimSuffix(e.Name(), ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		all[name] = asset{e.Name(), cmp.Or(mime.TypeByExtension(ext), "application/octet-stream"), string(text)}
+		names[e.Name()] = name
+	}
+	return all, names
+}()
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, known := assets[r.PathValue("file")]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeContent(w, r, a.name, time.Time{}, strings.NewReader(a.text))
+}
+
+// pages has the template of each page, with the layout around it.
+var pages = func() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	base := template.Must(template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html",
+		"templates/parts.html"))
+	entries, err := fs.ReadDir(files, "templates")
+	if err != nil {
+		panic(err) // the directory is embedded
+	}
+	for _, e := range entries {
+		if e.Name() != "layout.html" && e.Name() != "parts.html" {
+			own := template.Must(template.Must(base.Clone()).ParseFS(files, "templates/"+e.Name()))
+			all[strings.TrimSuffix(e.Name(), ".html")] = own
+		}
+	}
+	return all
+}()
+
+var functions = template.FuncMap{
+	"asset":  func(name string) string { return Root + "/assets/" + hashed[name] },
+	"t":      text,
+	"link":   link,
+	"ago":    ago,
+	"state":  stateOf,
+	"amount": amounts,
+	"until":  until,
+	"when":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST") },
+	"join":   strings.Join,
+	"gib":    func(n int64) string { return fmt.Sprintf("%d GiB", n) },
+	"size":   sizeOf,
+	"plural": plural,
+}
+
+// text shows a text that users or guests wrote: isolated from the direction of its surroundings, and with control
+// characters, and characters that change the direction, as visible codes.
+func text(v any) template.HTML {
+	var b strings.Builder
+	b.WriteString("<bdi>")
+	for _, r := range fmt.Sprint(v) {
+		if hidden(r) {
+			fmt.Fprintf(&b, `<span class="code">U+%04X</span>`, r)
+			continue
+		}
+		b.WriteString(template.HTMLEscapeString(string(r)))
+	}
+	b.WriteString("</bdi>")
+	return template.HTML(b.String()) // everything in it is escaped
+}
+
+// hidden reports whether a character changes a text without being visible.
+func hidden(r rune) bool {
+	return unicode.IsControl(r) || r == unicode.ReplacementChar ||
+		unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
+}
+
+// ago shows how long ago a time was; scripts keep it current.
+func ago(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	at := t.UTC().Format(time.RFC3339)
+	return template.HTML(fmt.Sprintf(`<time data-ago datetime="%s" title="%s">%s</time>`, at, at, age(time.Since(t))))
+}
+
+// age formats a duration in its largest unit, as lists of the command line do.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// until shows when something ends.
+func until(t time.Time) template.HTML {
+	if t.IsZero() {
+		return "never"
+	}
+	at := t.UTC().Format(time.RFC3339)
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">in %s</time>`, at, at, age(time.Until(t))))
+}
+
+// stateOf shows a state as a word with a symbol, so that it can be told apart without colors.
+func stateOf(state string) template.HTML {
+	class, symbol := "busy", "◐"
+	switch state {
+	case "running", "ready":
+		class, symbol = "good", "●"
+	case "stopped", "gone", "held":
+		class, symbol = "off", "○"
+	case "failed", "lost", "damaged":
+		class, symbol = "bad", "✕"
+	case "unknown", "unreachable":
+		class, symbol = "warn", "?"
+	}
+	return template.HTML(fmt.Sprintf(`<span class="state %s"><span aria-hidden="true">%s</span> %s</span>`, class,
+		symbol, template.HTMLEscapeString(state)))
+}
+
+// amounts shows resources briefly.
+func amounts(r croft.Resources) string {
+	var parts []string
+	for _, class := range slices.Sorted(maps.Keys(r)) {
+		switch n := r[class]; class {
+		case "VCPU":
+			parts = append(parts, fmt.Sprintf("%d vCPU", n))
+		case "MEMORY_MB":
+			parts = append(parts, "memory "+bytesOf(n<<20))
+		case "DISK_GB":
+			parts = append(parts, fmt.Sprintf("disk %d GiB", n))
+		default:
+			parts = append(parts, fmt.Sprintf("%s %d", class, n))
+		}
+	}
+	slices.Reverse(parts) // processors first
+	return strings.Join(parts, ", ")
+}
+
+// sizeOf shows a number of bytes of any integer type.
+func sizeOf(n any) (string, error) {
+	switch n := n.(type) {
+	case int64:
+		return bytesOf(n), nil
+	case uint64:
+		return bytesOf(int64(min(n, math.MaxInt64))), nil
+	}
+	return "", fmt.Errorf("%T is no number of bytes", n)
+}
+
+// bytesOf shows a number of bytes.
+func bytesOf(n int64) string {
+	units, value := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}, float64(n)
+	for len(units) > 1 && value >= 1024 {
+		units, value = units[1:], value/1024
+	}
+	if value == float64(int64(value)) {
+		return fmt.Sprintf("%d %s", int64(value), units[0])
+	}
+	return fmt.Sprintf("%.1f %s", value, units[0])
+}
+
+// row is a line of the list of instances.
+type row struct {
+	api.Instance
+	Link     string
+	Operator bool
+	Projects bool // the list has several projects
+	Picks    bool // it has boxes to pick instances
+	Picked   bool
+}
+
+// plural writes a number with its noun.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
+}

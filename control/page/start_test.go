@@ -1,0 +1,217 @@
+package page_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"croft/client"
+	"croft/control/api"
+	"croft/control/controltest"
+	"croft/control/page"
+	"croft/control/page/session"
+	"croft/test/simcloud"
+)
+
+// served is the page of a simulated cloud.
+type served struct {
+	url   string
+	api   string
+	cloud *simcloud.Cloud
+	links session.Sessions
+}
+
+// start serves the page of a simulated cloud until the test ends.
+func start(t *testing.T) served {
+	t.Helper()
+	at, c := controltest.Start(t)
+	target, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { // the browser is gone
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	}
+	server, err := page.New(page.Config{API: proxy, Sessions: c.Store.PageSessions,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(server.Handler())
+	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
+	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}}
+}
+
+// client returns a client of the API for a caller of controltest.
+func (s served) client(t *testing.T, token string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Settings{URL: s.api, Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// create creates an instance that runs.
+func (s served) create(t *testing.T, token, name string, change ...func(*api.NewInstance)) api.Instance {
+	t.Helper()
+	in := api.NewInstance{Waiting: api.Waiting{Wait: "running"}, InstanceRequest: api.InstanceRequest{Name: name,
+		Query: "VCPU:1,MEMORY_MB:256,DISK_GB:1", Image: "debian-12"}}
+	for _, one := range change {
+		one(&in)
+	}
+	i, err := s.client(t, token).CreateInstance(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// visitor is a browser without scripts.
+type visitor struct {
+	served
+	t    *testing.T
+	http *http.Client
+	form string // the token of the forms on the last page
+	text string // the last page
+	at   string // its address
+}
+
+// visitor returns a browser that is not logged in.
+func (s served) visitor(t *testing.T) *visitor {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &visitor{served: s, t: t, http: &http.Client{Jar: jar}}
+}
+
+// login returns a browser that is logged in.
+func (s served) login(t *testing.T, token string) *visitor {
+	t.Helper()
+	v := s.visitor(t)
+	v.send(http.StatusOK, "/ui/login", url.Values{"token": {token}})
+	return v
+}
+
+var formToken = regexp.MustCompile(`name="form" value="([^"]+)"`)
+
+// do sends a request, and reads the page that answers it.
+func (v *visitor) do(want int, r *http.Request) http.Header {
+	v.t.Helper()
+	answer, err := v.http.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.text, v.at = string(text), answer.Request.URL.RequestURI()
+	if found := formToken.FindStringSubmatch(v.text); found != nil {
+		v.form = found[1]
+	}
+	if answer.StatusCode != want {
+		v.t.Fatalf("%s %s: got %d, want %d:\n%s", r.Method, r.URL, answer.StatusCode, want, v.text)
+	}
+	return answer.Header
+}
+
+func (v *visitor) request(method, path, body string) *http.Request {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	return r
+}
+
+// get opens a page.
+func (v *visitor) get(want int, path string) http.Header {
+	v.t.Helper()
+	return v.do(want, v.request(http.MethodGet, path, ""))
+}
+
+// send sends a form, with the token of the last page.
+func (v *visitor) send(want int, path string, f url.Values) http.Header {
+	v.t.Helper()
+	if f == nil {
+		f = url.Values{}
+	}
+	if !f.Has("form") {
+		f.Set("form", v.form)
+	}
+	return v.do(want, v.request(http.MethodPost, path, f.Encode()))
+}
+
+// says checks that the last page has a text.
+func (v *visitor) says(text string) {
+	v.t.Helper()
+	if !strings.Contains(v.text, text) {
+		v.t.Fatalf("%s does not say %q:\n%s", v.at, text, v.text)
+	}
+}
+
+// hides checks that the last page does not have a text.
+func (v *visitor) hides(text string) {
+	v.t.Helper()
+	if strings.Contains(v.text, text) {
+		v.t.Errorf("%s says %q:\n%s", v.at, text, v.text)
+	}
+}
+
+// event is a server-sent event.
+type event struct{ kind, id, data string }
+
+// follow returns the events of the list until the test or ctx ends.
+func (v *visitor) follow(ctx context.Context, path, last string) (<-chan event, int) {
+	v.t.Helper()
+	r := v.request(http.MethodGet, path, "").WithContext(ctx)
+	r.Header.Set("Last-Event-ID", last)
+	if last == "" {
+		r.Header.Del("Last-Event-ID")
+	}
+	answer, err := v.http.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	all := make(chan event, 1000)
+	go func() {
+		defer close(all)
+		defer answer.Body.Close()
+		one := event{}
+		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "event":
+				one.kind = value
+			case "id":
+				one.id = value
+			case "data":
+				one.data = value
+			case "":
+				if one.kind != "" {
+					all <- one
+				}
+				one = event{}
+			}
+		}
+	}()
+	return all, answer.StatusCode
+}

@@ -1,0 +1,97 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// within sends the requests of clients to a handler in this process. The handler sees the address of the browser.
+type within struct{ handler http.Handler }
+
+type browserKey struct{}
+
+// from returns a context whose requests come from the browser that sent r.
+func from(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), browserKey{}, r.RemoteAddr)
+}
+
+// RoundTrip implements http.RoundTripper. Closing the body of the response ends the context of the request.
+func (t within) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	served := r.Clone(ctx)
+	served.RequestURI, served.Host = r.URL.RequestURI(), r.URL.Host
+	served.RemoteAddr, _ = ctx.Value(browserKey{}).(string)
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	body, write := io.Pipe()
+	w := &answer{header: http.Header{}, begun: make(chan struct{}), body: write}
+	go func() {
+		defer func() {
+			err := io.EOF
+			if fault := recover(); fault != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+				err = fmt.Errorf("the server failed: %v", fault)
+			}
+			w.WriteHeader(http.StatusOK)
+			_ = write.CloseWithError(err) // always nil
+		}()
+		t.handler.ServeHTTP(w, served)
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = body.CloseWithError(context.Cause(ctx)) }) // always nil
+	ended := func() { stop(); cancel() }
+	select {
+	case <-w.begun:
+	case <-ctx.Done():
+		ended()
+		return nil, ctx.Err()
+	}
+	return &http.Response{Status: fmt.Sprint(w.status, " ", http.StatusText(w.status)), StatusCode: w.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: w.sent, ContentLength: -1, Request: r,
+		Body: &ending{body, ended}}, nil
+}
+
+// answer is the writer of a response within the process.
+type answer struct {
+	header http.Header
+	body   *io.PipeWriter
+	once   sync.Once
+	begun  chan struct{} // closed when the fields below are set
+	status int
+	sent   http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	a.once.Do(func() {
+		a.status, a.sent = status, a.header.Clone()
+		close(a.begun)
+	})
+}
+
+// Write implements io.Writer.
+func (a *answer) Write(text []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(text)
+}
+
+// Flush implements http.Flusher: everything that was written has been read.
+func (a *answer) Flush() { a.WriteHeader(http.StatusOK) }
+
+// ending is a body whose end ends the request.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (e *ending) Close() error {
+	e.end()
+	return e.ReadCloser.Close()
+}
