@@ -20,6 +20,7 @@ import (
 	"croft/internal/out"
 	"croft/internal/userfile"
 	"croft/internal/wording"
+	"croft/pool/vm"
 	"croft/tenant/objects"
 )
 
@@ -50,15 +51,19 @@ file of a project. A file has three parts, each of which may be missing:
       labels: {env: prod}
 
 The fields of an instance are those of a request in the API: also tags, restart, networks,
-open, mounts, storage, ephemeral, protected, machine, metadata, imds, affinities, policy, in, where, where_not,
-near, far and distance. The last seven and policy decide the host when the instance is
-created, and are not compared later.
+open, mounts, storage, ephemeral, protected, machine, metadata, imds, affinities, policy,
+in, where, where_not, near, far and distance; policy and the last six decide the host when
+the instance is created, and are not compared later. size: NAME is possible instead of
+amounts in the query, and without both the instance gets the default size; expires: 8h
+counts from its creation.
 
 What is missing is created: a new volume of a new instance on the same host. Keys are
 added; volumes grow, and are attached and detached; instances get labels and another size.
 If the file asks for a change that cannot be made, such as another image, nothing is
-changed, and the error names every such change. apply removes nothing: it names what the
-file leaves out. It does not wait for new instances: schedule wait does.
+changed, and the error names every such change. apply removes nothing, and leaves alone
+what the file leaves out: instances, volumes, keys and labels, which it names, and fields
+of instances. Only a list of volumes is complete: what it leaves out is detached. apply
+does not wait for new instances: schedule wait does.
 
 If apply is interrupted, apply the file again: it makes the changes that are missing.`,
 		Example: `  croft export > cloud.yaml
@@ -263,6 +268,9 @@ func (r *run) state(whole func(name string) bool) (s state, err error) {
 		if i.Cluster != "" {
 			continue // its cluster makes and ends it
 		}
+		if i.Tags[vm.Tag] != "" {
+			continue // its pool makes and ends it
+		}
 		if !whole(i.Name) {
 			s.instances[i.Name] = i
 			continue
@@ -324,7 +332,8 @@ func (r *run) detach(name string) error {
 func (r *run) createInstance(name string, i instance, keys, volumes []string, disks []croft.NewDisk) error {
 	request := api.InstanceRequest{ID: croft.NewInstanceID(), Name: name, Query: i.Query, Image: i.Image,
 		GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, Volumes: volumes, Disks: disks,
-		Protected: i.Protected, In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
+		Size: i.Size, Protected: i.Protected != nil && *i.Protected, Expires: int64(i.expires / time.Second),
+		In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
 		Distance: i.Distance, Policy: i.Policy}
 	request.GuestSettings.Keys = keys
 	request.GuestSettings.UserData = []byte(i.UserData)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -19,6 +20,7 @@ import (
 	"croft/cli/args"
 	"croft/internal/nearest"
 	"croft/internal/settings"
+	"croft/internal/wording"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
 	"croft/tenant/objects"
@@ -47,17 +49,21 @@ type volume struct {
 }
 
 // instance is a request for an instance, with the names that the request of the API has.
+//
+// A field that is left out is left as it is: an instance that exists is not compared with it.
 type instance struct {
-	Query  string `json:"query"`
+	Query  string `json:"query,omitempty"`
+	Size   string `json:"size,omitempty"` // instead of amounts; without both, the cloud's default size
 	Image  string `json:"image,omitempty"`
 	Policy string `json:"policy,omitempty"`
 	// names of stored keys, or lines of authorized_keys
 	Keys     []string                 `json:"keys,omitempty"`
 	UserData string                   `json:"user_data,omitempty"`
-	Volumes  []string                 `json:"volumes,omitempty"`
+	Volumes  []string                 `json:"volumes,omitempty"` // all of them: others are detached
 	Labels   map[string]objects.Value `json:"labels,omitempty"`
 	// it may not be removed, as with schedule protect
-	Protected bool     `json:"protected,omitempty"`
+	Protected *bool    `json:"protected,omitempty"`
+	Expires   string   `json:"expires,omitempty"` // after its creation, such as 8h
 	In        []string `json:"in,omitempty"`
 	Where     []string `json:"where,omitempty"`
 	WhereNot  []string `json:"where_not,omitempty"`
@@ -67,7 +73,8 @@ type instance struct {
 	croft.GuestSettings
 	croft.InstanceSettings
 
-	query schedule.Query
+	query   schedule.Query
+	expires time.Duration
 }
 
 // parse parses a file. Invalid: the error has the file's name and the line.
@@ -235,11 +242,18 @@ func (d document) check() error {
 	user := map[string]string{} // of each volume
 	for name, i := range d.Instances {
 		err := schedule.CheckName(name)
-		if err == nil {
+		if err == nil && i.Query != "" && i.Size == "" { // the server knows the sizes
 			i.query, err = schedule.ParseQuery(i.Query)
+		}
+		if err == nil && i.Expires != "" {
+			i.expires, err = wording.ParseDuration(i.Expires)
 		}
 		switch {
 		case err != nil:
+		case i.Expires != "" && i.expires < time.Second:
+			err = croft.Errorf(croft.Invalid, "it expires after %s: use a second or more", i.Expires)
+		case i.Size != "" && hasAmounts(i.Query):
+			err = croft.Errorf(croft.Invalid, "it has a size, and amounts in its query: leave one of them out")
 		case i.Image == "" && i.Machine.NeedsImage():
 			err = croft.Errorf(croft.Invalid, "it has no image")
 		default:
@@ -256,6 +270,12 @@ func (d document) check() error {
 		d.Instances[name] = i
 	}
 	return nil
+}
+
+// hasAmounts reports whether a query is complete, with amounts of resources.
+func hasAmounts(query string) bool {
+	_, err := schedule.ParseQuery(query)
+	return query != "" && err == nil
 }
 
 func (d document) checkVolumes(name string, i instance, user map[string]string) error {

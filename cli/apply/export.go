@@ -26,8 +26,8 @@ func ExportCommand() *cobra.Command {
 		Short: "Print the instances, volumes and keys of a project as a file for croft apply",
 		Long: `export prints what the project has, in YAML: croft apply makes it again, in this cloud or
 in another one. The file has the user-data of the instances, and the secrets in it. It has
-no data of disks: see croft backup. Members of clusters, held claims and lost instances are
-left out.`,
+no data of disks: see croft backup. Members of clusters, machines of pools, held claims,
+lost instances and expiries are left out, and sizes are printed as amounts.`,
 		Example: `  croft export > cloud.yaml
   croft export --project lab --context home | croft apply -f - --project lab --context work --yes`,
 		Args: cobra.NoArgs,
@@ -98,9 +98,15 @@ func exported(have state) document {
 // described returns the request for an instance like this one.
 func described(i api.Instance, volumes []string, keys map[string]string) instance {
 	d := instance{Query: query(i), Image: i.Image, Policy: i.Policy, UserData: string(i.UserData), Volumes: volumes,
-		Labels: i.Labels, Protected: i.Protected, Where: i.Where, WhereNot: i.WhereNot, GuestSettings: i.GuestSettings,
+		Labels: i.Labels, Where: i.Where, WhereNot: i.WhereNot, GuestSettings: i.GuestSettings,
 		InstanceSettings: i.InstanceSettings}
 	d.GuestSettings.Keys, d.GuestSettings.UserData, d.Tags = nil, nil, i.Tags
+	if i.Ejected && i.Image != "" {
+		d.Machine.ISO = "" // it has been used
+	}
+	if i.Protected {
+		d.Protected = &i.Protected
+	}
 	for _, b := range i.In {
 		d.In = append(d.In, string(b))
 	}

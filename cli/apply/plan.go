@@ -140,7 +140,13 @@ func (p *planner) userOf(volume string) string {
 func (p *planner) missing(name string, want instance) {
 	var attached []string
 	var disks []croft.NewDisk
-	what := []string{want.query.Total().String(), want.Image}
+	what := []string{cmp.Or(want.query.Total().String(), want.Size, "the default size")}
+	if want.Image != "" {
+		what = append(what, want.Image)
+	}
+	if len(want.Keys) == 0 && want.UserData == "" {
+		what = append(what, "without a key to log in with")
+	}
 	for _, v := range want.Volumes {
 		if p.made[v] {
 			disks = append(disks, croft.NewDisk{Name: v, SizeGB: p.want.Volumes[v].sizeGB})
@@ -196,9 +202,9 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 		p.add(step{change, "instance", name, "set " + strings.Join(words, ", "),
 			func(r *run) error { return r.label(name, labels) }})
 	}
-	if want.Protected != now.Protected {
-		p.add(step{change, "instance", name, fmt.Sprintf("set protected=%t", want.Protected),
-			func(r *run) error { return r.protect(name, want.Protected) }})
+	if protected := want.Protected; protected != nil && *protected != now.Protected {
+		p.add(step{change, "instance", name, fmt.Sprintf("set protected=%t", *protected),
+			func(r *run) error { return r.protect(name, *protected) }})
 	}
 	for _, v := range want.Volumes {
 		if !p.free(v, name) {
@@ -206,7 +212,8 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(p.have.volumes)) {
-		if p.have.volumes[v].Instance == now.ID && !slices.Contains(want.Volumes, v) {
+		if p.have.volumes[v].Instance == now.ID && !slices.Contains(want.Volumes, v) &&
+			(want.Volumes != nil || p.userOf(v) != "") {
 			p.detached = append(p.detached, step{change, "instance", name, "detach volume " + v,
 				func(r *run) error { return r.detach(v) }})
 		}
@@ -215,7 +222,14 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 
 // resources plans another size.
 func (p *planner) resources(name string, want instance, now api.Instance) {
+	if want.Size != "" && want.Size != now.Size {
+		p.refuse("instance %s was made with %s, and the file says the size %s (`schedule resize %s` with its amounts, and "+
+			"leave the size out)", name, cmp.Or(now.Size, "no size"), want.Size, name)
+	}
 	total := want.query.Total()
+	if len(total) == 0 {
+		return
+	}
 	changed := croft.Resources{}
 	var words []string
 	for _, class := range slices.Sorted(maps.Keys(joined(total, now.Resources))) {
@@ -249,22 +263,22 @@ func fixed(want instance, now api.Instance, keys, stored map[string]string) (dif
 		differences = append(differences, fmt.Sprintf("its %s is %s, and the file says %s (remove it and apply again, or "+
 			"correct the file)", field, text(is), text(wanted)))
 	}
-	if want.Image != now.Image {
+	if want.Image != "" && want.Image != now.Image {
 		differ("image", now.Image, want.Image)
 	}
-	if string(now.GuestSettings.UserData) != want.UserData {
+	if want.UserData != "" && string(now.GuestSettings.UserData) != want.UserData {
 		differences = append(differences, "its user_data differs from the file's (remove it and apply again, or correct the "+
 			"file)")
 	}
 	lines, err := lines(want.Keys, keys, stored)
 	if err != nil {
 		differences = append(differences, err.Error())
-	} else if !sameKeys(lines, now.Keys) {
+	} else if len(lines) > 0 && !sameKeys(lines, now.Keys) {
 		differences = append(differences, "its keys differ from the file's (remove it and apply again, or correct the file)")
 	}
-	guest, had := want.GuestSettings.Explicit(), now.GuestSettings.Explicit()
+	guest, had := want.GuestSettings, now.GuestSettings.Explicit()
 	guest.Tags, had.Tags, had.Keys, had.UserData = nil, nil, nil, nil
-	if len(want.Tags)+len(now.Tags) > 0 && !maps.Equal(want.Tags, now.Tags) {
+	if len(want.Tags) > 0 && !maps.Equal(want.Tags, now.Tags) {
 		differ("tags", now.Tags, want.Tags)
 	}
 	is, wanted := fields(had), fields(guest)
@@ -274,7 +288,7 @@ func fixed(want instance, now api.Instance, keys, stored map[string]string) (dif
 	}
 	maps.Copy(is, fields(settings))
 	maps.Copy(wanted, fields(want.InstanceSettings))
-	for _, name := range slices.Sorted(maps.Keys(joined(is, wanted))) {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if !reflect.DeepEqual(is[name], wanted[name]) {
 			differ(name, is[name], wanted[name])
 		}
@@ -339,8 +353,15 @@ func sameKeys(a, b []string) bool {
 // unnamed returns what a project has and the file does not name, for people.
 func unnamed(want document, have state) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(have.instances)) {
-		if _, in := want.Instances[name]; !in {
+		i, in := want.Instances[name]
+		if !in {
 			all = append(all, "instance "+name)
+			continue
+		}
+		for _, label := range slices.Sorted(maps.Keys(have.instances[name].Labels)) {
+			if _, in := i.Labels[label]; !in {
+				all = append(all, "label "+label+" of "+name)
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(have.volumes)) {

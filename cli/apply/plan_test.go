@@ -44,12 +44,26 @@ func TestAPlanHasTheDifferencesBetweenAFileAndAProject(t *testing.T) {
 		{"nothing differs", func(*state) {}, ""},
 		{"an empty project", func(s *state) { *s = state{} },
 			"create key me ssh-ed25519, create volume pictures 5G, create instance db DISK_GB:1,MEMORY_MB:64,VCPU:1, debian-12, " +
-				"create instance web DISK_GB:1,MEMORY_MB:64,VCPU:1, debian-12, with a new volume data of 2G"},
+				"without a key to log in with, create instance web DISK_GB:1,MEMORY_MB:64,VCPU:1, debian-12, " +
+				"without a key to log in with, with a new volume data of 2G"},
 		{"a volume of an instance that exists is made near it", func(s *state) { delete(s.volumes, "data") },
 			"create volume data 2G, change instance web attach volume data"},
 		{"a volume of another instance of the file changes its instance", func(s *state) {
 			s.volumes["data"] = api.Volume{Name: "data", SizeGB: 2, Instance: "2", InstanceName: "db"}
 		}, "change instance db detach volume data, change instance web attach volume data"},
+		{"a volume that the file has without an instance stays attached", func(s *state) {
+			s.volumes["more"] = api.Volume{Name: "more", SizeGB: 1, Instance: "2", InstanceName: "db"}
+		}, ""},
+		{"a list of volumes is complete", func(s *state) {
+			s.volumes["more"] = api.Volume{Name: "more", SizeGB: 1, Instance: "1", InstanceName: "web"}
+		}, "change instance web detach volume more"},
+		{"fields that the file leaves out stay", func(s *state) {
+			db := s.instances["db"]
+			db.Protected, db.Keys, db.UserData, db.Tags = true, []string{"ssh-ed25519 CCCC me"}, []byte("#!/bin/sh"),
+				map[string]string{"role": "db"}
+			db.Restart = croft.RestartAlways
+			s.instances["db"] = db
+		}, ""},
 		{"a volume of an instance outside the file stays", func(s *state) {
 			s.volumes["data"] = api.Volume{Name: "data", SizeGB: 2, Instance: "3", InstanceName: "other"}
 		}, "!volume data is attached to other"},
