@@ -16,6 +16,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/verb"
 	"croft/control/api"
+	"croft/internal/command"
 	"croft/internal/delay"
 	"croft/internal/out"
 	"croft/internal/userfile"
@@ -69,7 +70,7 @@ If apply is interrupted, apply the file again: it makes the changes that are mis
 		Example: `  croft export > cloud.yaml
   croft apply -f cloud.yaml --dry-run
   croft apply -f cloud.yaml --yes`,
-		Args: cobra.NoArgs,
+		Args: command.Count(0, 0),
 	}
 	args.AddCloudFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the `file`, or - for stdin (required)")

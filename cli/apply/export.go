@@ -14,6 +14,7 @@ import (
 	"croft/cli/args"
 	"croft/cli/verb"
 	"croft/control/api"
+	"croft/internal/command"
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/schedule/sshkeys"
@@ -30,7 +31,7 @@ no data of disks: see croft backup. Members of clusters, machines of pools, held
 lost instances and expiries are left out, and sizes are printed as amounts.`,
 		Example: `  croft export > cloud.yaml
   croft export --project lab --context home | croft apply -f - --project lab --context work --yes`,
-		Args: cobra.NoArgs,
+		Args: command.Count(0, 0),
 	}
 	args.AddCloudFlags(cmd.Flags())
 	cmd.RunE = verb.Wait(func(ctx context.Context, c *args.Client) error {

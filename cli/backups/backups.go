@@ -359,7 +359,7 @@ func overdueCommand() *cobra.Command {
 		Long: `overdue lists the instances whose newest backup is older than one and a half intervals of
 the schedule that makes backups of them, or than a day if none does. With --than it lists
 the instances whose newest backup is older than that time, or that have none.`,
-		Args: cobra.NoArgs,
+		Args: command.Count(0, 0),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
 			list, err := c.ListUnprotected(ctx, api.OverdueFilter{InProject: api.InProject{Project: c.Project},
 				Than: int64(than / time.Second)})

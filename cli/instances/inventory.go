@@ -58,10 +58,13 @@ With CROFT_URL ssh connects through the cloud.`,
 		Example: `  croft inventory
   croft inventory --filter env=test --known-hosts known_hosts
   croft inventory --host web`,
-		Args: cobra.NoArgs,
+		Args: command.Count(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := command.AtMostOne(cmd, "list", "host"); err != nil {
 				return err
+			}
+			if o := cmd.Flag("output"); o.Changed && o.Value.String() != out.FormatJSON {
+				return croft.Errorf(croft.Invalid, "inventory: Ansible reads JSON, not %s: leave --output out", o.Value)
 			}
 			return within(cmd, func(ctx context.Context, c *session) error { return v.print(ctx, cmd, c) })
 		},

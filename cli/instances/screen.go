@@ -18,6 +18,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/control/api"
+	"croft/internal/command"
 	"croft/internal/out"
 )
 
@@ -39,7 +40,7 @@ ends when that viewer leaves. Whoever can reach the address sees the screen: onl
 can reach a socket. The connection passes the API of the cloud and the agent of the
 host. Only one viewer at a time is possible; --takeover ends the other one.`,
 		ValidArgsFunction: args.CompleteInstances(1),
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              command.Count(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			viewed := view.open || view.listen != ""
 			switch {

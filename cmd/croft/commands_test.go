@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"croft"
 	"croft/cli"
 	commands "croft/internal/command"
 )
@@ -37,6 +38,27 @@ func TestEveryHelpTextListsTheExitCodes(t *testing.T) {
 	}
 	for _, name := range []string{"croft", "schedule", "compute", "mdserver", "fission", "itabot", "lockpick"} {
 		walk(program.Root(name), false)
+	}
+}
+
+func TestEveryCommandCountsItsArguments(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.Args == nil || cmd.Annotations[commands.OwnErrors] != "" {
+			return
+		}
+		for _, n := range []int{0, 1, 2, 9} {
+			if err := cmd.Args(cmd, make([]string, n)); err != nil && croft.KindOf(err) != croft.Invalid {
+				t.Errorf("%s refuses %d arguments as %v, not as wrong input: use command.Count", cmd.CommandPath(), n, err)
+			}
+		}
+	}
+	program := withGrid(cli.Program{})
+	for _, name := range []string{"croft", "schedule"} {
+		walk(program.Root(name))
 	}
 }
 

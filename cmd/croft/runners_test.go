@@ -490,6 +490,10 @@ func (w *runnerWorld) testRefusals() {
 	if err := os.WriteFile(wrong, []byte("ghp_wrong"), 0o600); err != nil {
 		w.Fatal(err)
 	}
+	open := filepath.Join(w.dir, "open")
+	if err := os.WriteFile(open, []byte("ghp_wrong"), 0o644); err != nil { //nolint:gosec // which is refused
+		w.Fatal(err)
+	}
 	given := func(more ...string) []string {
 		return append([]string{"pool", "runner", "github"}, more...)
 	}
@@ -511,6 +515,7 @@ func (w *runnerWorld) testRefusals() {
 		{given("--url=http://github.example/x", file, label, tag), 2, "use https://"},
 		{given("--url=https://github.com/a/b/c", file, label, tag), 2, "neither an organization nor a repository"},
 		{given(url, "--token-file=nowhere", label, tag), 2, "read the token of GitHub: open nowhere"},
+		{given(url, "--token-file="+open, label, tag), 2, "open has the mode 0644, so that other users"},
 		{given(url, file, label, tag), 7, "GitHub does not accept the token in " + wrong + ": Bad credentials (401)"},
 		{[]string{"pool", "runner", "gitlab", "config-toml"}, 2, "with --tag"},
 		{[]string{"pool", "runner", "gitlab", "prepare", "--tag=ci"}, 2, "the variable JOB_RESPONSE_FILE is not set"},

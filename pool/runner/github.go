@@ -171,6 +171,10 @@ func (g *GitHub) token() (string, error) {
 		return "", croft.Errorf(croft.Invalid, "read the token of GitHub: %w", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return "", croft.Errorf(croft.Invalid, "%s has the mode %#o, so that other users of this machine may read the token "+
+			"of GitHub: chmod 600 it", g.TokenFile, info.Mode().Perm())
+	}
 	text, err := io.ReadAll(io.LimitReader(file, longestToken))
 	if err != nil {
 		return "", croft.Errorf(croft.Invalid, "read the token of GitHub: %w", err)
