@@ -135,7 +135,11 @@ func (s *subjects) of(ctx context.Context, c *session, given []string) (names []
 	action := s.ends + " " + wording.Count(len(all), "instance")
 	switch {
 	case len(all) == 0:
-		c.Say("no instance matches, so nothing is done")
+		hint := ""
+		if len(s.choice.filters) > 0 {
+			hint = ": --filter compares properties, and --tag the tags of requests"
+		}
+		c.Say("no instance matches, so nothing is done%s", hint)
 		return nil, nil
 	case !asks:
 		return names, nil

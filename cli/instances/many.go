@@ -17,6 +17,7 @@ import (
 	"croft/internal/out"
 	"croft/schedule"
 	"croft/tenant"
+	"croft/tenant/objects"
 )
 
 // mostSentences limits the number of sentences of a kind that are printed about many instances.
@@ -74,8 +75,12 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 	if wanted.count >= viewFrom {
 		defer c.Prepare(ctx)()
 	}
+	labels, err := c.labels(ctx, wanted.properties)
+	if err != nil {
+		return err
+	}
 	text := c.Settings.Output == out.FormatText
-	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text}
+	h := harvest{keep: wanted.allOrNone || c.Settings.Wait.Any() || !text || labels != nil}
 	inOrder(ctx, wanted.count, atOnce, func(n int) outcome { return c.ask(ctx, wanted.nth(n)) }, func(o outcome) bool {
 		if text && o.err == nil && !wanted.allOrNone {
 			printMade(cmd, o.made)
@@ -101,11 +106,39 @@ func (c *session) request(ctx context.Context, cmd *cobra.Command, wanted reques
 		args.WarnKeyless(cmd.ErrOrStderr(), c.Settings.Keys, wanted.one.Keys, wanted.one.UserData)
 	}
 	errs := []error{c.shortfall(cmd, wanted, &h)}
+	if labels != nil {
+		errs = append(errs, c.label(ctx, h.instances, labels))
+	}
 	if c.Settings.Wait.Any() && wanted.one.Hold == 0 {
 		errs = append(errs, c.waitForNew(ctx, cmd, h.instances, wanted.allOrNone, wanted.one.Protected))
 	}
 	if !text && len(h.instances) > 0 {
 		errs = append(errs, c.printInstances(ctx, cmd, h.instances, wanted.count > 1))
+	}
+	return errors.Join(errs...)
+}
+
+// labels returns the values of properties of instances; nil: there are none. Invalid.
+func (c *session) labels(ctx context.Context, pairs []string) (map[string]*objects.Value, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	set, err := c.ReadProperties(ctx, objects.Instance, pairs)
+	labels := map[string]*objects.Value{}
+	for key, v := range set {
+		labels[key] = &v
+	}
+	return labels, err
+}
+
+// label sets properties of instances.
+func (c *session) label(ctx context.Context, all []api.Instance, labels map[string]*objects.Value) error {
+	var errs []error
+	for _, i := range all {
+		named := c.Named(string(i.ID))
+		if _, err := c.ChangeInstance(ctx, api.InstancePatch{InstanceNamed: named, Labels: labels}); err != nil {
+			errs = append(errs, fmt.Errorf("instance %s is there, and its properties are not set: %w", i.Name, err))
+		}
 	}
 	return errors.Join(errs...)
 }

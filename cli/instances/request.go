@@ -41,6 +41,7 @@ type asking struct {
 	devices, os          string
 	iso, boot            string
 	tpm                  bool
+	properties           []string
 	expires, hold        time.Duration
 	together, apart      []string
 	locations            locationRule
@@ -122,6 +123,8 @@ func (a *asking) addGuestFlags(flags *pflag.FlagSet) {
 		"on-failure (not if it powered itself off), never, or elsewhere, elsewhere:disk, elsewhere:image or elsewhere:backup: also on another "+
 		"host if its host dies (on-failure)")
 	flags.StringArrayVar(&a.tags, "tag", nil, "`key=value` that the guest can read; repeat for more")
+	flags.StringArrayVar(&a.properties, "property", nil, "`key=value` by which --filter selects the instance, as with "+
+		"croft property set; repeat for more")
 	command.DurationVar(flags, &a.expires, "expires", 0, "destroy the instance after this `time`, such as 8h; `schedule keep` "+
 		"prolongs it (never)")
 }
@@ -227,6 +230,8 @@ type requests struct {
 	one       api.ClaimRequest
 	count     int
 	allOrNone bool
+	// pairs of keys and values
+	properties []string
 }
 
 // nth returns the request with this index, starting at 0.
@@ -245,10 +250,12 @@ func (r requests) nth(i int) api.ClaimRequest {
 // requests turns flags and arguments into requests.
 func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (requests, error) {
 	one, err := a.request(s, query, stdin)
-	wanted := requests{one: one, count: a.count, allOrNone: a.allOrNone}
+	wanted := requests{one: one, count: a.count, allOrNone: a.allOrNone, properties: a.properties}
 	switch {
 	case err != nil:
 		return wanted, err
+	case a.hold != 0 && len(a.properties) > 0:
+		return wanted, croft.Errorf(croft.Invalid, "--hold makes no instance yet: set its properties with `croft property set`")
 	case a.explain && a.count != 1:
 		return wanted, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
 	case a.count < 1:

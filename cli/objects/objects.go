@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -164,23 +163,11 @@ A value is a string, unless the definition says that the property is an integer,
 number or a boolean.`,
 		ValidArgsFunction: completeKind,
 		RunE: onThing(func(ctx context.Context, _ *cobra.Command, t *thing, pairs []string) error {
-			under, err := t.GetDefinition(ctx, api.DefinitionChosen{
-				DefinitionNamed: api.DefinitionNamed{Kind: t.kind}, Effective: true})
+			set, err := t.ReadProperties(ctx, t.kind, pairs)
 			if err != nil {
 				return err
 			}
-			c := api.ObjectChange{Set: map[string]objects.Value{}}
-			for _, pair := range pairs {
-				key, text, said := strings.Cut(pair, "=")
-				if !said {
-					return croft.Errorf(croft.Invalid, "%q is not a property with a value: write %s=VALUE", pair, key)
-				}
-				if _, twice := c.Set[key]; twice {
-					return croft.Errorf(croft.Invalid, "the property %s is set twice: give one value", key)
-				}
-				c.Set[key] = under.ReadText(key, text)
-			}
-			return t.change(ctx, c)
+			return t.change(ctx, api.ObjectChange{Set: set})
 		}),
 	}
 }
