@@ -142,9 +142,15 @@ func keyName(line string, keys map[string]string) string {
 // query returns the query of an instance with the resources that it has now: it may have been resized.
 func query(i api.Instance) string {
 	q, err := schedule.ParseQuery(i.Query)
-	if err != nil || maps.Equal(q.Total(), i.Resources) || len(q.Groups) != 1 {
+	if err != nil {
 		return i.Query
 	}
-	q.Groups[0].Resources = i.Resources
+	traits := i.Machine.Traits() // the field machine says them, and may be changed
+	q.RootRequired = slices.DeleteFunc(q.RootRequired, func(t string) bool {
+		return slices.Contains(traits, croft.Trait(t))
+	})
+	if len(q.Groups) == 1 {
+		q.Groups[0].Resources = i.Resources
+	}
 	return q.Encode()
 }

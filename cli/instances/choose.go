@@ -16,6 +16,7 @@ import (
 	"croft/internal/nearest"
 	"croft/internal/out"
 	"croft/internal/wording"
+	"croft/pool/vm"
 	"croft/tenant/objects"
 )
 
@@ -78,6 +79,20 @@ func (c *session) chosen(ctx context.Context, s choice) ([]api.Instance, error) 
 	}), err
 }
 
+// changeable returns the chosen instances without the machines of pools, unless the tag that marks them chooses them.
+func (c *session) changeable(ctx context.Context, s choice) ([]api.Instance, error) {
+	all, err := c.chosen(ctx, s)
+	if slices.ContainsFunc(s.tags, func(t string) bool { return strings.HasPrefix(t, vm.Tag) }) {
+		return all, err
+	}
+	before := len(all)
+	all = slices.DeleteFunc(all, func(i api.Instance) bool { return i.Tags[vm.Tag] != "" })
+	if n := before - len(all); n > 0 {
+		c.Say("%s left alone: pools make and end them", wording.Count(n, "machine"))
+	}
+	return all, err
+}
+
 // subjects are the instances that a command changes: named ones, or chosen ones.
 type subjects struct {
 	choice
@@ -126,7 +141,7 @@ func (s *subjects) of(ctx context.Context, c *session, given []string) (names []
 			}
 			all = append(all, i)
 		}
-	} else if all, err = c.chosen(ctx, s.choice); err != nil {
+	} else if all, err = c.changeable(ctx, s.choice); err != nil {
 		return nil, err
 	}
 	for _, i := range all {

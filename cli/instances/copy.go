@@ -23,7 +23,8 @@ func copyCommand() *cobra.Command {
 		Long: `cp copies a file from this machine to an instance, or from an instance to this machine, by
 the system's scp, with the host key, the user and the connection of schedule ssh. One of
 both is NAME:PATH or UUID:PATH; a path that does not begin with a slash is below the home
-directory of the user. Write ./a:b for a file of this machine with a colon in its name.`,
+directory of the user. Write ./a:b for a file of this machine with a colon in its name.
+The guest needs an SFTP server (Debian: openssh-sftp-server), which the guest tiny lacks.`,
 		Example: `  schedule cp setup.sh web:/tmp/
   schedule cp -r web:/var/log ./logs`,
 		ValidArgsFunction: args.CompleteInstances(2),

@@ -157,7 +157,8 @@ func lookOffer(ctx context.Context, s *settings.Settings) checks.Result {
 		return checks.Result{Level: checks.Fail, Found: err.Error(), Do: "change the settings below offer"}
 	}
 	return checks.Result{Level: checks.OK,
-		Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are reserved for the host",
+		Found: fmt.Sprintf("of %d CPUs, %d MiB of memory and %d GiB of disk, %d, %d and %d are reserved for the host; croft host "+
+			"list shows what is left beside other files and virtual machines",
 			facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB,
 			s.Offer.ReservedDiskGiB)}
 }
