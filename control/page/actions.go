@@ -115,10 +115,25 @@ func actionNamed(name string) (action, bool) {
 	return all[i], true
 }
 
+// notices are the sentences about other things than instances.
+var notices = map[string]string{
+	"host-drain":     "The host gets no new instances.",
+	"host-move":      "The instances move to other hosts: their progress is below.",
+	"host-enable":    "New instances come to the host again.",
+	"host-take-back": "The host is taken back.",
+	"host-fence":     "The host is declared dead. It had no instances.",
+	"host-remove":    "The host is forgotten.",
+	"leftover":       "The leftover is removed as soon as the agent of the host is alive.",
+	"images":         "The images that nothing used are removed.",
+}
+
 // notice returns the sentence about the action that an address says was done.
 func notice(q url.Values) string {
 	if q.Get("done") == "create" {
 		return "The instance is being created."
+	}
+	if says, other := notices[q.Get("done")]; other {
+		return says
 	}
 	a, _ := actionNamed(q.Get("done"))
 	return a.Done

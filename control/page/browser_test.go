@@ -28,6 +28,17 @@ func TestThePageInABrowser(t *testing.T) {
 	}
 	web := s.create(t, "anna", "web")
 	s.create(t, "anna", "db", func(in *api.NewInstance) { in.Protected = true })
+	for _, name := range []string{"host2", "host3"} {
+		if err := s.cloud.AddHost(t.Context(), name, 6); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.client(t, "operator").DrainHost(t.Context(), api.HostNamed{ID: "host2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cloud.StopHost(t.Context(), "host3"); err != nil {
+		t.Fatal(err)
+	}
 	at := s.url + "/ui/instances/" + string(web.ID)
 	b := browser.Open(t, s.url)
 	check := func(name string) {
@@ -70,6 +81,9 @@ func TestThePageInABrowser(t *testing.T) {
 			views["remove"], views["resize"] = at+"/remove", at+"/resize"
 		case "operator":
 			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
+			views["hosts"], views["host"] = s.url+"/ui/hosts", s.url+"/ui/hosts/"+string(s.hostCalled(t, "host1").ID)
+			views["fence"], views["audit"] = views["host"]+"/fence", s.url+"/ui/audit"
+			views["hosts-many"] = s.crowded(t, 1500).url + "/ui/hosts"
 		}
 		for name, path := range views {
 			b.Go(path)

@@ -95,6 +95,15 @@ func views() []view {
 		{"GET " + Root + "/instances/{id}/log", (*visit).showLog},
 		{"GET " + Root + "/instances/{id}/{action}", (*visit).confirm},
 		{"POST " + Root + "/instances/{id}/{action}", (*visit).act},
+		{"GET " + Root + "/hosts", (*visit).showHosts},
+		{"GET " + Root + "/hosts/{id}", (*visit).showHost},
+		{"GET " + Root + "/hosts/{id}/{action}", (*visit).confirmHost},
+		{"POST " + Root + "/hosts/{id}/{action}", (*visit).actOnHost},
+		{"POST " + Root + "/hosts/{id}/images", (*visit).removeUnused},
+		{"GET " + Root + "/hosts/{id}/leftovers/{instance}", (*visit).confirmLeftover},
+		{"POST " + Root + "/hosts/{id}/leftovers/{instance}", (*visit).removeLeftover},
+		{"GET " + Root + "/audit", (*visit).showAudit},
+		{"POST " + Root + "/audit", (*visit).repair},
 	}
 }
 

@@ -34,6 +34,11 @@ func TestThePage(t *testing.T) {
 		"a list that was away resumes or reloads":  resumesStreams,
 		"streams are bounded":                      boundsStreams,
 		"a page that there is not":                 showsErrors,
+		"hosts are for operators":                  hidesHosts,
+		"a host is drained and emptied":            drainsAHost,
+		"a host is fenced and forgotten":           forgetsAHost,
+		"records are compared":                     comparesRecords,
+		"many hosts are drawn by rack":             drawsManyHosts,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}

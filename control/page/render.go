@@ -150,13 +150,13 @@ func until(t time.Time) template.HTML {
 func stateOf(state string) template.HTML {
 	class, symbol := "busy", "◐"
 	switch state {
-	case "running", "ready":
+	case "running", "ready", "available", "in_use":
 		class, symbol = "good", "●"
-	case "stopped", "gone", "held":
+	case "stopped", "gone", "held", "drained":
 		class, symbol = "off", "○"
-	case "failed", "lost", "damaged":
+	case "failed", "lost", "damaged", "dead":
 		class, symbol = "bad", "✕"
-	case "unknown", "unreachable":
+	case "unknown", "unreachable", "silent", "returned":
 		class, symbol = "warn", "?"
 	}
 	return template.HTML(fmt.Sprintf(`<span class="state %s"><span aria-hidden="true">%s</span> %s</span>`, class,

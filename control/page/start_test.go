@@ -28,6 +28,7 @@ type served struct {
 	api   string
 	cloud *simcloud.Cloud
 	links session.Sessions
+	proxy http.Handler // the API
 }
 
 // start serves the page of a simulated cloud until the test ends.
@@ -49,7 +50,7 @@ func start(t *testing.T) served {
 	}
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
-	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}}
+	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy}
 }
 
 // client returns a client of the API for a caller of controltest.

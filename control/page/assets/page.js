@@ -66,7 +66,7 @@ async function refresh() {
 	fetching = true;
 	try {
 		const answer = await fetch(location.pathname + location.search, { redirect: "manual" });
-		if (answer.status === 404) { say("the instance is gone", "lost"); return; }
+		if (answer.status === 404) { say("it is gone", "lost"); return; }
 		if (!answer.ok) return;
 		const next = new DOMParser().parseFromString(await answer.text(), "text/html");
 		for (const region of document.querySelectorAll("[data-region]")) {
@@ -104,7 +104,8 @@ function follow() {
 	events.addEventListener("row", (e) => {
 		const change = JSON.parse(e.data);
 		if (of) {
-			if (change.id === of) refresh();
+			const here = document.getElementById("i-" + change.id) || (change.html || "").includes(">" + live.dataset.host + "<");
+			if (of === "*" ? here : change.id === of) refresh();
 			return sayLive();
 		}
 		const row = document.getElementById("i-" + change.id);
@@ -193,6 +194,7 @@ document.addEventListener("keydown", (e) => {
 	}
 	case "u": go("[data-up]"); break;
 	case "c": go('nav a[href*="/instances/new"]'); break;
+	case "gh": go('nav a[href="/ui/hosts"]'); break;
 	case "gi": go('nav a[href*="/instances"]'); break;
 	case "?": if ($("#keys")) $("#keys").showModal(); break;
 	}

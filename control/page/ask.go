@@ -1,0 +1,65 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+
+	"croft"
+)
+
+// question is what the page that asks for a confirmation shows.
+type question struct {
+	Title   string
+	Name    string // of the object
+	About   string
+	Does    string // the words of the button
+	Post    string // where the answer goes
+	Back    string
+	Final   bool   // it cannot be undone
+	Word    string // what the user types to confirm; empty: nothing
+	Options []option
+	Hidden  map[string]string
+	Says    string // why it was not done
+	Kind    string
+}
+
+// option is a choice on that page.
+type option struct {
+	Name, Value, Label string
+	One                bool // of several
+	Checked            bool
+	Disabled           string // why it cannot be chosen
+}
+
+// ask shows a question.
+func (v *visit) askAbout(status int, q question) error {
+	return v.show(status, "ask", q.Title+": "+q.Name, q)
+}
+
+// answered reports whether the form confirms a question; else it shows the question again, with the reason.
+func (v *visit) answered(q question) (bool, error) {
+	if q.Word == "" || v.r.PostForm.Get("typed") == q.Word {
+		return true, nil
+	}
+	q.Says = "type " + q.Word + " to confirm: this cannot be undone"
+	return false, v.askAbout(http.StatusUnprocessableEntity, q)
+}
+
+// refused shows a question again, with the error of what it asked about.
+func (v *visit) refused(q question, err error) error {
+	if ended(err) || croft.KindOf(err) == croft.NotFound {
+		return err
+	}
+	f := failureOf(v.r, err)
+	q.Says, q.Kind = f.Says, f.Kind
+	return v.askAbout(f.Status, q)
+}
+
+// to leads the browser to a page that belongs to no project, after a change.
+func (v *visit) to(path string, query ...string) error {
+	v.project = ""
+	return v.redirect(path, query...)
+}
+
+// segment writes a text as a part of a path.
+func segment(text string) string { return url.PathEscape(text) }

@@ -1,0 +1,51 @@
+package page
+
+import "net/http"
+
+// late is what a page shows once slow operations have answered. The head of the page is sent before them.
+type late struct {
+	v    *visit
+	load func() (any, error)
+	// The operations have answered, and the page is sent as a whole.
+	ready bool
+}
+
+// loaded is the outcome: what the page shows, or why it cannot be shown.
+type loaded struct {
+	Shown any
+	Says  string
+	Kind  string
+}
+
+// Load sends what was written so far, and waits for the operations.
+func (l late) Load() loaded {
+	if !l.ready {
+		_ = http.NewResponseController(l.v.w).Flush() // writers that cannot are complete later
+	}
+	shown, err := l.load()
+	if err == nil {
+		return loaded{Shown: shown}
+	}
+	f := failureOf(l.v.r, err)
+	l.v.log.Warn("a part of a page cannot be shown", "path", l.v.r.URL.Path, "err", err)
+	return loaded{Says: f.Says, Kind: f.Kind}
+}
+
+// showLate answers with a page of operators whose operations may take longer than a reader likes to wait. For others
+// the API decides first, so that the answer has the right status.
+func (v *visit) showLate(name, title string, load func() (any, error)) error {
+	if !v.caller.Operator() {
+		shown, err := load()
+		if err != nil {
+			return err
+		}
+		load = func() (any, error) { return shown, nil }
+	}
+	f := v.frame(title, late{v, load, false})
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(http.StatusOK)
+	if err := pages[name].Execute(v.w, f); err != nil { // its status is sent already; browsers may have disconnected
+		v.log.Warn("a page is incomplete", "path", v.r.URL.Path, "err", err)
+	}
+	return nil
+}
