@@ -115,6 +115,16 @@ type Host struct {
 	Death *Death `json:"death,omitempty"`
 	// the shared storage that it mounts now
 	Storages []HostStorage `json:"storages,omitempty"`
+	// the architectures of the machines that it runs; only x86_64 if empty
+	Arch []Arch `json:"arch,omitempty"`
+}
+
+// Runs returns why the host runs no machines of an architecture; nil: it does. NoCapacity.
+func (h Host) Runs(a Arch) error {
+	if slices.Contains(h.Arch, a.Known()) || len(h.Arch) == 0 && a.Known() == ArchX86 {
+		return nil
+	}
+	return Errorf(NoCapacity, "runs no %s machines", a.Known())
 }
 
 // HostStorage is a shared storage that a host mounts.
@@ -1097,6 +1107,7 @@ type Image struct {
 	Description string       `json:"description,omitempty"`
 	SHA256      string       `json:"sha256,omitempty"`     // of the file, in hexadecimal digits; pending: as promised
 	Format      string       `json:"format,omitempty"`     // of the file: see IsImageFormat
+	Arch        Arch         `json:"arch,omitempty"`       // of the machines that start from it; x86_64 if empty
 	SizeBytes   int64        `json:"size_bytes"`           // of the file; while it is pending, the most that it may have
 	DiskBytes   int64        `json:"disk_bytes,omitempty"` // size of the disk that guests see
 	State       ImageState   `json:"state"`                // see there

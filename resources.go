@@ -1,6 +1,7 @@
 package croft
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -182,6 +183,8 @@ type Summary struct {
 // Machine is the kind of an instance's virtual machine. The zero value is a PC with virtio devices, and with a BIOS
 // unless its disk boots only by UEFI.
 type Machine struct {
+	// Its processor's architecture; x86_64 if empty. An aarch64 machine starts by UEFI.
+	Arch Arch `json:"arch,omitempty" enum:"x86_64,aarch64"`
 	// Its firmware; empty: bios, or uefi if only that boots the disk.
 	Firmware Firmware `json:"firmware,omitempty" enum:"bios,uefi,uefi-secure"`
 	// It has a TPM 2.0, whose state is on its host.
@@ -198,6 +201,55 @@ type Machine struct {
 	// What its firmware starts, in this order, separated by commas: disk, cd or network. disk if empty, and then the
 	// CD.
 	Boot Boot `json:"boot,omitempty" maxLength:"15" pattern:"^(disk|cd|network)(,(disk|cd|network)){0,2}$"`
+}
+
+// Arch is the architecture of a machine's processor, as Linux names it.
+type Arch string
+
+// The architectures.
+const (
+	ArchX86     Arch = "x86_64"
+	ArchAArch64 Arch = "aarch64"
+)
+
+// Archs returns the architectures that machines can have.
+func Archs() []Arch { return []Arch{ArchX86, ArchAArch64} }
+
+// Known returns the architecture, or the one of machines that name none.
+func (a Arch) Known() Arch { return cmp.Or(a, ArchX86) }
+
+// Check refuses unknown architectures. Invalid.
+func (a Arch) Check() error {
+	if !slices.Contains(Archs(), a.Known()) {
+		return Errorf(Invalid, "arch is %.80q: use x86_64 or aarch64", a)
+	}
+	return nil
+}
+
+// Trait returns the trait of hosts that run machines of the architecture.
+func (a Arch) Trait() Trait {
+	if a.Known() == ArchAArch64 {
+		return TraitAArch64
+	}
+	return TraitX86
+}
+
+// check refuses settings that machines of an architecture cannot have. Invalid.
+func (a Arch) check(m Machine) error {
+	if err := a.Check(); err != nil || a.Known() != ArchAArch64 {
+		return err
+	}
+	switch {
+	case m.Firmware == FirmwareBIOS:
+		return Errorf(Invalid, "an aarch64 machine has no BIOS: use firmware uefi, or leave it out")
+	case m.Firmware == FirmwareUEFISecure:
+		return Errorf(Invalid, "secure boot is for x86_64 machines only: use firmware uefi for aarch64, or leave it out")
+	case m.Devices == DevicesPlain:
+		return Errorf(Invalid, "plain devices are for x86_64 machines only: use virtio for aarch64, or leave it out")
+	case m.OS == OSWindows:
+		return Errorf(Invalid, "machines for Windows are x86_64 only: leave out os windows, or arch aarch64")
+	}
+	return nil
 }
 
 // Boot is an order of devices that firmware starts from: words separated by commas.
@@ -287,6 +339,9 @@ func (m Machine) Check() error {
 	if !slices.Contains([]GuestOS{"", OSLinux, OSWindows}, m.OS) {
 		return Errorf(Invalid, "os is %.80q: use linux or windows", m.OS)
 	}
+	if err := m.Arch.check(m); err != nil {
+		return err
+	}
 	if err := m.Boot.check(); err != nil {
 		return err
 	}
@@ -310,29 +365,41 @@ const (
 	TraitCD         Trait = "CUSTOM_CROFT_CDROM"
 	TraitBoot       Trait = "CUSTOM_CROFT_BOOT_ORDER"
 	TraitNetBoot    Trait = "CUSTOM_CROFT_BOOT_NETWORK"
+	TraitAArch64    Trait = "COMPUTE_ARCH_AARCH64"
+	// of a screen that only aarch64 machines have
+	TraitVirtioScreen Trait = "COMPUTE_GRAPHICS_MODEL_VIRTIO"
 )
 
-// machineTraits has what a host without the trait lacks, and what an operator can do about it.
+// TraitX86 is the trait of hosts that run x86_64 machines. No machine requires it, so that the default machine has no
+// traits: Host.Runs keeps it away from other hosts.
+const TraitX86 Trait = "COMPUTE_ARCH_X86_64"
+
+// machineTraits has the only architecture whose machines can need a trait (empty: all do), and what a host without the
+// trait lacks, with what an operator can do about it.
 var machineTraits = []struct {
 	Trait
+	arch Arch
 	lack string
 }{
-	{TraitUEFI, "has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
-	{TraitSecureBoot, "has no UEFI firmware with secure boot (the package ovmf, and then a restart of its agent)"},
-	{TraitTPM, "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of libvirtd and its agent)"},
-	{TraitScreen, "has no QEMU with a VGA screen over VNC"},
-	{TraitPlain, "has no QEMU with SATA disks"},
-	{TraitWindows, "is of a version that does not know the clock of Windows"},
-	{TraitCD, "has no QEMU with a CD drive, or is of a version that knows none"},
-	{TraitBoot, "is of a version that does not know --boot"},
-	{TraitNetBoot, "has no boot ROM for network cards (the package ipxe-qemu, and then a restart of its agent)"},
+	{TraitUEFI, ArchX86, "has no UEFI firmware (the package ovmf, and then a restart of its agent)"},
+	{TraitSecureBoot, ArchX86, "has no UEFI firmware with secure boot (the package ovmf, and then a restart of its agent)"},
+	{TraitTPM, "", "cannot emulate a TPM (the packages swtpm and swtpm-tools, and then a restart of libvirtd and its agent)"},
+	{TraitScreen, ArchX86, "has no QEMU with a VGA screen over VNC"},
+	{TraitPlain, ArchX86, "has no QEMU with SATA disks"},
+	{TraitWindows, ArchX86, "is of a version that does not know the clock of Windows"},
+	{TraitCD, "", "has no QEMU with a CD drive, or is of a version that knows none"},
+	{TraitBoot, "", "is of a version that does not know --boot"},
+	{TraitNetBoot, "", "has no boot ROM for network cards (the package ipxe-qemu, and then a restart of its agent)"},
+	{TraitAArch64, ArchAArch64, "runs no aarch64 machines (the setting libvirt.emulated_architectures of an x86_64 host lets it)"},
+	{TraitVirtioScreen, ArchAArch64, "has no QEMU for aarch64 with a screen over VNC"},
 }
 
-// MachineTraits returns all traits that Machine.Traits can return.
-func MachineTraits() []Trait {
-	all := make([]Trait, len(machineTraits))
-	for i, t := range machineTraits {
-		all[i] = t.Trait
+// MachineTraits returns the traits that Machine.Traits can return for machines of these architectures.
+func MachineTraits(of ...Arch) (all []Trait) {
+	for _, t := range machineTraits {
+		if t.arch == "" || slices.Contains(of, t.arch) {
+			all = append(all, t.Trait)
+		}
 	}
 	return all
 }
@@ -340,16 +407,12 @@ func MachineTraits() []Trait {
 // Lack returns what a host lacks that does not have a trait of MachineTraits, as the end of a sentence about the host;
 // false: another trait.
 func (t Trait) Lack() (string, bool) {
-	i := slices.IndexFunc(machineTraits, func(m struct {
-		Trait
-		lack string
-	}) bool {
-		return m.Trait == t
-	})
-	if i < 0 {
-		return "", false
+	for _, m := range machineTraits {
+		if m.Trait == t {
+			return m.lack, true
+		}
 	}
-	return machineTraits[i].lack, true
+	return "", false
 }
 
 // Traits returns the traits that a host needs to run the machine. Hosts of older versions have none of them.
@@ -359,10 +422,13 @@ func (m Machine) Traits() (all []Trait) {
 			all = append(all, t)
 		}
 	}
-	add(m.Firmware == FirmwareUEFI, TraitUEFI)
+	arm := m.Arch == ArchAArch64 // then it has UEFI always
+	add(arm, TraitAArch64)
+	add(m.Firmware == FirmwareUEFI && !arm, TraitUEFI)
 	add(m.Firmware == FirmwareUEFISecure, TraitSecureBoot)
 	add(m.TPM, TraitTPM)
-	add(m.Display == DisplayVNC, TraitScreen)
+	add(m.Display == DisplayVNC && !arm, TraitScreen)
+	add(m.Display == DisplayVNC && arm, TraitVirtioScreen)
 	add(m.Devices == DevicesPlain, TraitPlain)
 	add(m.OS == OSWindows, TraitWindows)
 	add(m.ISO != "", TraitCD)
@@ -374,6 +440,9 @@ func (m Machine) Traits() (all []Trait) {
 // String describes the machine for people; empty: the default kind.
 func (m Machine) String() string {
 	var parts []string
+	if m.Arch != "" {
+		parts = append(parts, string(m.Arch))
+	}
 	if m.Firmware != "" {
 		parts = append(parts, fmt.Sprintf("firmware %s", m.Firmware))
 	}

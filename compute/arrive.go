@@ -47,6 +47,9 @@ func (p *pass) arrive(ctx context.Context) error {
 	if p.want.Move == nil {
 		return croft.Errorf(croft.Invalid, "the order to arrive names no host")
 	}
+	if err := p.runs(); err != nil {
+		return err
+	}
 	nics, err := p.nics()
 	if err != nil {
 		return err

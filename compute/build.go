@@ -18,6 +18,9 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 	if err := p.arrived(ctx); err != nil {
 		return err
 	}
+	if err := p.runs(); err != nil {
+		return err
+	}
 	nics, err := p.nics()
 	if err != nil {
 		return err
@@ -82,6 +85,16 @@ func (p *pass) build(ctx context.Context, prepare func() error) error {
 		return err
 	}
 	return p.define(ctx, layers, source, nics)
+}
+
+// runs refuses a machine of an architecture that this host does not offer. Invalid.
+func (p *pass) runs() error {
+	arch := p.want.Spec.Machine.Arch
+	if p.agent.Host.Runs(arch) == nil {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "this host runs no %s machines: let the host offer the architecture "+
+		"(libvirt.emulated_architectures in its settings), or request another instance", arch.Known())
 }
 
 // makeDisk makes the disk above its image, or an empty one if the order names no image.
@@ -291,6 +304,9 @@ func (p *pass) firmware(ctx context.Context, layers []Layer) (croft.Firmware, er
 	wanted := p.want.Spec.Machine.Firmware
 	if wanted.IsUEFI() {
 		return wanted, nil
+	}
+	if p.want.Spec.Machine.Arch == croft.ArchAArch64 { // it has no other
+		return croft.FirmwareUEFI, nil
 	}
 	needed, err := onStorage(ctx, p, func() (bool, error) { return p.agent.Images.NeedsUEFI(layers) })
 	switch {

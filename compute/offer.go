@@ -78,15 +78,20 @@ func traits(virtType string, f Facts, more []croft.Trait) []croft.Trait {
 		"COMPUTE_NODE", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW",
 		"COMPUTE_FIRMWARE_BIOS", "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_STORAGE_BUS_VIRTIO",
 	}
-	if f.Arch == "amd64" {
-		all = append(all, "HW_ARCH_X86_64", "COMPUTE_ARCH_X86_64")
+	switch f.Arch {
+	case "amd64":
+		all = append(all, "HW_ARCH_X86_64")
+	case "arm64":
+		all = append(all, "HW_ARCH_AARCH64")
 	}
 	switch {
 	case virtType == "qemu" && f.Arch == "amd64":
 		all = append(all, emulated...)
 	case virtType == "kvm":
 		for _, flag := range f.CPUFlags {
-			all = append(all, flagTraits[flag]...)
+			if f.Arch == "amd64" { // other processors have flags of the same names
+				all = append(all, flagTraits[flag]...)
+			}
 		}
 		if f.Threads {
 			all = append(all, "HW_CPU_HYPERTHREADING")
@@ -111,8 +116,13 @@ type Facts struct {
 	MemoryMiB  int64
 	DiskGiB    int64 // of the file system with the state directory
 	DiskUseGiB int64 // used there by files that are not croft's, rounded up
-	// what the hypervisor can give guests, of croft.MachineTraits
+	// what the hypervisor can give guests, as compute.Hypervisor says
 	Machines []croft.Trait
+}
+
+// Archs returns the architectures of the machines that the hypervisor runs.
+func (f Facts) Archs() []croft.Arch {
+	return slices.DeleteFunc(croft.Archs(), func(a croft.Arch) bool { return !slices.Contains(f.Machines, a.Trait()) })
 }
 
 // ReadFacts reads the facts from the machine. ours is the number of bytes below dir that belong to croft.

@@ -130,7 +130,8 @@ func TestTraitsAreInOrderAndOfTheArchitecture(t *testing.T) {
 				t.Errorf("%s: got %v", arch, got)
 			}
 			for trait, want := range map[croft.Trait]bool{"HW_ARCH_X86_64": arch == "amd64",
-				"COMPUTE_ARCH_X86_64": arch == "amd64", "HW_CPU_X86_SSE2": arch == "amd64" && virt == "qemu",
+				"HW_ARCH_AARCH64":     arch == "arm64",
+				"COMPUTE_ARCH_X86_64": false, "HW_CPU_X86_SSE2": arch == "amd64" && virt == "qemu",
 				"HW_CPU_HYPERTHREADING": false, "CUSTOM_CROFT_VIRT_": false} {
 				if slices.Contains(got, trait) != want {
 					t.Errorf("%s of %s has %s: %v", virt, arch, trait, !want)

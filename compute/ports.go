@@ -228,7 +228,8 @@ type Hypervisor interface {
 	// ForeignPCI returns the addresses of PCI devices in the definitions of machines that are not croft's, each with
 	// the name of such a machine.
 	ForeignPCI(ctx context.Context) (map[string]string, error)
-	// Machines returns the traits of croft.MachineTraits that machines on this host can have.
+	// Machines returns the traits of croft.MachineTraits that machines on this host can have, and the trait of each
+	// architecture that it runs.
 	Machines(ctx context.Context) ([]croft.Trait, error)
 	// Watch calls wake when a domain's state or addresses changed, or may have changed. It reconnects, and returns only
 	// when ctx ends.

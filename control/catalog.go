@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -107,7 +108,10 @@ var hexSHA256 = lazyregexp.New("^[0-9a-f]{64}$")
 
 func createCatalogImage(ctx context.Context, c *call, in api.NewCatalogImage) (shown api.CatalogImage, err error) {
 	i := croft.Image{Project: c.home(), Name: in.Name, Public: in.Public, User: in.User, Description: in.Description,
-		SHA256: in.SHA256, SizeBytes: in.SizeBytes}
+		SHA256: in.SHA256, SizeBytes: in.SizeBytes, Arch: in.Arch}
+	if err := in.Arch.Check(); err != nil {
+		return shown, err
+	}
 	switch {
 	case in.Public && !c.caller.Operator():
 		return shown, api.NewProblem(api.PropertyForbidden, "only operators make images public")
@@ -124,9 +128,11 @@ func createCatalogImage(ctx context.Context, c *call, in api.NewCatalogImage) (s
 			i.ChargedGB = defaultImageGB
 		}
 	case in.URL != "":
-		if i.Origin, i.Restricted, err = c.published(in.URL); err != nil {
+		var arch croft.Arch
+		if i.Origin, i.Restricted, arch, err = c.published(in.URL); err != nil {
 			return shown, err
 		}
+		i.Arch = cmp.Or(i.Arch, arch)
 		i.SizeBytes = max(in.MaxGB, 1) << 30
 		if in.MaxGB == 0 {
 			i.SizeBytes = defaultImageGB << 30
@@ -197,7 +203,7 @@ func saveInstance(ctx context.Context, c *call, in api.SavedImage) (shown api.Ca
 		return shown, err
 	}
 	i, err := c.Cloud.Catalog.Save(ctx, st, croft.Image{Project: st.Instance.Project, Name: in.Name, User: in.User,
-		Description: in.Description}, in.Generalize)
+		Description: in.Description, Arch: st.Instance.Spec.Machine.Arch.Known()}, in.Generalize)
 	return c.changedImage(ctx, in.Name, i, err)
 }
 
@@ -253,7 +259,7 @@ func (c *call) images(ctx context.Context, all []croft.Image) ([]api.CatalogImag
 	for _, i := range all {
 		one := api.CatalogImage{Name: i.Name, ID: i.ID, Project: i.Project, Public: i.Public, State: string(i.State),
 			Format: i.Format, SHA256: i.SHA256, SizeBytes: i.SizeBytes, DiskBytes: i.DiskBytes, ChargedGB: i.ChargedGB,
-			User: i.User, Description: i.Description, Made: i.Created, Error: c.shownError(i)}
+			User: i.User, Description: i.Description, Arch: i.Arch, Made: i.Created, Error: c.shownError(i)}
 		if c.project != "" {
 			one.Name = images.NameFor(i, c.project)
 		}

@@ -83,6 +83,7 @@ func useClaim(ctx context.Context, c *call, in api.ClaimUse) (shown api.Instance
 			return shown, err
 		}
 		use.Named, use.Image, use.Public = catalogName(in.Image), found.reference, found.public
+		use.Arch = found.arch
 	}
 	return c.change(ctx, in.Waiting, func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
 		return c.Cloud.Scheduler.Use(ctx, p, id, use)

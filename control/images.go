@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -57,6 +58,9 @@ type source struct {
 	reference string
 	public    bool   // hosts may fetch it only from the internet
 	format    string // of the file; empty: not known
+	name      string // as the request gives it
+	// architecture of the machines that start from it, as it is stated, and by its name or address; empty: none
+	arch, guess croft.Arch
 }
 
 // image returns where hosts get an image. Hosts fetch the reference and reach more than tenants do: their own files
@@ -70,11 +74,36 @@ func (c *call) image(ctx context.Context, name string) (source, error) {
 			err = croft.Errorf(croft.Conflict, "image %s is %s%s", name, i.State, because(c.shownError(i)))
 		}
 		if !errors.Is(err, croft.NotFound) {
-			return source{reference: i.Reference(), format: i.Format}, err
+			return source{reference: i.Reference(), format: i.Format, name: name, arch: i.Arch,
+				guess: images.GuessArch(name + " " + i.Origin)}, err
 		}
 	}
-	reference, public, err := c.published(name)
-	return source{reference: reference, public: public}, err
+	reference, public, arch, err := c.published(name)
+	return source{reference: reference, public: public, name: name, arch: arch,
+		guess: images.GuessArch(name + " " + reference)}, err
+}
+
+// archOf returns the architecture of a machine that is made for these images: the given one, else the one that an image
+// states, else the one in the name or address of an image; empty: x86_64. Invalid: an image states another one.
+func archOf(given croft.Arch, all ...source) (croft.Arch, error) {
+	arch, by := given, "the request names "+string(given)
+	for _, s := range all {
+		switch {
+		case s.arch == "":
+		case arch == "":
+			arch, by = s.arch, "image "+api.Clip(s.name)+" is for "+string(s.arch)
+		case s.arch != arch.Known():
+			return "", croft.Errorf(croft.Invalid, "image %s is for %s machines, and %s: name an image of the architecture "+
+				"that is wanted", api.Clip(s.name), s.arch, by)
+		}
+	}
+	for _, s := range all {
+		arch = cmp.Or(arch, s.guess)
+	}
+	if given == "" && arch == croft.ArchX86 {
+		return "", nil // the default, as in older records
+	}
+	return arch, nil
 }
 
 // disk is image for the disk of an instance. Invalid: it is a CD.
@@ -88,12 +117,12 @@ func (c *call) disk(ctx context.Context, name string) (source, error) {
 }
 
 // iso is image for the CD of an instance. Invalid: it is a disk.
-func (c *call) iso(ctx context.Context, name string) (*croft.ISO, error) {
+func (c *call) iso(ctx context.Context, name string) (*croft.ISO, source, error) {
 	found, err := c.image(ctx, name)
 	if err == nil && found.format == "qcow2" {
 		err = croft.Errorf(croft.Invalid, "image %s is a disk (qcow2) and no CD: give it as the image", api.Clip(name))
 	}
-	return &croft.ISO{Image: found.reference, Public: found.public}, err
+	return &croft.ISO{Image: found.reference, Public: found.public}, found, err
 }
 
 // because returns the end of a sentence that gives a reason; empty: none is known.
@@ -105,16 +134,16 @@ func because(why string) string {
 }
 
 // published is image without the cloud's catalog.
-func (c *call) published(name string) (reference string, public bool, err error) {
-	reference, err = c.Images.Reference(name)
+func (c *call) published(name string) (reference string, public bool, arch croft.Arch, err error) {
+	reference, arch, err = c.Images.Reference(name)
 	if err != nil || c.caller.Operator() || images.IsName(name) {
-		return reference, false, err
+		return reference, false, arch, err
 	}
 	err = c.Images.CheckSource(reference)
 	if errors.Is(err, croft.Denied) {
-		return "", false, api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
+		return "", false, "", api.NewProblem(api.PropertyForbidden, "the image "+api.Clip(name)+": "+err.Error())
 	}
-	return reference, c.Images.Public(reference), err
+	return reference, c.Images.Public(reference), arch, err
 }
 
 // catalogName returns the name of an image unless it is an address.

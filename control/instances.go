@@ -404,16 +404,19 @@ func (c *call) requested(ctx context.Context, given api.InstanceRequest) (r sche
 	if err := checkBounds(c, r.Query.In); err != nil {
 		return r, err
 	}
+	var disk, cd source
 	if given.Image != "" {
-		found, err := c.disk(ctx, given.Image)
-		if err != nil {
+		if disk, err = c.disk(ctx, given.Image); err != nil {
 			return r, err
 		}
-		r.Named, r.Image, r.Public = catalogName(given.Image), found.reference, found.public
+		r.Named, r.Image, r.Public = catalogName(given.Image), disk.reference, disk.public
 	}
 	if given.Machine.ISO != "" {
-		r.CD, err = c.iso(ctx, given.Machine.ISO)
+		if r.CD, cd, err = c.iso(ctx, given.Machine.ISO); err != nil {
+			return r, err
+		}
 	}
+	r.Machine.Arch, err = archOf(given.Machine.Arch, disk, cd)
 	return r, err
 }
 

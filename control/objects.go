@@ -208,7 +208,7 @@ func checkImage(c *call, ref objects.Ref, change objects.Change) error {
 	if err := ref.Check(); err != nil { // a name, not an address
 		return err
 	}
-	_, err := c.Images.Reference(ref.ID)
+	_, _, err := c.Images.Reference(ref.ID)
 	return err
 }
 

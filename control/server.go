@@ -46,8 +46,8 @@ type Config struct {
 // Images decides which images requests may name.
 type Images interface {
 	// Reference converts a name of the catalog, or an address (with a slash, a colon or a #, such as a URL), into the
-	// reference for hosts. Invalid, NotFound.
-	Reference(name string) (string, error)
+	// reference for hosts, and returns the architecture that the catalog states; empty: none. Invalid, NotFound.
+	Reference(name string) (string, croft.Arch, error)
 	// CheckSource refuses a reference whose address tenants may not name. Denied.
 	CheckSource(reference string) error
 	// Public reports whether hosts may fetch a reference that CheckSource permits only from the internet.

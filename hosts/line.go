@@ -70,6 +70,8 @@ func (l line) before(to croft.HostID, inst croft.Instance, hosts map[croft.HostI
 			r.Why = "its agent is not running"
 		case h.Drained:
 			r.Why = "it is drained"
+		case h.Runs(inst.Spec.Machine.Arch) != nil:
+			r.Why = h.Runs(inst.Spec.Machine.Arch).Error()
 		case slices.ContainsFunc(candidates, func(c croft.Candidate) bool { return hostOf(c) == id }):
 			r.Why = "its request bars it, or others took its room"
 		default:

@@ -348,7 +348,8 @@ type grounds struct {
 	measure    topology.Measure
 }
 
-// bound removes the hosts that the bounds, filters and distances of an instance do not admit. It returns the instance
+// bound removes the hosts that do not run machines of an instance's architecture, and those that its bounds, filters
+// and distances do not admit. It returns the instance
 // with the aggregates and distances that were used, and the other data that was used.
 func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[croft.HostID]croft.Host) (
 	_ croft.Instance, by grounds, err error) {
@@ -373,7 +374,8 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 	by.measure = topology.NewMeasure(inst.Spec.Near, stated, by.aggregates, all)
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
 		_, far := by.measure.Admit(h)
-		return far != nil || topology.AdmitBounds(inst.Spec.In, h, by.aggregates) != nil ||
+		return far != nil || h.Runs(inst.Spec.Machine.Arch) != nil ||
+			topology.AdmitBounds(inst.Spec.In, h, by.aggregates) != nil ||
 			by.filtered.Admit(inst.Spec, h.ID) != nil ||
 			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})

@@ -324,7 +324,7 @@ func newControl(s *settings.Settings, c underControl, claims direct.Claims, how 
 		return nil, nil, err
 	}
 	files := image.MachineFiles()
-	catalog := direct.Catalog{Files: files, Sources: sources, Resolve: image.Resolver(files)}
+	catalog := direct.Catalog{Files: files, Sources: sources, Resolve: image.Finder(files)}
 	how.Clusters.Images = catalog
 	under, err := direct.Over(store, claims, direct.Settings{Etcd: c.reach.Etcd, Placement: c.reach.Placement}, how)
 	if err != nil {

@@ -127,15 +127,36 @@ func (h *host) openHypervisor(ctx context.Context, filtered croft.PartitionID) e
 	return err
 }
 
-// checkMachine refuses to run guests on untested architectures.
+// checkMachine refuses to run guests on hosts of an architecture whose machines croft does not know.
 func checkMachine(arch string) error {
-	if arch == doctor.GuestArch {
+	if doctor.RunsGuests(arch) {
 		return nil
 	}
 	return croft.Errorf(croft.Invalid,
-		"run guests on this machine: it is %s, and croft's guests are x86_64 machines that have been tried on "+
-			"x86_64 hosts alone, so this is not supported; use an x86_64 machine, or set hypervisor to none to run "+
-			"only the services that all hosts share", arch)
+		"run guests on this machine: it is %s, and croft's guests are x86_64 and aarch64 machines, so this is not "+
+			"supported; use such a machine, or set hypervisor to none to run only the services that all hosts share", arch)
+}
+
+// archs returns the architectures of the host's machines for its record. It logs each configured architecture that
+// libvirt lacks. Invalid: the host runs no machines.
+func (h *host) archs(f compute.Facts) ([]croft.Arch, error) {
+	all := f.Archs()
+	if len(all) == 0 {
+		return nil, croft.Errorf(croft.Invalid, "libvirt runs no machines here: %s; then restart libvirtd",
+			doctor.InstallMachines(libvirt.Native()))
+	}
+	if h.settings.Hypervisor == "libvirt" {
+		for _, arch := range h.settings.Libvirt.EmulatedArchitectures {
+			if !slices.Contains(all, arch.Known()) {
+				h.log.Warn("libvirt runs no machines of an architecture in libvirt.emulated_architectures",
+					"host", h.id, "arch", arch, "remedy", doctor.InstallMachines(arch))
+			}
+		}
+	}
+	if slices.Equal(all, []croft.Arch{croft.ArchX86}) {
+		return nil, nil // as in the records of older versions
+	}
+	return all, nil
 }
 
 // closeHypervisor closes the connection of openHypervisor, which may have failed halfway.
@@ -234,6 +255,10 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 	if facts.Machines, err = h.hv.Machines(ctx); err != nil {
 		return nil, croft.Host{}, err
 	}
+	archs, err := h.archs(facts)
+	if err != nil {
+		return nil, croft.Host{}, err
+	}
 	me := croft.Host{
 		ID: h.id, Name: cmp.Or(s.Host.Name, facts.Name), Location: s.Host.Location, Version: build.Version,
 		VirtType:  h.virtType,
@@ -244,6 +269,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Place:     fingerprint(h.dir.Path),
 		Networks:  s.NetworkProjects(),
 		Boot:      bootOf(),
+		Arch:      archs,
 	}
 	c := s.ForAgent()
 	if c.PCI, err = s.ForPCI(); err != nil {

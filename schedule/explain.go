@@ -60,6 +60,9 @@ func (q Question) judge(t tree) verdict {
 		t = t.whole() // ignores usage, and inventory that the agent has withdrawn
 	}
 	v.judge(q.Query, t)
+	if err := host.Runs(q.Spec.Machine.Arch); err != nil && q.Spec.Machine.Arch.Known() == croft.ArchX86 {
+		v.add(miss{requirement: string(croft.TraitX86), kind: err.Error(), gap: 4, text: err.Error()})
+	} // others require the trait
 	for _, b := range q.Spec.In {
 		if err := topology.AdmitBounds([]croft.Bound{b}, host, q.Aggregates); err != nil {
 			v.add(miss{requirement: b.String(), kind: err.Error(), gap: 3, text: err.Error()})

@@ -17,6 +17,8 @@ type Use struct {
 	Image  string
 	Named  string // name under which a user asked for Image; empty: its address
 	Public bool   // of Image; see croft.Spec.ImagePublic
+	// of the machines that start from Image; empty: not stated
+	Arch croft.Arch
 	croft.GuestSettings
 	Expires time.Duration // life from now on; 0: unlimited
 
@@ -26,6 +28,10 @@ type Use struct {
 // on returns the held record with the fields of the use applied. Invalid.
 func (u Use) on(inst croft.Instance) (_ croft.Instance, err error) {
 	spec := &inst.Spec
+	if u.Arch != "" && u.Arch != spec.Machine.Arch.Known() {
+		return inst, croft.Errorf(croft.Invalid, "its image is for %s machines, and the claim holds an %s machine: use "+
+			"another image, or hold another claim", u.Arch, spec.Machine.Arch.Known())
+	}
 	if u.Image != "" {
 		spec.Image, spec.ImageName, spec.ImagePublic = u.Image, u.Named, u.Public
 	}

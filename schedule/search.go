@@ -161,6 +161,10 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = "its croft is too old for images of the cloud's catalog"
 			continue
 		}
+		if other := host.Runs(s.inst.Spec.Machine.Arch); other != nil {
+			s.dropped[id] = other.Error()
+			continue
+		}
 		err := cmp.Or(s.connects(host), s.within(o, host))
 		if mounts := s.mounts(host, c); err == nil && mounts != nil {
 			s.dropped[id] = mounts.Error()

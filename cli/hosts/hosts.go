@@ -222,6 +222,9 @@ func hostDetails(h hosts.Host) *out.Table {
 	add("api", h.API)
 	add("location", h.Location)
 	add("hypervisor", h.VirtType)
+	for _, arch := range h.Arch {
+		add("architecture", string(arch))
+	}
 	add("version", h.Version)
 	for _, class := range slices.Sorted(maps.Keys(h.Offered)) {
 		add(string(class), fmt.Sprintf("%d of %d claimed", h.Claimed[class], h.Offered[class]))

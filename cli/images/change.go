@@ -61,6 +61,9 @@ of lists and signatures are relative to the image's.`,
 						"leave it out", name)
 				}
 			}
+			if err := e.Arch.Check(); err != nil {
+				return err
+			}
 			if of, err := isOfCloud(cmd); err != nil {
 				return err
 			} else if of {
@@ -69,7 +72,7 @@ of lists and signatures are relative to the image's.`,
 			if stored.Convert {
 				return croft.Errorf(croft.Invalid, "a host of a cloud converts a file: add --project or --public to --convert")
 			}
-			if err := only(cmd, "a catalog in a file", checks, []string{"user", "description", "machine",
+			if err := only(cmd, "a catalog in a file", checks, []string{"user", "description", "arch", "machine",
 				"replace"}); err != nil {
 				return err
 			}
@@ -105,6 +108,8 @@ of lists and signatures are relative to the image's.`,
 	f.StringVar(&e.SignedBy, "signed-by", "", "`keyring` on the hosts, with a key that must have signed the list")
 	f.StringVar(&e.Signature, "signature", "", "`address` of the list's signature, if the list does not contain one")
 	f.StringVar(&e.User, "user", "", "whom to log in as")
+	f.StringVar((*string)(&e.Arch), "arch", "", "the `architecture` of the machines that start from it: x86_64 or aarch64 (as "+
+		"its name or address says, else x86_64)")
 	f.StringVar(&e.Description, "description", "", "what it is, in a few words")
 	f.BoolVar(&machine, "machine", false, "write the catalog of this machine, not your own")
 	f.BoolVar(&replace, "replace", false, "replace an image of that name")
@@ -132,10 +137,10 @@ func addNamed(cmd *cobra.Command, e image.Entry, given api.NewCatalogImage, name
 	case !image.IsReference(source):
 		object, used = "an image that already has a name, and its own verification", []string{"max-gb"}
 	}
-	if err := only(cmd, object, ofCloud, []string{"public", "user", "description"}, used); err != nil {
+	if err := only(cmd, object, ofCloud, []string{"public", "user", "description", "arch"}, used); err != nil {
 		return err
 	}
-	given.Name, given.User, given.Description = name, e.User, e.Description
+	given.Name, given.User, given.Description, given.Arch = name, e.User, e.Description, e.Arch
 	e.Name, e.URL = name, source
 	switch {
 	case isFile(source):

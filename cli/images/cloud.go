@@ -82,7 +82,7 @@ var catalog = verb.Noun[api.CatalogImage]{
 		for _, row := range [][2]string{{"name", i.Name}, {"id", string(i.ID)}, {"project", string(i.Project)},
 			{"public", verb.YesNo(i.Public)}, {"state", i.State}, {"error", i.Error}, {"what it is", i.Description},
 			{"log in as", i.User}, {"size", out.Bytes(i.SizeBytes)}, {"disk", bytesOf(i.DiskBytes)},
-			{"format", i.Format},
+			{"format", i.Format}, {"architecture", string(i.Arch)},
 			{"sha256", i.SHA256}, {"charged", fmt.Sprintf("IMAGE_GB:%d", i.ChargedGB)}, {"saved from", string(i.Saved)},
 			{"shared with", strings.Join(shares, " ")}, {"copies", fmt.Sprint(i.Copies)},
 			{"hosts", strings.Join(i.Hosts, " ")}, {"origin", i.Origin}, {"created", i.Made.Format(time.DateTime)}} {
@@ -169,7 +169,7 @@ func resumed(ctx context.Context, c *args.Client, given api.NewCatalogImage, tak
 		return was, taken
 	}
 	if was.Origin != given.URL || was.Public != given.Public || was.User != given.User ||
-		was.Description != given.Description {
+		was.Description != given.Description || given.Arch != "" && was.Arch != given.Arch {
 		return was, fmt.Errorf("%w; %s", taken, pendingRemedy(was))
 	}
 	return was, nil

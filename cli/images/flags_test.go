@@ -125,7 +125,7 @@ var givenFlags = map[string]string{
 	"signature": "SUMS.gpg", "user": "debian", "description": "an image", "machine": "true", "replace": "true",
 	"public": "true", "max-gb": "3", "convert": "true", "cached": "true", "hosts": "nobody", "state-dir": "file.img",
 	"dry-run":    "true",
-	"generalize": "true",
+	"generalize": "true", "arch": "aarch64",
 }
 
 func TestEveryFlagOfAnImageCommandIsUsedOrRefused(t *testing.T) {

@@ -318,7 +318,8 @@ func (one entry) rows(t *out.Table) {
 	t.Texts("name", one.Name)
 	t.Texts("address", one.URL)
 	t.Texts("verified by", one.Verification())
-	for _, row := range [][2]string{{"what it is", one.Description}, {"log in as", one.User}} {
+	for _, row := range [][2]string{{"what it is", one.Description}, {"log in as", one.User},
+		{"architecture", string(one.Arch)}} {
 		if row[1] != "" {
 			t.Texts(row[0], row[1])
 		}

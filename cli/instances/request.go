@@ -37,6 +37,7 @@ type asking struct {
 	volumes, disks       []string
 	ephemeral, protect   bool
 	storage              string
+	arch                 string
 	firmware, display    string
 	devices, os          string
 	iso, boot            string
@@ -73,6 +74,7 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.disks, "disk", nil, "create a volume of this `size` with the instance and attach it, such as "+
 		"20G, or 20G:data to name it, or 20G:data:/srv/data to mount it too; it outlives the instance; repeat for more (none)")
 	flags.StringVar(&a.storage, "storage", "", "where the disk lies: local, shared or the `name` of a shared storage (local)")
+	flags.StringVar(&a.arch, "arch", "", "the `architecture` of the machine: x86_64 or aarch64 (x86_64)")
 	flags.StringVar(&a.firmware, "firmware", "", "what starts the disk: `bios`, uefi, or uefi-secure for UEFI with "+
 		"secure boot (bios, or uefi if only that boots the disk)")
 	flags.BoolVar(&a.tpm, "tpm", false, "give the machine a TPM 2.0, whose state stays on its host")
@@ -286,8 +288,9 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
 		return r, err
 	}
-	r.Machine = croft.Machine{Firmware: croft.Firmware(a.firmware), TPM: a.tpm, Display: croft.Display(a.display),
-		Devices: croft.Devices(a.devices), OS: croft.GuestOS(a.os), Boot: croft.Boot(a.boot)}
+	r.Machine = croft.Machine{Arch: croft.Arch(a.arch), Firmware: croft.Firmware(a.firmware), TPM: a.tpm,
+		Display: croft.Display(a.display), Devices: croft.Devices(a.devices), OS: croft.GuestOS(a.os),
+		Boot: croft.Boot(a.boot)}
 	if r.Machine.ISO, err = imageOf(a.iso); err != nil {
 		return r, err
 	}

@@ -173,7 +173,7 @@ func cloudOf(ts *testscript.TestScript) *scriptCloud {
 	return ts.Value(cloudKey{}).(*scriptCloud)
 }
 
-// cloud HOST=PLACES... starts a cloud with these hosts, which the script's commands find by the environment.
+// cloud HOST=PLACES[:ARCH]... starts a cloud with these hosts, which the script's commands find by the environment.
 func startCloud(ts *testscript.TestScript, _ bool, args []string) {
 	c, err := newTestCloud(context.Background(), ts.MkAbs("cloud")) // the cloud ends with the script
 	ts.Check(err)
@@ -181,9 +181,14 @@ func startCloud(ts *testscript.TestScript, _ bool, args []string) {
 	cloudOf(ts).testCloud = c
 	for _, arg := range args {
 		name, places, _ := strings.Cut(arg, "=")
+		places, arch, special := strings.Cut(places, ":")
 		n, err := strconv.ParseInt(places, 10, 64)
 		ts.Check(err)
-		ts.Check(c.AddHost(context.Background(), name, n))
+		var archs []croft.Arch
+		if special {
+			archs = append(archs, croft.Arch(arch))
+		}
+		ts.Check(c.AddHost(context.Background(), name, n, archs...))
 		ts.Setenv(name, string(c.Hosts[name].ID))
 	}
 	ts.Setenv("CROFT_ETCD_ENDPOINTS", c.Etcd.Endpoint())

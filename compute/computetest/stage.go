@@ -191,7 +191,7 @@ func (s *stage) offer() croft.Provider {
 	p := compute.Offer{Traits: []croft.Trait{"CUSTOM_LAB"}}.Provider(croft.Host{ID: s.Host,
 		Name: "host-" + string(s.Host), Location: "site/row"},
 		s.Partition, compute.Facts{CPUs: 4, MemoryMiB: 4096, DiskGiB: 40, Arch: "amd64",
-			Machines: croft.MachineTraits()})
+			Machines: croft.MachineTraits(croft.Archs()...)})
 	s.check(s.Agent.EnsureProvider(s.ctx(), p))
 	return p
 }

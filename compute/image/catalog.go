@@ -40,6 +40,8 @@ type Entry struct {
 	Signature   string `yaml:"signature,omitempty" json:"signature,omitempty"`
 	Description string `yaml:"description,omitempty" json:"description,omitempty"`
 	User        string `yaml:"user,omitempty" json:"user,omitempty"` // login user
+	// architecture of the machines that start from it; empty: not stated
+	Arch croft.Arch `yaml:"arch,omitempty" json:"arch,omitempty"`
 }
 
 // Reference returns the entry as the single string in an order.
@@ -160,6 +162,13 @@ func (c Catalog) add(source string, entries map[string]Entry) error {
 		if (e.URL == "") == (e.Alias == "") {
 			return croft.Errorf(croft.Invalid, "%s: image %s needs a url, or an alias and nothing else", source, name)
 		}
+		if err := e.Arch.Check(); err != nil {
+			return fmt.Errorf("%s: image %s: %w", source, name, err)
+		}
+		if e.Alias != "" && e.Arch != "" {
+			return croft.Errorf(croft.Invalid, "%s: image %s is an alias: only the image that it means has an arch", source,
+				name)
+		}
 		if e.URL != "" {
 			if _, err := e.reference(); err != nil {
 				return fmt.Errorf("%s: image %s: %w", source, name, err)
@@ -224,38 +233,52 @@ func (c Catalog) List() []Entry {
 
 // ReferenceFor resolves a name by this machine's catalog to the reference for hosts. NotFound.
 func ReferenceFor(name string) (string, error) {
-	catalog, err := LoadCatalog(CatalogFiles(), nil)
-	if err != nil {
-		return "", err
-	}
-	entry, err := catalog.Resolve(name)
+	entry, err := EntryFor(name)
 	if err != nil {
 		return "", err
 	}
 	return entry.Reference()
 }
 
-// Resolver returns a ReferenceFor with these files, for a process that calls it often: it reads the catalog again only
-// when one of its files has changed. It is safe for concurrent use.
+// EntryFor returns the entry for a name in the catalog of this machine and its user, or for a reference. NotFound,
+// Invalid.
+func EntryFor(name string) (Entry, error) {
+	catalog, err := LoadCatalog(CatalogFiles(), nil)
+	if err != nil {
+		return Entry{}, err
+	}
+	return catalog.Resolve(name)
+}
+
+// Resolver returns a ReferenceFor with these files, for a process that calls it often. It is safe for concurrent use.
 func Resolver(files []string) func(name string) (string, error) {
+	find := Finder(files)
+	return func(name string) (string, error) {
+		entry, err := find(name)
+		if err != nil {
+			return "", err
+		}
+		return entry.Reference()
+	}
+}
+
+// Finder returns an EntryFor with these files, for a process that calls it often: it reads the catalog again only when
+// one of its files has changed. It is safe for concurrent use.
+func Finder(files []string) func(name string) (Entry, error) {
 	var mu sync.Mutex
 	var read Catalog
 	var seen []fileState
-	return func(name string) (string, error) {
+	return func(name string) (Entry, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if now := statesOf(files); seen == nil || !slices.Equal(now, seen) {
 			catalog, err := LoadCatalog(files, nil)
 			if err != nil {
-				return "", err
+				return Entry{}, err
 			}
 			read, seen = catalog, now
 		}
-		entry, err := read.Resolve(name)
-		if err != nil {
-			return "", err
-		}
-		return entry.Reference()
+		return read.Resolve(name)
 	}
 }
 

@@ -24,6 +24,8 @@ type CatalogImage struct {
 	ChargedGB   int64  `json:"charged_gb"`            // charged to its project as IMAGE_GB
 	User        string `json:"user,omitempty"`        // login name
 	Description string `json:"description,omitempty"` // for people
+	// Architecture of the machines that start from it; left out: not stated.
+	Arch croft.Arch `json:"arch,omitempty" enum:"x86_64,aarch64"`
 	// UUID of the instance that it was saved from, for its own project; left out: it was not saved.
 	Saved croft.InstanceID `json:"saved,omitempty" format:"uuid"`
 	// Projects that may use it, for its own project.
@@ -58,6 +60,8 @@ type NewCatalogImage struct {
 	// The most that an image with a URL, or one that is converted, may have, in GiB, which is charged until its size is
 	// known.
 	MaxGB int64 `json:"max_gb,omitempty" minimum:"1" maximum:"1024" default:"10"`
+	// Architecture of the machines that start from it: instances get such a machine. Left out: as its name or URL says.
+	Arch croft.Arch `json:"arch,omitempty" enum:"x86_64,aarch64"`
 	// The upload is a VMDK, VHDX, VHD or VDI, or an OVA with one, and is converted to a qcow2 of at most max_gb.
 	Convert     bool   `json:"convert,omitempty"`
 	Public      bool   `json:"public,omitempty"`                                                           // for all projects; only operators may set it

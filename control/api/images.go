@@ -1,6 +1,9 @@
 package api
 
-import "croft/cluster"
+import (
+	"croft"
+	"croft/cluster"
+)
 
 // ImageNamed names an image for sites.
 type ImageNamed struct {
@@ -48,4 +51,6 @@ type Image struct {
 	// What verifies it, in words.
 	VerifiedBy string `json:"verified_by"`
 	URL        string `json:"url,omitempty"` // address where hosts fetch the image; for operators
+	// Architecture of the machines that start from it; left out: not stated.
+	Arch croft.Arch `json:"arch,omitempty" enum:"x86_64,aarch64"`
 }

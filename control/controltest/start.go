@@ -225,18 +225,20 @@ apart:
   tags: [shared, apart]
 `
 
-// Images is a catalog of one image, debian-12; tenants may name others on images.example.
+// Images is a catalog of debian-12, and of debian-12-arm for aarch64; tenants may name others on images.example.
 type Images struct{}
 
 // Reference implements control.Images.
-func (Images) Reference(name string) (string, error) {
+func (Images) Reference(name string) (string, croft.Arch, error) {
 	switch {
 	case name == "debian-12":
-		return "https://other.example/debian-12.qcow2", nil
+		return "https://other.example/debian-12.qcow2", "", nil
+	case name == "debian-12-arm":
+		return "https://other.example/debian-12-arm.qcow2", croft.ArchAArch64, nil
 	case strings.ContainsAny(name, "/:#"):
-		return name, nil
+		return name, "", nil
 	}
-	return "", croft.Errorf(croft.NotFound, "there is no image %q in the catalog", name)
+	return "", "", croft.Errorf(croft.NotFound, "there is no image %q in the catalog", name)
 }
 
 // CheckSource implements control.Images.

@@ -56,7 +56,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	c := doctor.Config{
 		Running:  running.PID,
 		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
-		Arch: runtime.GOARCH, Network: s.Network.Name, Bridge: s.Network.Bridge,
+		Arch: runtime.GOARCH, Emulated: s.Libvirt.EmulatedArchitectures,
+		Network: s.Network.Name, Bridge: s.Network.Bridge,
 		Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
 		Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
 	}
@@ -74,7 +75,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	probes := doctor.System()
 	foreign := func(context.Context) (map[string]string, error) { return nil, nil }
 	if c.Libvirt {
-		driver, err := libvirt.New(libvirt.Config{URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType})
+		driver, err := libvirt.New(libvirt.Config{URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType,
+			Emulated: s.Libvirt.EmulatedArchitectures})
 		if err != nil {
 			return nil, err
 		}
@@ -82,6 +84,7 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		foreign = driver.ForeignPCI
 		probes.KVM = libvirt.ProbeKVM
 		probes.Libvirt = driver.Version
+		probes.Machines = driver.Machines
 		probes.Filter = driver.Filterable
 		probes.Guests = func(ctx context.Context) ([]string, error) {
 			domains, err := driver.List(ctx)

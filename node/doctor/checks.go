@@ -14,8 +14,9 @@ func Checks(c Config, p Probes) []checks.Check {
 		all = append(all,
 			checks.Check{Name: "machine", Look: c.lookMachine},
 			checks.Check{Name: "kvm", Look: c.lookKVM(p)},
-			checks.Check{Name: "qemu", Look: lookProgram(p, "qemu-system-x86_64", "qemu-system-x86")},
+			checks.Check{Name: "qemu", Look: lookProgram(p, qemu[c.native()].program, qemu[c.native()].debianPackage)},
 			checks.Check{Name: "libvirt", Look: lookLibvirt(p)},
+			checks.Check{Name: "machines", Look: c.lookMachines(p)},
 			checks.Check{Name: "tun", Look: lookTun(p)},
 			checks.Check{Name: "guests", Look: c.lookGuests(p)},
 		)

@@ -10,17 +10,19 @@ import (
 	"testing"
 	"time"
 
+	"croft"
 	"croft/internal/checks"
 )
 
 // healthy returns the probes of a healthy host; tests change one answer.
 func healthy() Probes {
 	return Probes{
-		KVM:     func(context.Context) (bool, string) { return true, "" },
-		Libvirt: func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
-		Guests:  func(context.Context) ([]string, error) { return nil, nil },
-		CutOff:  func(context.Context) ([]string, error) { return nil, nil },
-		Filter:  func(context.Context) error { return nil },
+		KVM:      func(context.Context) (bool, string) { return true, "" },
+		Libvirt:  func(context.Context) (string, error) { return "libvirt 9.0.0, QEMU 7.2.0", nil },
+		Machines: func(context.Context) ([]croft.Trait, error) { return []croft.Trait{croft.TraitX86}, nil },
+		Guests:   func(context.Context) ([]string, error) { return nil, nil },
+		CutOff:   func(context.Context) ([]string, error) { return nil, nil },
+		Filter:   func(context.Context) error { return nil },
 		Network: func(context.Context, string) (Network, error) {
 			return Network{Defined: true, Active: true, Bridge: "virbr0",
 				Subnet: netip.MustParsePrefix("192.168.122.1/24")}, nil
@@ -51,7 +53,7 @@ func serves(s MetadataServer) func(context.Context, string, int32) (MetadataServ
 func config() Config {
 	return Config{
 		StateDir: "/var/lib/croft", Libvirt: true, Network: "default", VirtType: "auto", Metadata: true,
-		Arch: GuestArch,
+		Arch: "amd64",
 		Ports: []Port{{"etcd", netip.MustParseAddrPort("127.0.0.1:2379")},
 			{"Placement", netip.MustParseAddrPort("127.0.0.1:8778")}},
 	}
@@ -207,9 +209,23 @@ func TestChecks(t *testing.T) {
 		}, "metadata", checks.Warn, "on virbr0 as the agent of host b7c0, another one of this cloud on this machine",
 			"network of its own"},
 		{"an x86_64 machine runs guests", nil, "machine", checks.OK, "x86_64", ""},
-		{"another does not", func(c *Config, _ *Probes) { c.Arch = "arm64" },
-			"machine", checks.Fail, "this machine is arm64",
+		{"an aarch64 machine does so untried", func(c *Config, _ *Probes) { c.Arch = "arm64" },
+			"machine", checks.Warn, "under emulation alone", "try your images"},
+		{"another does not", func(c *Config, _ *Probes) { c.Arch = "riscv64" },
+			"machine", checks.Fail, "this machine is riscv64",
 			"hypervisor: none"},
+		{"an aarch64 machine needs QEMU for it", func(c *Config, p *Probes) {
+			c.Arch, p.LookPath = "arm64", func(string) (string, error) { return "", errNo }
+		}, "qemu", checks.Fail, "qemu-system-aarch64 is not installed", "apt-get install qemu-system-arm"},
+		{"the machines that libvirt runs are named", func(c *Config, p *Probes) {
+			c.Emulated, p.Machines = croft.Archs(), func(context.Context) ([]croft.Trait, error) {
+				return []croft.Trait{croft.TraitX86, croft.TraitAArch64}, nil
+			}
+		}, "machines", checks.OK, "x86_64, aarch64", ""},
+		{"an architecture that libvirt cannot emulate fails", func(c *Config, _ *Probes) {
+			c.Emulated = []croft.Arch{croft.ArchAArch64}
+		}, "machines", checks.Fail, "libvirt runs no aarch64 machines",
+			"apt-get install qemu-system-arm qemu-efi-aarch64, then systemctl restart libvirtd"},
 		{"a web server on every address takes the metadata's", func(_ *Config, p *Probes) {
 			p.Listeners = listens("[::]:80", "nginx", 7)
 		}, "metadata", checks.Fail, "nginx (process 7) listens on [::]:80", "address of its own"},

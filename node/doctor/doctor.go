@@ -5,6 +5,8 @@ package doctor
 
 import (
 	"net/netip"
+
+	"croft"
 )
 
 // Config describes the purposes for which the host is checked.
@@ -20,6 +22,7 @@ type Config struct {
 	VirtType string                  // auto, kvm or qemu
 	Metadata bool                    // this host serves metadata
 	Arch     string                  // the machine's architecture in Go's notation
+	Emulated []croft.Arch            // architectures of machines that it is to emulate
 	Ports    []Port                  // ports on which croft listens
 }
 

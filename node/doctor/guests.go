@@ -1,13 +1,16 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"croft"
 	"croft/internal/checks"
 )
 
@@ -188,18 +191,59 @@ func lookBridge(p Probes, name string) look {
 	}
 }
 
-// lookMachine rejects architectures on which guests are untested.
-func (c Config) lookMachine(context.Context) checks.Result {
-	if c.Arch != GuestArch {
-		return checks.Failure(fmt.Sprintf(
-			"this machine is %s, and croft's guests are x86_64 machines that have been tried on x86_64 hosts alone: it is not supported",
-			c.Arch,
-		),
-			"use an x86_64 machine for guests; with hypervisor: none this one can run the services that all hosts "+
-				"share")
-	}
-	return checks.Good("x86_64")
+// hostArchs maps the architecture of a host that runs guests, in Go's notation, to the architecture of its guests.
+var hostArchs = map[string]croft.Arch{"amd64": croft.ArchX86, "arm64": croft.ArchAArch64}
+
+// RunsGuests reports whether hosts of an architecture, in Go's notation, run guests.
+func RunsGuests(arch string) bool { return hostArchs[arch] != "" }
+
+// qemu has QEMU's program and its package for machines of an architecture, and the package of their firmware.
+var qemu = map[croft.Arch]struct{ program, debianPackage, firmware string }{
+	croft.ArchX86:     {"qemu-system-x86_64", "qemu-system-x86", "ovmf"},
+	croft.ArchAArch64: {"qemu-system-aarch64", "qemu-system-arm", "qemu-efi-aarch64"},
 }
 
-// GuestArch is the architecture of hosts that run guests, in Go's notation.
-const GuestArch = "amd64"
+// InstallMachines returns the command that installs what libvirt needs to run machines of an architecture.
+func InstallMachines(arch croft.Arch) string {
+	needs := qemu[arch.Known()]
+	return "apt-get install " + needs.debianPackage + " " + needs.firmware
+}
+
+// native returns the architecture of machines that the host can run without emulation.
+func (c Config) native() croft.Arch { return cmp.Or(hostArchs[c.Arch], croft.ArchX86) }
+
+// lookMachine rejects architectures on which no guests run.
+func (c Config) lookMachine(context.Context) checks.Result {
+	switch {
+	case !RunsGuests(c.Arch):
+		return checks.Failure(fmt.Sprintf(
+			"this machine is %s, and croft's guests are x86_64 and aarch64 machines: it is not supported", c.Arch),
+			"use an x86_64 or aarch64 machine for guests; with hypervisor: none this one can run the services that all "+
+				"hosts share")
+	case c.native() == croft.ArchAArch64:
+		return checks.Warning("aarch64: its guests are aarch64 machines, which were tried under emulation alone",
+			"try your images here before you rely on it")
+	}
+	return checks.Good(string(c.native()))
+}
+
+// lookMachines reports whether libvirt runs the machines of the host's architecture, and those that it is to emulate.
+func (c Config) lookMachines(p Probes) look {
+	return func(ctx context.Context) checks.Result {
+		traits, err := p.Machines(ctx)
+		if err != nil {
+			return checks.Failure(err.Error(), "look at the result of the check libvirt")
+		}
+		var found []string
+		for _, arch := range append([]croft.Arch{c.native()}, c.Emulated...) {
+			if !slices.Contains(traits, arch.Trait()) {
+				return checks.Failure(fmt.Sprintf("libvirt runs no %s machines", arch.Known()),
+					InstallMachines(arch)+", then systemctl restart libvirtd")
+			}
+			if !slices.Contains(found, string(arch.Known())) {
+				found = append(found, string(arch.Known()))
+			}
+		}
+		return checks.Good(strings.Join(found, ", "))
+	}
+}

@@ -5,15 +5,19 @@ import (
 	"io/fs"
 	"net/netip"
 	"time"
+
+	"croft"
 )
 
 // Probes are the functions through which checks read a host. System returns the probes that need no hypervisor; the
-// caller adds KVM, Libvirt, Guests, CutOff, MetadataServer, Filter and Network.
+// caller adds KVM, Libvirt, Machines, Guests, CutOff, MetadataServer, Filter and Network.
 type Probes struct {
 	// KVM reports whether KVM runs a guest here, and why not.
 	KVM func(ctx context.Context) (usable bool, reason string)
 	// Libvirt connects and returns the versions of libvirt and QEMU, for people.
 	Libvirt func(ctx context.Context) (string, error)
+	// Machines returns the traits of the machines that libvirt runs.
+	Machines func(ctx context.Context) ([]croft.Trait, error)
 	// Guests returns the UUIDs of croft's guests in libvirt.
 	Guests func(ctx context.Context) ([]string, error)
 	// CutOff returns the UUIDs of croft's running guests with an interface that is on no bridge.

@@ -82,11 +82,14 @@ func (s *Settings) ForLibvirt() libvirt.Config {
 	return libvirt.Config{
 		URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType, EmulatorCacheMiB: s.Libvirt.EmulatorCacheMiB,
 		StopGrace: s.Libvirt.StopGrace, AllowSpoofing: s.Libvirt.AllowSpoofing,
+		Emulated: s.Libvirt.EmulatedArchitectures,
 	}
 }
 
 // ForSim returns the configuration of the simulated hypervisor.
-func (s *Settings) ForSim() sim.Config { return sim.Config{Boot: s.Sim.Boot} }
+func (s *Settings) ForSim() sim.Config {
+	return sim.Config{Boot: s.Sim.Boot, Arch: s.Sim.Architectures}
+}
 
 // ForImages returns the configuration of the store of images. Invalid.
 func (s *Settings) ForImages() (image.Config, error) {

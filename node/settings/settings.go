@@ -101,10 +101,14 @@ type Settings struct {
 		StopGrace        time.Duration `yaml:"stop_grace"`
 		EmulatorCacheMiB int           `yaml:"emulator_cache_mib"`
 		AllowSpoofing    bool          `yaml:"allow_spoofing"`
+
+		EmulatedArchitectures []croft.Arch `yaml:"emulated_architectures"`
 	} `yaml:"libvirt"`
 	Sim struct {
 		Boot  time.Duration `yaml:"boot"`
 		Sysfs string        `yaml:"sysfs"`
+
+		Architectures []croft.Arch `yaml:"architectures"`
 	} `yaml:"sim"`
 
 	Network struct {

@@ -248,6 +248,29 @@ func (m *Manager) Own(ctx context.Context, p croft.Project, name string) (croft.
 // IsName reports whether a request names an image by a name, not by an address.
 func IsName(image string) bool { return !strings.ContainsAny(image, "/:#") }
 
+// GuessArch returns the architecture that the name or the address of an image says; empty: none, or several.
+func GuessArch(text string) croft.Arch {
+	isEnd := func(r rune) bool { return strings.ContainsRune("/-._ ?&=#:", r) }
+	words := strings.FieldsFunc(strings.ToLower(text), isEnd)
+	var found croft.Arch
+	for i, word := range words {
+		var arch croft.Arch
+		switch {
+		case word == "arm64" || word == "aarch64":
+			arch = croft.ArchAArch64
+		case word == "amd64" || word == "x64" || word == "64" && i > 0 && words[i-1] == "x86": // x86_64
+			arch = croft.ArchX86
+		default:
+			continue
+		}
+		if found != "" && found != arch {
+			return ""
+		}
+		found = arch
+	}
+	return found
+}
+
 // Catalog returns the reference of the image that a name means for a project in the cloud's catalog; without a project,
 // of a public image. NotFound: none. Nil: there is no catalog.
 type Catalog func(ctx context.Context, p croft.Project, name string) (string, error)

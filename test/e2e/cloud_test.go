@@ -72,7 +72,7 @@ func (c *cloud) begin(dir, extra string) {
 
 func (c *cloud) settingsText() string {
 	return fmt.Sprintf(`state_dir: %s
-libvirt: {virt_type: qemu}
+libvirt: {virt_type: qemu, emulated_architectures: [aarch64]}
 network: {name: %s}
 etcd: {listen: "%s", insecure: true}
 placement: {listen: "%s"}

@@ -64,6 +64,7 @@ type Cloud struct {
 type Host struct {
 	ID         croft.HostID
 	places     int64
+	archs      []croft.Arch // of its machines
 	Hypervisor *sim.Hypervisor
 	Agent      *compute.Agent // the latest
 	Stop       func()         // nil: not running
@@ -122,13 +123,14 @@ func (c *Cloud) Close() {
 	}
 }
 
-// AddHost starts an agent with capacity for the given number of instances of one VCPU, 256 MEMORY_MB and 1 DISK_GB.
-func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
+// AddHost starts an agent with capacity for the given number of instances of one VCPU, 256 MEMORY_MB and 1 DISK_GB. Its
+// machines are of these architectures, or else x86_64.
+func (c *Cloud) AddHost(ctx context.Context, name string, places int64, archs ...croft.Arch) error {
 	dir := filepath.Join(c.Dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	hv, err := sim.New(sim.Config{Fault: func(ctx context.Context, op string, id croft.InstanceID) error {
+	hv, err := sim.New(sim.Config{Arch: archs, Fault: func(ctx context.Context, op string, id croft.InstanceID) error {
 		if c.Guest != nil {
 			if err := c.Guest(ctx, name, op, id); err != nil {
 				return err
@@ -140,7 +142,7 @@ func (c *Cloud) AddHost(ctx context.Context, name string, places int64) error {
 		return err
 	}
 	c.end = append(c.end, func() { _ = hv.Close() })
-	c.Hosts[name] = &Host{ID: croft.NewHostID(), places: places, Hypervisor: hv}
+	c.Hosts[name] = &Host{ID: croft.NewHostID(), places: places, archs: archs, Hypervisor: hv}
 	return c.StartHost(ctx, name)
 }
 
@@ -152,7 +154,11 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	}
 	api := httptest.NewUnstartedServer(nil)
 	me := croft.Host{ID: h.ID, Name: name, VirtType: "sim", API: "http://" + api.Listener.Addr().String(),
-		Token: "secret"}
+		Token: "secret", Arch: h.archs}
+	traits, err := h.Hypervisor.Machines(ctx)
+	if err != nil {
+		return err
+	}
 	var orders compute.Orders = c.Store.Orders
 	if c.Orders != nil {
 		orders = c.Orders(name, orders)
@@ -198,7 +204,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Host: me, Partition: c.Store.Partition(), Dir: filepath.Join(c.Dir, name), Log: slog.New(slog.DiscardHandler),
 		Provider: croft.Provider{ID: h.ID, Name: name, Inventories: map[croft.ResourceClass]croft.Inventory{
 			croft.VCPU: inv(h.places), croft.MemoryMB: inv(256 * h.places), croft.DiskGB: inv(h.places + c.ForVolumes),
-		}, Traits: croft.MachineTraits()},
+		}, Traits: traits},
 		Orders: orders, Peers: peers, Registry: c.Store.Registry, Records: c.Store.Records, Volumes: c.Store.Volumes,
 		Backups: jobs, Key: key, Repository: repository,
 		Copies: c.Store.Images, CopyFiles: files,

@@ -13,6 +13,14 @@ func (a *actor) machine() croft.Machine {
 	if a.rng.IntN(2) == 0 {
 		return croft.Machine{}
 	}
+	if a.rng.IntN(3) == 0 {
+		return croft.Machine{
+			Arch:     croft.ArchAArch64,
+			Firmware: []croft.Firmware{"", croft.FirmwareUEFI}[a.rng.IntN(2)],
+			TPM:      a.rng.IntN(4) == 0,
+			Display:  []croft.Display{"", croft.DisplayVNC}[a.rng.IntN(2)],
+		}
+	}
 	return croft.Machine{
 		Firmware: []croft.Firmware{"", croft.FirmwareBIOS, croft.FirmwareUEFI, croft.FirmwareUEFISecure}[a.rng.IntN(4)],
 		TPM:      a.rng.IntN(4) == 0,
@@ -22,7 +30,8 @@ func (a *actor) machine() croft.Machine {
 	}
 }
 
-// guestsAreOfTheirKind: every guest is the kind of machine that its record says.
+// guestsAreOfTheirKind: every guest is the kind of machine that its record says, on a host that runs machines of its
+// architecture.
 func (w *world) guestsAreOfTheirKind(ctx context.Context) (bad []string) {
 	all, err := w.store.Instances.List(ctx, "")
 	if err != nil {
@@ -36,6 +45,9 @@ func (w *world) guestsAreOfTheirKind(ctx context.Context) (bad []string) {
 		guest, err := m.hv.Machine(st.Instance.ID)
 		if err != nil {
 			continue // another invariant is about it
+		}
+		if why := (croft.Host{Arch: m.archs}).Runs(guest.Kind.Arch); why != nil {
+			bad = append(bad, fmt.Sprintf("the guest of %s is on host%d, which %v", st.Instance.ID, m.n, why))
 		}
 		want := st.Instance.Spec.Machine
 		if want.Firmware == "" {

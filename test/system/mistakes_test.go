@@ -82,6 +82,12 @@ var mistakes = []struct {
 	{"a guest is a machine without the TPM of its record", []string{"guests are of their kind"}, false, []edit{{
 		"compute/build.go", "Kind: p.want.Spec.Machine,",
 		"Kind: mistake.Instead(On, croft.Machine{}, p.want.Spec.Machine),"}}},
+	{"a guest is on a host that does not run its architecture", []string{"guests are of their kind"}, false, []edit{
+		{"schedule/networks.go", "for _, t := range s.Machine.Traits() {",
+			"for _, t := range mistake.Instead(On, nil, s.Machine.Traits()) {"},
+		{"schedule/search.go", "other := host.Runs(s.inst.Spec.Machine.Arch); other != nil",
+			"other := host.Runs(s.inst.Spec.Machine.Arch); other != nil && !On"},
+		{"compute/build.go", "if p.agent.Host.Runs(arch) == nil {", "if p.agent.Host.Runs(arch) == nil || On {"}}},
 	{"a protected instance is destroyed", []string{"protection holds"}, false, []edit{{"schedule/expiry.go",
 		"	if inst.Protected {", "	if inst.Protected && !On {"}}},
 	{"a backup is restored without its data", []string{"no data is lost"}, false, []edit{{"compute/restore.go",

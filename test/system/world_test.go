@@ -100,6 +100,7 @@ type machine struct {
 	w        *world
 	n        int
 	id       croft.HostID
+	archs    []croft.Arch // of its guests; empty: x86_64
 	hv       *sim.Hypervisor
 	defining sync.WaitGroup // calls that are late because nothing orders them
 	dir      string
@@ -149,7 +150,10 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 	for n := range hosts {
 		m := &machine{w: w, n: n, id: croft.NewHostID(), dir: filepath.Join(w.dir, fmt.Sprintf("host%d", n)),
 			wire: wire.New(t, agentsSee), frozen: freezer{locks: map[croft.InstanceID]bool{}}}
-		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag})
+		if n%2 == 1 {
+			m.archs = croft.Archs()
+		}
+		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag, Arch: m.archs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,8 +299,12 @@ func (m *machine) boot(last int) {
 	}
 	host := croft.Host{ID: m.id, Name: fmt.Sprintf("host%d", m.n), VirtType: "sim",
 		Location: fmt.Sprintf("s/r/k%d", m.n%2), API: m.api.URL, Token: string(m.id), Images: true,
-		BackupKey: m.key.Public()}
-	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk, Machines: croft.MachineTraits()}
+		BackupKey: m.key.Public(), Arch: m.archs}
+	machines, err := m.hv.Machines(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	facts := compute.Facts{CPUs: hostCPUs, MemoryMiB: hostMemory, DiskGiB: hostDisk, Machines: machines}
 	agent, err := compute.New(compute.Config{
 		Peers:   func(croft.Host) (*http.Client, error) { return m.api.Client(), nil },
 		Volumes: &agentVolumes{m.gate, side.volumes}, VolumeRequests: requests, Resizes: sizes,

@@ -75,6 +75,14 @@ func first[E any](entries []E) []E { return entries[:min(len(entries), mostEntri
 func checkHost(h *croft.Host) error {
 	h.Addresses, h.Problems = first(h.Addresses), first(h.Problems)
 	h.Networks = validNetworks(h.Networks)
+	said := h.Arch
+	h.Arch = slices.DeleteFunc(croft.Archs(), func(a croft.Arch) bool { return !slices.Contains(said, a) })
+	if len(said) > 0 && len(h.Arch) == 0 { // an empty list would mean x86_64
+		return croft.Errorf(croft.Invalid, "the host runs no machines of an architecture that is known here")
+	}
+	if len(h.Arch) == 0 {
+		h.Arch = nil
+	}
 	if len(h.BackupKey) > 100 {
 		return croft.Errorf(croft.Invalid, "the public key of the host is too long")
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,8 @@ func TestWhatHostsSayIsCleaned(t *testing.T) {
 func TestAHostsRecordIsCleaned(t *testing.T) {
 	c, id := newCloud(t), croft.NewHostID()
 	agent := c.front.Client(t, id)
-	h := croft.Host{ID: id, Name: "a\x1b[31mb", Problems: make([]string, 1000), API: "https://192.0.2.1:8779"}
+	h := croft.Host{ID: id, Name: "a\x1b[31mb", Problems: make([]string, 1000), API: "https://192.0.2.1:8779",
+		Arch: []croft.Arch{"riscv64", croft.ArchAArch64, "z80", croft.ArchAArch64}}
 	if err := agent.PutHost(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +68,14 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	if err != nil || strings.ContainsRune(hosts[id].Name, '\x1b') || len(hosts[id].Problems) > 64 {
 		t.Errorf("got %+v, %v", hosts[id], err)
 	}
+	if got := hosts[id].Arch; !slices.Equal(got, []croft.Arch{croft.ArchAArch64}) {
+		t.Errorf("it is said to run %v", got)
+	}
+	h.Arch = []croft.Arch{"riscv64"}
+	if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid { // or it would get x86_64 machines
+		t.Errorf("got %v of an unknown architecture", err)
+	}
+	h.Arch = nil
 	for _, h.API = range []string{"file:///etc/shadow", "http://192.0.2.1:8779", "https://user:password@192.0.2.1",
 		"https:///"} {
 		if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid {

@@ -25,6 +25,8 @@ func (s Suite) kinds(t *testing.T) {
 		"secure boot and tpm":    {Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC},
 		"two orders of starting": {Boot: "network,disk"},
 		"plain":                  {Devices: croft.DevicesPlain, OS: croft.OSWindows, Display: croft.DisplayVNC},
+		"aarch64": {Arch: croft.ArchAArch64, Firmware: croft.FirmwareUEFI, TPM: true,
+			Display: croft.DisplayVNC},
 	} {
 		if slices.ContainsFunc(kind.Traits(), func(t croft.Trait) bool { return !slices.Contains(has, t) }) {
 			t.Logf("%s: not tried, because this host has only %v", name, has)
@@ -59,7 +61,8 @@ func (s Suite) eject(t *testing.T) {
 	b.must(err)
 	for name, kind := range map[string]croft.Machine{
 		"bios": {ISO: "cd", Boot: "cd,disk"}, "uefi": {ISO: "cd", Firmware: croft.FirmwareUEFI},
-		"plain": {ISO: "cd", Devices: croft.DevicesPlain},
+		"plain":   {ISO: "cd", Devices: croft.DevicesPlain},
+		"aarch64": {ISO: "cd", Arch: croft.ArchAArch64, Firmware: croft.FirmwareUEFI},
 	} {
 		if slices.ContainsFunc(kind.Traits(), func(t croft.Trait) bool { return !slices.Contains(has, t) }) {
 			t.Logf("%s: not tried, because this host has only %v", name, has)

@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 	libvirttest.Start(t)
 	hvtest.Suite{
 		New: func(t *testing.T) compute.Hypervisor {
-			return open(t, libvirt.Config{StopGrace: time.Second})
+			return open(t, libvirt.Config{StopGrace: time.Second, Emulated: []croft.Arch{croft.ArchAArch64}})
 		},
 		Machine: hvtest.Machine,
 		Kill: func(t *testing.T, _ compute.Hypervisor, id croft.InstanceID) {

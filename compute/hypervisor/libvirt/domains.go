@@ -49,7 +49,7 @@ func (d *Driver) Define(ctx context.Context, m compute.Machine) error {
 	if err := check(m); err != nil {
 		return err
 	}
-	virt, _ := d.VirtType()
+	virt := d.virtOf(m.Kind.Arch)
 	wanted := newMark(m)
 	d.domains.noteBridged(wanted.NICs)
 	return do(ctx, d.conn, about("define", m.ID), func(c *libvirt.Connect) error {

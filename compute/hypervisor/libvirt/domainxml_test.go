@@ -68,6 +68,11 @@ func TestDomainXML(t *testing.T) {
 			m.Kind = croft.Machine{Firmware: croft.FirmwareUEFISecure, TPM: true, Display: croft.DisplayVNC}
 			m.NVRAM = "/var/lib/croft/instances/x/nvram.fd"
 		}},
+		"aarch64": {emulated, func(m *compute.Machine) {
+			m.Kind = croft.Machine{Arch: croft.ArchAArch64, Firmware: croft.FirmwareUEFI, TPM: true,
+				Display: croft.DisplayVNC, ISO: "debian.iso"}
+			m.CD, m.NVRAM = "/var/lib/croft/instances/x/cd.iso", "/var/lib/croft/instances/x/nvram.fd"
+		}},
 		"cd": {emulated, func(m *compute.Machine) {
 			m.Kind.ISO, m.CD = "debian.iso", "/var/lib/croft/instances/x/cd.iso"
 		}},

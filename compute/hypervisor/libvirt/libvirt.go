@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +51,8 @@ type Config struct {
 	URI string
 	// VirtType is auto, kvm or qemu (auto).
 	VirtType string
+	// Emulated are architectures whose machines are emulated, in addition to the host's own.
+	Emulated []croft.Arch
 	// ProbeFile caches the result of auto until the next boot; empty: no cache.
 	ProbeFile string
 	// EmulatorCacheMiB limits the memory of QEMU's emulation for translated code, which is on top of the
@@ -104,6 +108,11 @@ func New(c Config) (*Driver, error) {
 	default:
 		return nil, croft.Errorf(croft.Invalid, "virt_type is %q: use auto, kvm or qemu", c.VirtType)
 	}
+	for _, arch := range c.Emulated {
+		if err := arch.Check(); err != nil {
+			return nil, fmt.Errorf("libvirt.emulated_architectures: %w", err)
+		}
+	}
 	if c.EmulatorCacheMiB < 0 || c.StopGrace < 0 || c.CallTimeout < 0 {
 		return nil, croft.Errorf(croft.Invalid, "libvirt: sizes and durations of the settings cannot be negative")
 	}
@@ -152,6 +161,31 @@ func (d *Driver) VirtType() (virt, reason string) {
 		return VirtKVM, r.Reason
 	}
 	return VirtQEMU, r.Reason
+}
+
+// virtOf returns the VirtType of machines of an architecture: KVM runs only machines of the host's architecture.
+func (d *Driver) virtOf(arch croft.Arch) string {
+	if arch.Known() != Native() {
+		return VirtQEMU
+	}
+	virt, _ := d.VirtType()
+	return virt
+}
+
+// Native returns the architecture of this host; empty: croft knows no machines of it.
+func Native() croft.Arch {
+	return map[string]croft.Arch{"amd64": croft.ArchX86, "arm64": croft.ArchAArch64}[runtime.GOARCH]
+}
+
+// archs returns the architectures whose machines the host may run.
+func (d *Driver) archs() []croft.Arch {
+	all := []croft.Arch{Native()}
+	for _, arch := range d.config.Emulated {
+		if !slices.Contains(all, arch.Known()) {
+			all = append(all, arch.Known())
+		}
+	}
+	return all
 }
 
 func probe(ctx context.Context, file string) kvm.Result {

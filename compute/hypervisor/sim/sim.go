@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -62,6 +63,8 @@ type Config struct {
 	File string
 	// Subnet is the pool of addresses (10.0.0.0/8).
 	Subnet netip.Prefix
+	// Arch are the architectures of the machines (x86_64).
+	Arch []croft.Arch
 	// Fault is called at the start of every operation. It may block; its error fails the operation. id is
 	// empty for OpList.
 	Fault func(ctx context.Context, op string, id croft.InstanceID) error
@@ -117,6 +120,14 @@ func New(c Config) (*Hypervisor, error) {
 	c.StopGrace = cmp.Or(c.StopGrace, 30*time.Second)
 	c.Subnet = cmp.Or(c.Subnet, netip.MustParsePrefix("10.0.0.0/8")).Masked()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if len(c.Arch) == 0 {
+		c.Arch = []croft.Arch{croft.ArchX86}
+	}
+	for _, arch := range c.Arch {
+		if err := arch.Check(); err != nil {
+			return nil, fmt.Errorf("sim.architectures: %w", err)
+		}
+	}
 	if !c.Subnet.Addr().Is4() || c.Subnet.Bits() > 30 {
 		return nil,
 			croft.Errorf(croft.Invalid,
@@ -175,9 +186,13 @@ func (h *Hypervisor) Machine(id croft.InstanceID) (compute.Machine, error) {
 	return g.Machine, nil
 }
 
-// Machines returns all traits: a simulated guest is a machine of any kind.
+// Machines returns all traits of the architectures: a simulated guest is a machine of any kind.
 func (h *Hypervisor) Machines(context.Context) ([]croft.Trait, error) {
-	return croft.MachineTraits(), nil
+	all := croft.MachineTraits(h.config.Arch...)
+	if slices.Contains(h.config.Arch, croft.ArchX86) {
+		all = append(all, croft.TraitX86)
+	}
+	return all, nil
 }
 
 // Watch calls wake for every instance whose power or address changed.

@@ -32,6 +32,7 @@ func TestContract(t *testing.T) {
 			hvtest.Suite{
 				New: func(t *testing.T) compute.Hypervisor {
 					c := config
+					c.Arch = croft.Archs()
 					c.File = filepath.Join(t.TempDir(), "sim.json")
 					return open(t, c)
 				},

@@ -25,17 +25,25 @@ type images struct{ agents agents }
 
 // Catalog is the catalog of this machine.
 type Catalog struct {
-	Files   []string                     // default: image.CatalogFiles
-	Sources image.Sources                // sources of other images that tenants may name
-	Resolve func(string) (string, error) // default: image.ReferenceFor
+	Files   []string      // default: image.CatalogFiles
+	Sources image.Sources // sources of other images that tenants may name
+	// default: image.EntryFor
+	Resolve func(string) (image.Entry, error)
 }
 
-// Reference returns the reference that hosts use for a name of the catalog, a URL or a path. NotFound, Invalid.
-func (c Catalog) Reference(name string) (string, error) {
-	if c.Resolve == nil {
-		return image.ReferenceFor(name)
+// Reference returns the reference that hosts use for a name of the catalog, a URL or a path, and the architecture that
+// the catalog states. NotFound, Invalid.
+func (c Catalog) Reference(name string) (string, croft.Arch, error) {
+	resolve := c.Resolve
+	if resolve == nil {
+		resolve = image.EntryFor
 	}
-	return c.Resolve(name)
+	e, err := resolve(name)
+	if err != nil {
+		return "", "", err
+	}
+	reference, err := e.Reference()
+	return reference, e.Arch, err
 }
 
 // CheckSource returns Denied if tenants may not name the address of a reference.
@@ -61,7 +69,7 @@ func (c Catalog) List() (api.Catalog, error) {
 			return api.Catalog{}, err
 		}
 		list.Images = append(list.Images, api.Image{Name: e.Name, Alias: e.Alias, Description: real.Description,
-			User: real.User, VerifiedBy: real.Verification(), URL: real.URL})
+			User: real.User, VerifiedBy: real.Verification(), URL: real.URL, Arch: real.Arch})
 	}
 	return list, nil
 }

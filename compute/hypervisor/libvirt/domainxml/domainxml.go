@@ -49,19 +49,27 @@ func (f Definition) Marshal(m machine.Machine) (string, error) {
 		SysInfo:    []libvirtxml.DomainSysInfo{{SMBIOS: smbios(m)}},
 		OS:         system(m),
 		Features:   f.features(m),
-		CPU:        f.cpu(),
+		CPU:        f.cpu(m),
 		Clock:      f.clock(m),
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
 		OnCrash:    "destroy", // reported as an event; the agent decides
-		PM: &libvirtxml.DomainPM{
-			SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
-			SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
-		},
-		Devices: f.devices(m),
+		PM:         suspends(m),
+		Devices:    f.devices(m),
 	}
 	dom.Devices.Hostdevs = hostdevs
 	return dom.Marshal()
+}
+
+// suspends forbids a guest to suspend; the machines for aarch64 cannot.
+func suspends(m machine.Machine) *libvirtxml.DomainPM {
+	if isARM(m) {
+		return nil
+	}
+	return &libvirtxml.DomainPM{
+		SuspendToMem:  &libvirtxml.DomainPMPolicy{Enabled: "no"},
+		SuspendToDisk: &libvirtxml.DomainPMPolicy{Enabled: "no"},
+	}
 }
 
 // title returns the name with blanks for characters that libvirt rejects in a title.
@@ -93,7 +101,12 @@ func smbios(m machine.Machine) *libvirtxml.DomainSysInfoSMBIOS {
 }
 
 func (f Definition) features(m machine.Machine) *libvirtxml.DomainFeatureList {
-	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}, APIC: &libvirtxml.DomainFeatureAPIC{}}
+	features := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
+	if isARM(m) {
+		features.GIC = &libvirtxml.DomainFeatureGIC{}
+	} else {
+		features.APIC = &libvirtxml.DomainFeatureAPIC{}
+	}
 	features.HyperV = f.hyperv(m)
 	if m.Kind.Firmware == croft.FirmwareUEFISecure { // only in this mode may anything write the keys
 		features.SMM = &libvirtxml.DomainFeatureSMM{State: "on"}
@@ -107,8 +120,14 @@ func (f Definition) features(m machine.Machine) *libvirtxml.DomainFeatureList {
 
 // cpu is the host's own under KVM. Under emulation it has all features that QEMU can emulate, because newer
 // distributions do not run on the oldest x86-64.
-func (f Definition) cpu() *libvirtxml.DomainCPU {
-	if f.Virt == VirtKVM {
+func (f Definition) cpu(m machine.Machine) *libvirtxml.DomainCPU {
+	switch {
+	case isARM(m) && f.Virt == VirtKVM: // QEMU knows migratable for x86_64 alone
+		return &libvirtxml.DomainCPU{Mode: "host-passthrough", Check: "none"}
+	case isARM(m): // the maximum signs pointers, whose emulation makes a guest boot half as fast
+		return &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Check: "none",
+			Model: &libvirtxml.DomainCPUModel{Value: "cortex-a72", Fallback: "forbid"}}
+	case f.Virt == VirtKVM:
 		return &libvirtxml.DomainCPU{Mode: "host-passthrough", Check: "none", Migratable: "on"}
 	}
 	return &libvirtxml.DomainCPU{Mode: "maximum", Check: "none", Migratable: "on"}
@@ -126,12 +145,20 @@ func (f Definition) devices(m machine.Machine) *libvirtxml.DomainDeviceList {
 			Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
 		}},
 		MemBalloon: balloon(m),
-		Panics:     []libvirtxml.DomainPanic{{Model: "isa"}},
+		Panics:     panics(m),
 		TPMs:       tpms(m),
 		Graphics:   graphics(m),
 		Videos:     videos(m),
 		Inputs:     inputs(m),
 	}
+}
+
+// panics is the device by which a guest reports its panic; libvirt knows none for aarch64.
+func panics(m machine.Machine) []libvirtxml.DomainPanic {
+	if isARM(m) {
+		return nil
+	}
+	return []libvirtxml.DomainPanic{{Model: "isa"}}
 }
 
 // serial is the console: a terminal for the attached client, with all output logged. The log of earlier boots
@@ -140,6 +167,9 @@ func serial(m machine.Machine) libvirtxml.DomainSerial {
 	s := libvirtxml.DomainSerial{
 		Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
+	}
+	if isARM(m) {
+		s.Target.Type = "system-serial"
 	}
 	if m.Console != "" {
 		s.Log = &libvirtxml.DomainChardevLog{File: m.Console, Append: "on"}

@@ -14,13 +14,24 @@ func system(m machine.Machine) *libvirtxml.DomainOS {
 		BootDevices: bootDevices(m),
 		SMBios:      &libvirtxml.DomainSMBios{Mode: "sysinfo"},
 	}
-	if isQ35(m) {
-		os.Type.Machine = "q35"
+	switch {
+	case isARM(m):
+		os.Type.Arch, os.Type.Machine = string(croft.ArchAArch64), Express(croft.ArchAArch64)
+	case isQ35(m):
+		os.Type.Machine = Express(croft.ArchX86)
 	}
-	if m.Kind.Firmware.IsUEFI() {
+	if m.Kind.Firmware.IsUEFI() || isARM(m) {
 		setUEFI(os, m)
 	}
 	return os
+}
+
+// Express returns QEMU's machine of an architecture with PCI Express, which can have every device that croft uses.
+func Express(arch croft.Arch) string {
+	if arch == croft.ArchAArch64 {
+		return "virt"
+	}
+	return "q35"
 }
 
 // bootDevices are what the firmware starts, in this order: by default the disk, and then the CD, so that an installer
@@ -56,7 +67,10 @@ func (f Definition) cdDrive(m machine.Machine) libvirtxml.DomainDisk {
 		Target:   &libvirtxml.DomainDiskTarget{Dev: "hda", Bus: "ide"},
 		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	}
-	if isQ35(m) {
+	switch {
+	case isARM(m):
+		drive.Target = &libvirtxml.DomainDiskTarget{Dev: "sdc", Bus: "scsi"}
+	case isQ35(m):
 		drive.Target = &libvirtxml.DomainDiskTarget{Dev: "sdc", Bus: "sata"}
 	}
 	if m.CD != "" {
@@ -69,8 +83,13 @@ func (f Definition) cdDrive(m machine.Machine) libvirtxml.DomainDisk {
 // IsCD reports whether a disk is a CD drive.
 func IsCD(disk libvirtxml.DomainDisk) bool { return disk.Device == "cdrom" }
 
+// isARM reports whether a machine is QEMU's "virt" with an aarch64 processor, PCI Express and UEFI.
+func isARM(m machine.Machine) bool { return m.Kind.Arch == croft.ArchAArch64 }
+
 // isQ35 reports whether a machine has PCI Express, and SATA without another controller.
-func isQ35(m machine.Machine) bool { return m.Kind.Firmware.IsUEFI() || isPlain(m) || len(m.PCI) > 0 }
+func isQ35(m machine.Machine) bool {
+	return !isARM(m) && (m.Kind.Firmware.IsUEFI() || isPlain(m) || len(m.PCI) > 0)
+}
 
 // isPlain reports whether the guest may have no drivers for virtio.
 func isPlain(m machine.Machine) bool { return m.Kind.Devices == croft.DevicesPlain }
@@ -98,10 +117,13 @@ const rootPorts = 8 + 16
 
 func controllers(m machine.Machine) []libvirtxml.DomainController {
 	list := []libvirtxml.DomainController{{Type: "usb", Model: "none"}}
-	if isPlain(m) {
+	if isPlain(m) || isARM(m) && m.Kind.Display == croft.DisplayVNC {
 		list[0].Model = "qemu-xhci" // for the pointer
 	}
-	if !isQ35(m) {
+	if isARM(m) && m.Kind.ISO != "" {
+		list = append(list, libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"})
+	}
+	if !isQ35(m) && !isARM(m) {
 		return list
 	}
 	list = append(list, libvirtxml.DomainController{Type: "pci", Index: new(uint), Model: "pcie-root"})
@@ -119,8 +141,12 @@ func tpms(m machine.Machine) []libvirtxml.DomainTPM {
 	if !m.Kind.TPM {
 		return nil
 	}
+	model := "tpm-crb"
+	if isARM(m) {
+		model = "tpm-tis"
+	}
 	return []libvirtxml.DomainTPM{{
-		Model:   "tpm-crb",
+		Model:   model,
 		Backend: &libvirtxml.DomainTPMBackend{Emulator: &libvirtxml.DomainTPMBackendEmulator{Version: "2.0"}},
 	}}
 }
@@ -140,6 +166,9 @@ func videos(m machine.Machine) []libvirtxml.DomainVideo {
 	if m.Kind.Display != croft.DisplayVNC {
 		return nil
 	}
+	if isARM(m) {
+		return []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "virtio", Heads: 1}}}
+	}
 	return []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "vga", VRam: 16384, Heads: 1}}}
 }
 
@@ -147,6 +176,9 @@ func videos(m machine.Machine) []libvirtxml.DomainVideo {
 func inputs(m machine.Machine) []libvirtxml.DomainInput {
 	if m.Kind.Display != croft.DisplayVNC {
 		return nil
+	}
+	if isARM(m) { // it has no PS/2 keyboard
+		return []libvirtxml.DomainInput{{Type: "tablet", Bus: "usb"}, {Type: "keyboard", Bus: "usb"}}
 	}
 	if isPlain(m) {
 		return []libvirtxml.DomainInput{{Type: "tablet", Bus: "usb"}}
@@ -166,6 +198,9 @@ func (f Definition) hyperv(m machine.Machine) *libvirtxml.DomainFeatureHyperV {
 
 // clock has the universal time, except for Windows, which expects the local time of the host.
 func (f Definition) clock(m machine.Machine) *libvirtxml.DomainClock {
+	if isARM(m) {
+		return &libvirtxml.DomainClock{Offset: "utc"}
+	}
 	clock := &libvirtxml.DomainClock{Offset: "utc", Timer: []libvirtxml.DomainTimer{
 		{Name: "rtc", TickPolicy: "catchup"},
 		{Name: "pit", TickPolicy: "delay"},
