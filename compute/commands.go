@@ -14,6 +14,7 @@ import (
 	"croft"
 	"croft/internal/delay"
 	"croft/internal/httpapi"
+	"croft/internal/turns"
 	"croft/internal/wording"
 )
 
@@ -58,10 +59,12 @@ const (
 )
 
 // commandsPerGuest limits how many commands of one guest the host waits for at once, and guestCalls how many agents it
-// calls at once, because each call may take until its time limit.
+// calls at once, because each call may take until its time limit and has one of the threads of libvirtd meanwhile.
+// callsPerProject of them are for the guests of one project, whose agents may answer as slowly as they like.
 const (
 	commandsPerGuest = 4
-	guestCalls       = 4
+	guestCalls       = 8
+	callsPerProject  = 2
 )
 
 // Intervals at which a command is looked at; they grow.
@@ -79,14 +82,15 @@ const requestTime = 30 * time.Second
 // commands runs commands in the guests of a host.
 type commands struct {
 	api   *API
-	calls chan struct{}
+	calls turns.Fair[croft.Project] // by project
 
 	mu      sync.Mutex
 	running map[croft.InstanceID]int
 }
 
 func newCommands(api *API) *commands {
-	return &commands{api: api, calls: make(chan struct{}, guestCalls), running: map[croft.InstanceID]int{}}
+	return &commands{api: api, calls: turns.Fair[croft.Project]{Total: guestCalls, PerKey: callsPerProject},
+		running: map[croft.InstanceID]int{}}
 }
 
 // enter counts a command of a guest. Conflict: it runs too many.
@@ -155,6 +159,11 @@ func (c *commands) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
+	order, err := c.api.Agent.Orders.Order(r.Context(), c.api.Agent.Host.ID, id)
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
 	guest, err := agents.GuestAgent(r.Context(), id)
 	if err != nil {
 		httpapi.Error(w, err)
@@ -168,13 +177,14 @@ func (c *commands) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { _ = client.Close() }()
 	began := time.Now()
-	err = c.converse(r.Context(), client, early, guest)
+	err = c.converse(r.Context(), client, early, guest, order.Project)
 	c.api.Agent.Log.Info("command in the guest ended", "instance", id, "host", c.api.Agent.Host.ID, "took",
 		time.Since(began), "err", err)
 }
 
 // converse reads a command, runs it and sends the answer. It ends when the client leaves.
-func (c *commands) converse(ctx context.Context, client net.Conn, early io.Reader, guest GuestAgent) error {
+func (c *commands) converse(ctx context.Context, client net.Conn, early io.Reader, guest GuestAgent,
+	project croft.Project) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var command GuestCommand
@@ -193,7 +203,7 @@ func (c *commands) converse(ctx context.Context, client net.Conn, early io.Reade
 	})
 	defer watch.Wait()
 	defer func() { _ = client.Close() }()
-	result, err := c.run(ctx, guest, command)
+	result, err := c.run(ctx, guest, project, command)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -206,23 +216,24 @@ func (c *commands) converse(ctx context.Context, client net.Conn, early io.Reade
 }
 
 // run starts a command and waits for its end. What has started goes on in the guest after an error.
-func (c *commands) run(ctx context.Context, guest GuestAgent, command GuestCommand) (*GuestResult, error) {
+func (c *commands) run(ctx context.Context, guest GuestAgent, project croft.Project, command GuestCommand) (
+	*GuestResult, error) {
 	if command.Timeout <= 0 || command.Timeout > LongestGuestCommand || len(command.Words) == 0 {
 		return nil, croft.Errorf(croft.Invalid, "the command has no words, or a time limit that is not allowed")
 	}
 	var process int64
 	began := time.Now()
-	err := c.call(ctx, func(ctx context.Context) (err error) {
+	end := began.Add(command.Timeout + overtime)
+	err := c.call(ctx, project, end, func(ctx context.Context) (err error) {
 		process, err = guest.Start(ctx, command)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(command.Timeout + overtime)
 	for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
 		var result *GuestResult
-		err := c.call(ctx, func(ctx context.Context) (err error) {
+		err := c.call(ctx, project, end, func(ctx context.Context) (err error) {
 			result, err = guest.Ended(ctx, process)
 			return err
 		})
@@ -244,14 +255,17 @@ func (c *commands) run(ctx context.Context, guest GuestAgent, command GuestComma
 	}
 }
 
-// call calls an agent when not too many are being called.
-func (c *commands) call(ctx context.Context, f func(context.Context) error) error {
-	select {
-	case c.calls <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+// call calls an agent when not too many are being called. Unavailable: until end, there were too many all the time.
+func (c *commands) call(ctx context.Context, project croft.Project, end time.Time,
+	f func(context.Context) error) error {
+	waiting, cancel := context.WithDeadlineCause(ctx, end, croft.Errorf(croft.Unavailable, "the host waits for the "+
+		"agents of too many guests, which answer slowly: try again later"))
+	defer cancel()
+	leave, err := c.calls.Take(waiting, project)
+	if err != nil {
+		return err
 	}
-	defer func() { <-c.calls }()
+	defer leave()
 	return f(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +16,10 @@ import (
 
 // slowAgent is the agent of a guest in which each command takes a time, if it ends at all.
 type slowAgent struct {
-	takes  time.Duration // of each command
-	result GuestResult
-	err    error // of Ended
+	takes   time.Duration // of each command
+	answers time.Duration // after which it answers each call
+	result  GuestResult
+	err     error // of Ended
 
 	began time.Time
 	looks int
@@ -25,11 +27,13 @@ type slowAgent struct {
 
 func (s *slowAgent) Start(context.Context, GuestCommand) (int64, error) {
 	s.began = time.Now()
+	time.Sleep(s.answers)
 	return 17, nil
 }
 
 func (s *slowAgent) Ended(context.Context, int64) (*GuestResult, error) {
 	s.looks++
+	time.Sleep(s.answers)
 	if s.err != nil || time.Since(s.began) < s.takes {
 		return nil, s.err
 	}
@@ -43,7 +47,7 @@ func commanded(t *testing.T, guest GuestAgent, command GuestCommand) CommandAnsw
 	_, a := alone(t)
 	server, client := net.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- newCommands(&API{Agent: a}).converse(t.Context(), server, server, guest) }()
+	go func() { ended <- newCommands(&API{Agent: a}).converse(t.Context(), server, server, guest, "lab") }()
 	var said CommandAnswer
 	if err := errors.Join(json.NewEncoder(client).Encode(command), json.NewDecoder(client).Decode(&said)); err != nil {
 		t.Fatal(err)
@@ -110,7 +114,7 @@ func TestNobodyLooksAtACommandWhoseClientHasLeft(t *testing.T) {
 		server, client := net.Pipe()
 		guest := &slowAgent{takes: time.Hour}
 		ended := make(chan error, 1)
-		go func() { ended <- newCommands(&API{Agent: a}).converse(t.Context(), server, server, guest) }()
+		go func() { ended <- newCommands(&API{Agent: a}).converse(t.Context(), server, server, guest, "lab") }()
 		command := GuestCommand{Words: []string{"x"}, Timeout: time.Minute}
 		if err := json.NewEncoder(client).Encode(command); err != nil {
 			t.Fatal(err)
@@ -119,6 +123,32 @@ func TestNobodyLooksAtACommandWhoseClientHasLeft(t *testing.T) {
 		_ = client.Close()
 		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(guest.began) > 11*time.Second {
 			t.Errorf("it ended with %v after %v", err, time.Since(guest.began))
+		}
+	})
+}
+
+func TestSlowAgentsOfAProjectDelayNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCommands(&API{})
+		command := GuestCommand{Words: []string{"x"}, Timeout: time.Second}
+		var hostile sync.WaitGroup
+		for range 50 {
+			hostile.Go(func() {
+				_, err := c.run(t.Context(), &slowAgent{answers: 9 * time.Second}, "hostile", command)
+				if err != nil && croft.KindOf(err) != croft.Unavailable {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := c.run(t.Context(), &slowAgent{}, "lab", command); err != nil || time.Since(began) > time.Second {
+			t.Errorf("beside 50 slow guests of another project it took %v, %v", time.Since(began), err)
+		}
+		hostile.Wait()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("the slow guests waited for %v, beyond the time of their commands", took)
 		}
 	})
 }

@@ -208,11 +208,17 @@ func (c *cloud) schedule(args ...string) result {
 // run runs croft under one of its names.
 func (c *cloud) run(name string, args ...string) result {
 	c.t.Helper()
+	return c.runWith(nil, name, args...)
+}
+
+// runWith is run with more variables in the environment.
+func (c *cloud) runWith(more []string, name string, args ...string) result {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, name), args...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.home, c.environment(), &out, &errs
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.home, append(c.environment(), more...), &out, &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
