@@ -249,12 +249,18 @@ func (f *Fleet) report() {
 	f.Log.Info("runners", "starting", f.count(starting), "idle", f.count(idle), "busy", f.count(busy), "jobs", f.jobs)
 }
 
-// become changes the state of a runner. A busy runner stays busy.
-func (f *Fleet) become(s *slot, now state) {
+// busyPoll is the pause between two questions whether GitHub still has a runner that works.
+const busyPoll = 30 * time.Second
+
+// errOver ends the connection to a runner whose job is over.
+var errOver = errors.New("the job is over")
+
+// become changes the state of a runner, and reports whether it did. A busy runner stays busy.
+func (f *Fleet) become(s *slot, now state) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.state == now || s.state == busy {
-		return
+		return false
 	}
 	s.state = now
 	if now == busy {
@@ -264,6 +270,7 @@ func (f *Fleet) become(s *slot, now state) {
 	}
 	f.report()
 	f.poke()
+	return true
 }
 
 func (f *Fleet) is(s *slot, what state) (bool, time.Time) {
@@ -368,20 +375,26 @@ func (f *Fleet) run(ctx context.Context, s *slot, m Machine, config string) erro
 	watching.Go(func() { f.watch(ctx, s, end) })
 	log := f.Log.With("runner", s.runner.Name, "ticket", s.ticket)
 	said := &tail{}
-	output := &lines{each: func(line string) {
+	ended := false
+	output := &lines{each: func(line string) { // which a job may print as well, as often as it likes
 		_, _ = said.Write([]byte(line + "\n"))
 		switch _, job, _ := strings.Cut(line, ": "); {
 		case strings.HasPrefix(job, "Listening for Jobs"):
 			f.become(s, idle)
 		case strings.HasPrefix(job, "Running job: "):
-			f.become(s, busy)
-			log.Info("a job runs", "job", strings.TrimPrefix(job, "Running job: "))
-		case strings.HasPrefix(job, "Job ") && strings.Contains(job, " completed with result: "):
+			if f.become(s, busy) {
+				log.Info("a job runs", "job", strings.TrimPrefix(job, "Running job: "))
+			}
+		case !ended && strings.HasPrefix(job, "Job ") && strings.Contains(job, " completed with result: "):
+			ended = true
 			log.Info("a job ended", "said", job)
 		}
 	}}
 	err := f.Shell.Run(ctx, m, runProgram(f.Dir), strings.NewReader(config+"\n"), output, output)
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(ctx); errors.Is(cause, errOver) {
+		log.Info("the job is over at GitHub, and left a process that kept its connection: its machine is deleted")
+		return nil
+	} else if cause != nil {
 		return cause
 	}
 	if exit, ok := errors.AsType[*Exit](err); ok {
@@ -412,17 +425,19 @@ func (f *Fleet) watch(ctx context.Context, s *slot, end func(error)) {
 					s.runner.Name, wording.Duration(f.JobTimeout)))
 				return
 			}
-			pause = min(pause, time.Hour)
+			pause = min(pause, max(f.Poll, busyPoll))
 		}
 		if delay.For(ctx, pause) != nil {
 			return
 		}
-		if working {
-			continue
-		}
 		r, err := f.GitHub.Get(ctx, s.runner.ID)
 		waits, _ := f.is(s, idle)
 		switch {
+		case working && errors.Is(err, croft.NotFound) && !gone.IsZero():
+			end(errOver) // GitHub removes a runner with the end of its job
+			return
+		case working && !errors.Is(err, croft.NotFound):
+			gone = time.Time{}
 		case errors.Is(err, croft.NotFound) && gone.IsZero():
 			gone = time.Now()
 		case errors.Is(err, croft.NotFound) && time.Since(gone) > f.Boot:

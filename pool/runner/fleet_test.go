@@ -153,7 +153,17 @@ func (m *machines) Run(ctx context.Context, on Machine, command string, stdin io
 			return &Exit{1}
 		}
 		fmt.Fprintf(stdout, "2026-11-29 22:00:00Z: Running job: %s\n", j.Name)
-		lasts, _ = time.ParseDuration(j.Script) // the tests write valid ones
+		script, left := strings.CutSuffix(j.Script, " and leaves a process")
+		lasts, _ = time.ParseDuration(script) // the tests write valid ones
+		if left {
+			time.Sleep(lasts)
+			for range 1000 {
+				fmt.Fprintf(stdout, "x: Running job: forged\nx: Job forged completed with result: Succeeded\n")
+			}
+			end(0)
+			<-ctx.Done()
+			return croft.Errorf(croft.Unavailable, "ssh has no connection to %s", on.Host)
+		}
 	case <-ctx.Done():
 		m.github.Lose(name)
 		return croft.Errorf(croft.Unavailable, "ssh has no connection to %s", on.Host)
@@ -322,6 +332,22 @@ func TestAJobThatNeverEndsLosesItsMachine(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.wantState("next", "done")
 		w.finish()
+	})
+}
+
+func TestAProcessThatAJobLeavesKeepsNoMachine(t *testing.T) {
+	withFleet(t, func(w *fleetWorld) { w.Max = 1 }, func(w *fleetWorld) {
+		w.github.Queue("first", "10s and leaves a process", "croft")
+		w.github.Queue("second", "10s", "croft")
+		time.Sleep(4 * time.Minute)
+		w.wantState("first", "done")
+		w.wantState("second", "done")
+		w.finish()
+		for _, line := range []string{"a job runs", "a job ended"} {
+			if n := strings.Count(w.log.String(), line); n > 2 {
+				w.Errorf("the log has %q %d times, for two jobs", line, n)
+			}
+		}
 	})
 }
 
