@@ -8,6 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"croft"
 	"croft/control/api"
 	"croft/internal/testing/browser"
 )
@@ -21,12 +22,13 @@ const violations = `axe.run(document, {runOnly: ["wcag2a",
 // TestThePageInABrowser tests every view in Chromium, as each role, on a phone and on a large screen, light and dark.
 func TestThePageInABrowser(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	keys := make(chan uint32, 100)
+	s := startBehind(t, screens(keys))
 	axe, err := os.ReadFile("testdata/axe.min.js")
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := s.create(t, "anna", "web")
+	web := s.create(t, "anna", "web", func(in *api.NewInstance) { in.Machine.Display = croft.DisplayVNC })
 	s.create(t, "anna", "db", func(in *api.NewInstance) { in.Protected = true })
 	for _, name := range []string{"host2", "host3"} {
 		if err := s.cloud.AddHost(t.Context(), name, 6); err != nil {
@@ -91,6 +93,8 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 		if token == "anna" {
 			useKeys(t, s, b)
+			useConsole(t, s, b, at, check)
+			useScreen(t, b, at, keys, check)
 		}
 		b.Go(s.url + "/ui/instances")
 		b.Do(chromedp.Click(`form[action="/ui/logout"] button`))

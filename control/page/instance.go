@@ -31,6 +31,9 @@ type instancePage struct {
 	Follow    string
 }
 
+// Screen reports whether the instance has a screen.
+func (d *instancePage) Screen() bool { return d.Machine.Display == croft.DisplayVNC }
+
 // Silent reports whether the host of the instance does not answer.
 func (d *instancePage) Silent() bool { return d.HostAlive != nil && !*d.HostAlive }
 
@@ -274,19 +277,27 @@ func (v *visit) showLog() error {
 	if err != nil {
 		return err
 	}
-	d := outputPage{Instance: i}
-	err = v.client.ReadLog(v.ctx, api.ConsoleLog{InstanceNamed: v.named()}, func(r io.Reader) error {
-		tail, cut, err := tailOf(r, mostOutput)
-		d.Cut = cut
-		for line := range strings.Lines(strings.ToValidUTF8(string(tail), "�")) {
-			d.Lines = append(d.Lines, strings.TrimRight(line, "\r\n"))
-		}
-		return err
-	})
+	tail, cut, err := v.readOutput(mostOutput)
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "log", "Log of "+i.Name, d)
+	return v.show(http.StatusOK, "log", "Log of "+i.Name, outputPage{i, linesOf(tail), cut})
+}
+
+// readOutput reads the end of what a guest wrote to its console.
+func (v *visit) readOutput(most int) (tail []byte, cut bool, err error) {
+	err = v.client.ReadLog(v.ctx, api.ConsoleLog{InstanceNamed: v.named()}, func(r io.Reader) (err error) {
+		tail, cut, err = tailOf(r, most)
+		return err
+	})
+	return tail, cut, err
+}
+
+func linesOf(output []byte) (all []string) {
+	for line := range strings.Lines(strings.ToValidUTF8(string(output), "�")) {
+		all = append(all, strings.TrimRight(line, "\r\n"))
+	}
+	return all
 }
 
 // tailOf returns the last bytes of a stream, and whether it had more.

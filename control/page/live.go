@@ -56,7 +56,7 @@ func (s *streams) begin(session string) (end func(), err error) {
 }
 
 // heartbeat is the interval of the comments that show that a stream is alive, and at which its session is checked.
-const heartbeat = 10 * time.Second
+var heartbeat = 10 * time.Second // tests shorten it
 
 // followInstances streams the rows of instances that change. A browser that was away resumes after the last revision
 // that it has. The event reload says that changes were lost.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"croft"
 	"croft/control/api"
 )
 
@@ -15,6 +16,7 @@ func TestThePage(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	web := s.create(t, "anna", "web", func(in *api.NewInstance) {
+		in.Machine.Display = croft.DisplayVNC
 		in.Tags = map[string]string{"<script>alert(1)</script>": "\"'><img src=x onerror=alert(1)>"}
 	})
 	at := "/ui/instances/" + string(web.ID)
@@ -39,6 +41,10 @@ func TestThePage(t *testing.T) {
 		"a host is fenced and forgotten":           forgetsAHost,
 		"records are compared":                     comparesRecords,
 		"many hosts are drawn by rack":             drawsManyHosts,
+		"consoles are only for the page itself":    consolesAreForThePage,
+		"a console is taken over on request":       takesConsolesOver,
+		"a console ends with its session":          consolesEndWithTheirSession,
+		"a screen without scripts is a picture":    showsScreens,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}

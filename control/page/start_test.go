@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"croft/client"
@@ -29,10 +31,17 @@ type served struct {
 	cloud *simcloud.Cloud
 	links session.Sessions
 	proxy http.Handler // the API
+	cut   func()       // ends all connections of browsers
 }
 
 // start serves the page of a simulated cloud until the test ends.
 func start(t *testing.T) served {
+	t.Helper()
+	return startBehind(t, func(h http.Handler) http.Handler { return h })
+}
+
+// startBehind is start with a handler before the API.
+func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	t.Helper()
 	at, c := controltest.Start(t)
 	target, err := url.Parse(at)
@@ -43,14 +52,45 @@ func start(t *testing.T) served {
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { // the browser is gone
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
-	server, err := page.New(page.Config{API: proxy, Sessions: c.Store.PageSessions,
+	server, err := page.New(page.Config{API: before(proxy), Sessions: c.Store.PageSessions,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(server.Handler())
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
-	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy}
+	front := httptest.NewUnstartedServer(server.Handler())
+	counted := &connections{Listener: front.Listener}
+	front.Listener = counted
+	front.Start()
+	t.Cleanup(func() { counted.cut(); front.Close() })
+	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy, counted.cut}
+}
+
+// connections is a listener that can end its connections, also those of WebSockets.
+type connections struct {
+	net.Listener
+	mu  sync.Mutex
+	all []net.Conn
+}
+
+// Accept implements net.Listener.
+func (l *connections) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.all = append(l.all, c)
+	}
+	return c, err
+}
+
+// cut ends all connections, as the end of the server's process does.
+func (l *connections) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.all {
+		_ = c.Close() // may be closed already
+	}
+	l.all = nil
 }
 
 // client returns a client of the API for a caller of controltest.

@@ -1,0 +1,5 @@
+package page
+
+import "time"
+
+func init() { heartbeat = 500 * time.Millisecond }
