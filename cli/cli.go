@@ -130,7 +130,7 @@ func (p Program) subjects() (all []subject, others map[string]*cobra.Command) {
 			tokens.Command(), admin.AuditCommand(), admin.DoctorCommand()}},
 		{"Tenants", []*cobra.Command{projects.Command(), projects.QuotaCommand(), projects.UsageCommand(),
 			catalogue.UserCommand(), actions.Command()}},
-		{"Your login", []*cobra.Command{login.Command(), login.EndCommand(), login.WhoAmICommand(),
+		{"Your login", []*cobra.Command{login.Command(), login.EndCommand(), login.WhoAmICommand(), login.PageCommand(),
 			login.ContextCommand()}},
 		{"Pools", []*cobra.Command{pools.Command()}},
 		{"Clusters", []*cobra.Command{clusters.Command()}},

@@ -59,6 +59,7 @@ partition peer add list show remove
 partition key list remove
 token create list remove
 whoami
+page
 log
 audit
 inventory

@@ -488,6 +488,11 @@ func (c *Client) RevokeToken(ctx context.Context, in api.TokenNamed) (api.Access
 	return call[api.AccessToken](ctx, c, "DELETE /v1/tokens/{id}", in)
 }
 
+// CreatePageLink: Make a link that logs a browser in to the page with the caller's token.
+func (c *Client) CreatePageLink(ctx context.Context) (api.PageLink, error) {
+	return call[api.PageLink](ctx, c, "POST /v1/page-links", nil)
+}
+
 // ListImages: List the images that requests may name.
 func (c *Client) ListImages(ctx context.Context, which ...api.Listing) (api.Catalog, error) {
 	return call[api.Catalog](ctx, c, "GET /v1/images", listed{nil, which})

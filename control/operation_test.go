@@ -48,6 +48,7 @@ r listBackups getBackup listUnprotected listBackupStores getBackupStore listBack
 m createBackup checkBackup restoreBackup removeBackup createBackupSchedule removeBackupSchedule
 o createBackupStore checkBackupStore removeBackupStore
 m keepInstance changeInstance addKey removeKey forwardPort addTag removeTag
+h createPageLink
 r listMappings
 a createProject setMembers setMapping removeMapping listTokens createToken revokeToken
 b changeProject removeProject setQuota

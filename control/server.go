@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
@@ -37,10 +38,17 @@ type Config struct {
 	Peers   *forwarding.Peers // other clouds that requests are forwarded to; nil: none
 	Pools   *pools.Client     // of the manager of pools, with admin rights; nil: none
 	Login   *api.Login        // where users may log in; nil: nowhere
+	Page    Page              // makes links to the page for browsers; nil: this server has no page
 	Version string            // of croft, for people
 	Log     *slog.Logger      // discards by default
 	Rate    rate.Limit        // requests per second of one caller who is no operator; 50 by default
 	Burst   int               // more than that at once; 200 by default
+}
+
+// Page makes one-time links to the page for browsers.
+type Page interface {
+	// Link returns the address of a page that logs in once with credentials, and when it expires.
+	Link(ctx context.Context, credentials string) (address string, expires time.Time, err error)
 }
 
 // Images decides which images requests may name.

@@ -10,6 +10,7 @@ import (
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/cloud"
+	"croft/control/page/session"
 	"croft/internal/wording"
 	"croft/tenant/access"
 )
@@ -32,6 +33,11 @@ var tokenOperations = noun{Tag: "tokens",
 			Status:      http.StatusCreated}, createToken),
 		do(Operation{ID: "revokeToken", At: "DELETE /v1/tokens/{id}", May: access.Manages,
 			Summary: "Revoke a token at once"}, revokeToken),
+		do(Operation{ID: "createPageLink", At: "POST /v1/page-links", May: access.EveryHuman, Lasting: true, Log: never,
+			Summary: "Make a link that logs a browser in to the page with the caller's token",
+			Description: "It works once, within 60 s. Callers over the local socket get a token for it, which expires " +
+				"after 12 h.",
+			Status: http.StatusCreated}, createPageLink),
 	},
 }
 
@@ -89,4 +95,29 @@ func revokeToken(ctx context.Context, c *call, in api.TokenNamed) (ended api.Acc
 		return ended, err
 	}
 	return c.Cloud.Access.Revoke(ctx, all[i].ID)
+}
+
+// createPageLink makes a link that logs a browser in to the page with the caller's own token. A caller over the local
+// socket has none, and gets one.
+func createPageLink(ctx context.Context, c *call, _ nothing) (link api.PageLink, err error) {
+	if c.Page == nil {
+		return link, api.NewProblem(api.BackendDown, "this command reached the cloud without a server of the API, and only "+
+			"a server has the page: start croft, or name its address in CROFT_URL")
+	}
+	credentials, has, err := access.BearerToken(c.r)
+	switch {
+	case err != nil:
+		return link, err
+	case !has && access.IsLocal(c.r) && c.caller.Operator():
+		made, err := c.Cloud.Access.Create(ctx, cloud.NewAccess{User: c.caller.User, Role: access.PartitionAdmin,
+			Note: "page, over the local socket", Life: session.Life, By: c.caller.User})
+		if err != nil {
+			return link, err
+		}
+		credentials = made.Secret
+	case !has:
+		return link, api.NewProblem(api.ForbiddenVerb, "a link to the page is for callers with a token: log in with one")
+	}
+	link.URL, link.Expires, err = c.Page.Link(ctx, credentials)
+	return link, err
 }

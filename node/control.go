@@ -149,11 +149,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Start(ctx, "the action log", recorder.Run) // ends after all parts that write to it
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
-	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
+	look, err := page.New(page.Config{API: server.Handler(), Sessions: store.PageSessions, Log: log,
+		Address: scheme + "://" + reachable(l.Addr().String())})
+	if err != nil {
 		return "", err
 	}
-	look, err := page.New(page.Config{API: server.Handler(), Sessions: store.PageSessions, Log: log})
-	if err != nil {
+	server.Page = look
+	if err := serveLocally(ctx, p, v.Socket(), s.CloudAPI.Socket != "", server.Handler(), log); err != nil {
 		return "", err
 	}
 	mux := http.NewServeMux()
@@ -196,6 +198,15 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 		return Serve(ctx, l, CalledAt(s.ServedNames(""), v.CloudAPI, httpapi.ExactPaths(mux, server.Handler())))
 	})
 	return scheme + "://" + l.Addr().String(), nil
+}
+
+// reachable returns an address at which this machine reaches a listener, which may listen on all addresses.
+func reachable(at string) string {
+	host, port, err := net.SplitHostPort(at)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return at
 }
 
 // keepDefault creates the project default, which belongs to the operators: it has no limits and no parent.

@@ -109,6 +109,25 @@ func WithTimeout(cmd *cobra.Command, do func(context.Context, *Client) error) er
 	})
 }
 
+// WithServer is WithTimeout for commands that need a server of the API, through which it reaches the cloud of this
+// machine.
+func WithServer(cmd *cobra.Command, do func(context.Context, *Client) error) error {
+	s, err := RemoteSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	if s.Settings.Set() || !s.Unset() || !servedByMachine() {
+		return WithTimeout(cmd, do)
+	}
+	s.URL, s.Found = "unix://"+direct.MachineSocket, true
+	return connected(cmd.Context(), s, tenant.Hinted, func(ctx context.Context, c *Client) error {
+		ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+		defer cancel()
+		c.Cmd = cmd
+		return do(ctx, c)
+	})
+}
+
 // WithSettings calls do with a connection, for settings that were already read and a command that may use a project
 // that does not exist. It refuses short names of projects.
 func WithSettings(ctx context.Context, s direct.Settings, do func(context.Context, *Client) error) error {

@@ -127,6 +127,9 @@ type usageNow struct {
 	Processors int64 // of the instance
 }
 
+// Processor is the time that its processors have run.
+func (u usageNow) Processor() string { return wording.Exact(rounded(u.CPU)) }
+
 // readUsage reads what the guest uses. The API has this for operators only, and only of the moment.
 func (d *instancePage) readUsage(v *visit) error {
 	if !d.Operator || d.HostID == "" {

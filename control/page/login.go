@@ -14,9 +14,9 @@ import (
 // whole host, so that no other site of the domain can set it.
 func cookieName(r *http.Request) string {
 	if r.TLS != nil {
-		return "__Host-croft_session"
+		return "__Host-croft-session"
 	}
-	return "croft_session"
+	return "croft-session"
 }
 
 // setCookie sets the cookie of a session until it ends.
@@ -114,7 +114,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	}
 	link, err := session.Parse(r.PathValue("link"))
 	if err != nil {
-		s.fail(w, r, croft.Errorf(croft.Denied, "this is no link that logs in: was it cut off?"))
+		s.fail(w, r, croft.Errorf(croft.Denied, "this is no link that logs in: was it cut off? "+
+			"`croft page` makes another"))
 		return
 	}
 	credentials, err := s.sessions.Follow(ctx, link)
@@ -136,4 +137,10 @@ func (v *visit) logout() error {
 	v.forget(v.w, v.r)
 	http.Redirect(v.w, v.r, Root+"/login", http.StatusSeeOther)
 	return nil
+}
+
+// Link returns the address of a page that logs in once with credentials, and when it expires.
+func (s *Server) Link(ctx context.Context, credentials string) (address string, expires time.Time, err error) {
+	link, record, err := s.sessions.Link(ctx, credentials)
+	return s.address + Root + "/link/" + link.Text(), record.Expires, err
 }

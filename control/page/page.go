@@ -20,18 +20,19 @@ import (
 // Root is the path of the page; everything else of the page is below it.
 const Root = "/ui"
 
-// Config configures a Server. All its fields but Log are required.
+// Config configures a Server. API and Sessions are required.
 type Config struct {
 	API      http.Handler // of the API that the page calls
 	Sessions session.Store
 	Log      *slog.Logger // discards by default
+	Address  string       // of the server, as in links: http://127.0.0.1:8781
 }
 
 // Server serves the page.
 type Server struct {
 	log      *slog.Logger
+	address  string
 	api      *http.Client
-	handler  http.Handler
 	sessions session.Sessions
 	streams  streams
 }
@@ -42,7 +43,8 @@ func New(c Config) (*Server, error) {
 		return nil, croft.Errorf(croft.Invalid, "page: API and Sessions are required")
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Server{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), handler: c.API,
+	return &Server{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		address:  c.Address,
 		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
 		sessions: session.Sessions{Store: c.Sessions}}, nil
 }

@@ -225,7 +225,7 @@ func (v *visit) showKeyboard() error { return v.show(http.StatusOK, "keys", "Key
 
 // theme returns the colors that the browser's user chose: light, dark, or empty for the colors of the system.
 func theme(r *http.Request) string {
-	if c, err := r.Cookie("croft_theme"); err == nil && (c.Value == "light" || c.Value == "dark") {
+	if c, err := r.Cookie("croft-theme"); err == nil && (c.Value == "light" || c.Value == "dark") {
 		return c.Value
 	}
 	return ""
@@ -235,7 +235,7 @@ func theme(r *http.Request) string {
 const themeLife = 366 * 24 * time.Hour
 
 func (v *visit) chooseTheme() error {
-	http.SetCookie(v.w, &http.Cookie{Name: "croft_theme", Value: v.r.PostForm.Get("theme"), Path: Root,
+	http.SetCookie(v.w, &http.Cookie{Name: "croft-theme", Value: v.r.PostForm.Get("theme"), Path: Root,
 		MaxAge: int(themeLife / time.Second), HttpOnly: true, Secure: v.r.TLS != nil,
 		SameSite: http.SameSiteStrictMode})
 	http.Redirect(v.w, v.r, local(v.r.PostForm.Get("here")), http.StatusSeeOther)

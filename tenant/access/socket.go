@@ -56,6 +56,12 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	}
 }
 
+// IsLocal reports whether a request came over a Unix socket of this machine.
+func IsLocal(r *http.Request) bool {
+	_, ok := r.Context().Value(peerKey{}).(peerOrError)
+	return ok
+}
+
 // Socket authenticates callers over a Unix socket of this machine: root and the members of OperatorsGroup are
 // partition-admins; all others are refused. The server needs ConnContext. The groups are the ones that the calling
 // process got, usually at login.

@@ -204,7 +204,7 @@ func (s Sessions) Follow(ctx context.Context, link Secret) (string, error) {
 	r, err := s.Store.TakeLink(ctx, link.id())
 	text, err := link.credentials(r, err)
 	if croft.KindOf(err) == croft.Denied {
-		return "", croft.Errorf(croft.Denied, "the link was used already, or it is older than %s: make another one",
+		return "", croft.Errorf(croft.Denied, "the link was used already, or it is older than %s: `croft page` makes another",
 			wording.Duration(LinkLife))
 	}
 	return text, err
