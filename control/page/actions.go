@@ -135,6 +135,12 @@ func notice(q url.Values) string {
 	if says, other := notices[q.Get("done")]; other {
 		return says
 	}
+	if section, is := strings.CutPrefix(q.Get("done"), "remove-"); is && kinds()[section].Done != "" {
+		return kinds()[section].Done
+	}
+	if q.Get("done") == "policy" {
+		return "The policy is stored."
+	}
 	a, _ := actionNamed(q.Get("done"))
 	return a.Done
 }

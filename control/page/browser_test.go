@@ -87,6 +87,11 @@ func TestThePageInABrowser(t *testing.T) {
 			views["fence"], views["audit"] = views["host"]+"/fence", s.url+"/ui/audit"
 			views["hosts-many"] = s.crowded(t, 1500).url + "/ui/hosts"
 		}
+		if token == "operator" {
+			for name := range strings.FieldsSeq("volumes images backups pools clusters policies log peers") {
+				views[name] = s.url + "/ui/" + name
+			}
+		}
 		for name, path := range views {
 			b.Go(path)
 			check(name + "-" + token)

@@ -83,7 +83,7 @@ type view struct {
 
 // views lists the views. The first part of a path below Root is the section of the navigation.
 func views() []view {
-	return []view{
+	all := []view{
 		{"GET " + Root, (*visit).home},
 		{"POST " + Root + "/logout", (*visit).logout},
 		{"POST " + Root + "/theme", (*visit).chooseTheme},
@@ -111,7 +111,22 @@ func views() []view {
 		{"POST " + Root + "/hosts/{id}/leftovers/{instance}", (*visit).removeLeftover},
 		{"GET " + Root + "/audit", (*visit).showAudit},
 		{"POST " + Root + "/audit", (*visit).repair},
+		{"GET " + Root + "/volumes", (*visit).listVolumes},
+		{"GET " + Root + "/images", (*visit).listImages},
+		{"GET " + Root + "/backups", (*visit).listBackups},
+		{"GET " + Root + "/pools", (*visit).listPools},
+		{"GET " + Root + "/clusters", (*visit).listClusters},
+		{"GET " + Root + "/clusters/{id}", (*visit).showCluster},
+		{"GET " + Root + "/policies", (*visit).listPolicies},
+		{"POST " + Root + "/policies", (*visit).changePolicy},
+		{"GET " + Root + "/log", (*visit).listActions},
+		{"GET " + Root + "/peers", (*visit).listPeers},
 	}
+	for name := range kinds() {
+		at := Root + "/" + name + "/{name}/remove"
+		all = append(all, view{"GET " + at, (*visit).remove}, view{"POST " + at, (*visit).remove})
+	}
+	return all
 }
 
 // policy is the Content-Security-Policy of every answer.

@@ -45,6 +45,10 @@ func TestThePage(t *testing.T) {
 		"a console is taken over on request":       takesConsolesOver,
 		"a console ends with its session":          consolesEndWithTheirSession,
 		"a screen without scripts is a picture":    showsScreens,
+		"every kind of thing has its list":         listsThings,
+		"things are removed by their names":        removesThings,
+		"a policy is tried before it is stored":    triesPolicies,
+		"the action log has filters":               filtersTheLog,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}
