@@ -125,6 +125,13 @@ var notices = map[string]string{
 	"host-remove":    "The host is forgotten.",
 	"leftover":       "The leftover is removed as soon as the agent of the host is alive.",
 	"images":         "The images that nothing used are removed.",
+	"member":         "The user has the role.",
+	"member-removed": "The user is no member any more.",
+	"key":            "The key is kept.",
+	"key-removed":    "The key is removed.",
+	"token-removed":  "The token is revoked.",
+	"limit":          "The limit is set.",
+	"project":        "The project is created.",
 }
 
 // notice returns the sentence about the action that an address says was done.

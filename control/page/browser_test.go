@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/internal/testing/browser"
+	"croft/internal/testing/patient"
 )
 
 // violations runs axe-core in the page, and describes what it finds.
@@ -28,6 +30,8 @@ func TestThePageInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.project(t, "org", "")
+	s.project(t, "anna", "org")
 	web := s.create(t, "anna", "web", func(in *api.NewInstance) { in.Machine.Display = croft.DisplayVNC })
 	s.create(t, "anna", "db", func(in *api.NewInstance) { in.Protected = true })
 	for _, name := range []string{"host2", "host3"} {
@@ -41,6 +45,7 @@ func TestThePageInABrowser(t *testing.T) {
 	if err := s.cloud.StopHost(t.Context(), "host3"); err != nil {
 		t.Fatal(err)
 	}
+	fillProject(t, s)
 	at := s.url + "/ui/instances/" + string(web.ID)
 	b := browser.Open(t, s.url)
 	check := func(name string) {
@@ -63,7 +68,7 @@ func TestThePageInABrowser(t *testing.T) {
 			}
 		}
 	}
-	for _, token := range []string{"reader", "anna", "operator"} {
+	for _, token := range []string{"reader", "anna", "admin", "operator"} {
 		b.Go(s.url + "/ui/login")
 		if token == "reader" {
 			check("login")
@@ -81,10 +86,15 @@ func TestThePageInABrowser(t *testing.T) {
 		case "anna":
 			views["log"], views["empty"] = at+"/log", s.url+"/ui/instances?name=nothing"
 			views["remove"], views["resize"] = at+"/remove", at+"/resize"
+			views["dashboard"] = s.url + "/ui/dashboard"
+		case "admin":
+			views["project"] = s.url + "/ui/project?of=instances"
+			views["revoke"] = s.url + "/ui/project/tokens/remove?id=x&user=ci"
 		case "operator":
 			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
 			views["hosts"], views["host"] = s.url+"/ui/hosts", s.url+"/ui/hosts/"+string(s.hostCalled(t, "host1").ID)
 			views["fence"], views["audit"] = views["host"]+"/fence", s.url+"/ui/audit"
+			views["dashboard"], views["projects"] = s.url+"/ui/dashboard", s.url+"/ui/project"
 			views["hosts-many"] = s.crowded(t, 1500).url + "/ui/hosts"
 		}
 		if token == "operator" {
@@ -112,6 +122,22 @@ func TestThePageInABrowser(t *testing.T) {
 	if troubles := b.Troubles(); len(troubles) > 0 {
 		t.Errorf("the page complains: %q", troubles)
 	}
+}
+
+// fillProject gives the project anna all that its page shows.
+func fillProject(t *testing.T, s served) {
+	t.Helper()
+	admin := s.login(t, "admin")
+	admin.get(200, "/ui/project")
+	admin.send(200, "/ui/project/members", url.Values{"user": {"zoe"}, "role": {"member"},
+		"version": {field(t, admin.text, "version")}})
+	admin.send(200, "/ui/project/tokens", url.Values{"user": {"ci"}, "role": {"member"}, "life": {"90d"},
+		"note": {"builds"}})
+	admin.send(200, "/ui/project/keys", url.Values{"name": {"laptop"}, "line": {publicKey}})
+	patient.Until(t, "usage is recorded", func() bool {
+		admin.get(200, "/ui/project")
+		return strings.Contains(admin.text, `class="chart"`)
+	})
 }
 
 // useKeys stops an instance with the keyboard alone, and watches its row.
@@ -149,7 +175,7 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	}
 	browser.Eval[any](b, `document.activeElement.value = ""`) // chromedp types the slash, too; browsers do not
 	b.Do(chromedp.KeyEvent("db\r"))
-	b.Until(`location.search.includes("name=db")`)
+	b.Until(`location.search.includes("name=db") && document.querySelector("[data-list]") !== null`)
 	found := browser.Eval[string](b, "document.querySelector('[data-list]').innerText")
 	if strings.Contains(found, "web") {
 		t.Errorf("the search finds %s", found)

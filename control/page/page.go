@@ -121,6 +121,16 @@ func views() []view {
 		{"POST " + Root + "/policies", (*visit).changePolicy},
 		{"GET " + Root + "/log", (*visit).listActions},
 		{"GET " + Root + "/peers", (*visit).listPeers},
+		{"GET " + Root + "/dashboard", (*visit).showDashboard},
+		{"GET " + Root + "/project", (*visit).showProject},
+		{"POST " + Root + "/project/new", (*visit).createProject},
+		{"POST " + Root + "/project/members", (*visit).setMember},
+		{"POST " + Root + "/project/tokens", (*visit).createToken},
+		{"POST " + Root + "/project/keys", (*visit).addKey},
+		{"POST " + Root + "/project/quota", (*visit).setLimit},
+		{"GET " + Root + "/project/usage.csv", (*visit).exportUsage},
+		{"GET " + Root + "/project/{what}/remove", (*visit).confirmRemoval},
+		{"POST " + Root + "/project/{what}/remove", (*visit).removeOfProject},
 	}
 	for name := range kinds() {
 		at := Root + "/" + name + "/{name}/remove"

@@ -49,6 +49,13 @@ func TestThePage(t *testing.T) {
 		"things are removed by their names":        removesThings,
 		"a policy is tried before it is stored":    triesPolicies,
 		"the action log has filters":               filtersTheLog,
+		"an admin manages members":                 managesAProject,
+		"tokens are shown once":                    showsTokensOnce,
+		"keys are kept and removed":                keepsKeys,
+		"projects are changed by their admins":     changesNoForeignProject,
+		"the nearest limit is marked":              showsWhichLimitCounts,
+		"usage is exported":                        exportsUsage,
+		"the dashboard finds problems":             findsTroubles,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}

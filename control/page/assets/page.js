@@ -195,6 +195,8 @@ document.addEventListener("keydown", (e) => {
 	case "u": go("[data-up]"); break;
 	case "c": go('nav a[href*="/instances/new"]'); break;
 	case "gh": go('nav a[href="/ui/hosts"]'); break;
+	case "gd": go('nav a[href*="/ui/dashboard"]'); break;
+	case "gp": go('nav a[href^="/ui/project"]'); break;
 	case "gi": go('nav a[href*="/instances"]'); break;
 	case "?": if ($("#keys")) $("#keys").showModal(); break;
 	}

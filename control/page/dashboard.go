@@ -1,0 +1,304 @@
+package page
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"croft"
+	"croft/control/api"
+	"croft/internal/wording"
+	"croft/tenant"
+	"croft/tenant/access"
+	"croft/tenant/usage"
+)
+
+// dashboard is what the dashboard shows.
+type dashboard struct {
+	Operator bool
+	Gauges   []gauge // of the hosts that take instances
+	Counts   []stateCount
+	Storages []gauge
+	Trend    *history
+	Troubles []trouble
+	Heavy    []heavy
+	Missing  []string // parts that could not be read, and why
+}
+
+// trouble is a problem with what to do about it.
+type trouble struct {
+	Bad        bool
+	Kind       string // of the object
+	Name, Link string
+	What       string
+	Do, DoLink string
+}
+
+// heavy is a project with what it used.
+type heavy struct {
+	Project        croft.Project
+	Link           string
+	Hours, Memory  string
+	gauge                // its part of all processor time
+	processorsTime int64 // unit-seconds
+}
+
+const (
+	mostTroubles = 20 // of each kind
+	mostHeavy    = 10
+	heavyDays    = 7
+	soonExpired  = 14 * 24 * time.Hour
+)
+
+func (v *visit) showDashboard() error {
+	return v.showLate("dashboard", "Dashboard", func() (any, error) { return v.readDashboard() })
+}
+
+func (v *visit) readDashboard() (*dashboard, error) {
+	d := &dashboard{Operator: v.caller.Operator()}
+	in := api.InProject{Project: v.project}
+	var groups [5][]trouble // each read by one of the functions below
+	parts := []struct {
+		name string
+		read func() error
+	}{
+		{"hosts", func() (err error) { groups[0], err = d.readHosts(v); return err }},
+		{"instances", func() (err error) { groups[1], err = v.troubledInstances(in); return err }},
+		{"volumes and backup stores", func() (err error) { groups[2], err = v.troubledStorage(in); return err }},
+		{"backups", func() (err error) { groups[3], err = v.overdueBackups(in); return err }},
+		{"tokens", func() (err error) { groups[4], err = v.endingTokens(in); return err }},
+		{"usage", func() error { return d.readUsage(v) }},
+		{"shared storage", func() error { return d.readStorages(v) }},
+	}
+	errs := make([]error, len(parts))
+	each(len(parts), func(n int) { errs[n] = parts[n].read() })
+	for n, err := range errs {
+		if ended(err) || croft.KindOf(err) == croft.NotFound { // the project does not exist for the caller
+			return nil, err
+		}
+		if err != nil { // the other parts are useful without it
+			d.Missing = append(d.Missing, parts[n].name+": "+err.Error())
+		}
+	}
+	d.Troubles = slices.Concat(groups[:]...)
+	if d.Trend != nil && d.Trend.Stale && !d.Trend.Until.IsZero() {
+		d.Troubles = append(d.Troubles, trouble{Kind: "usage", What: "nothing has been recorded since " +
+			d.Trend.Until.UTC().Format("2 Jan 15:04"), Do: "see that a server of the API runs"})
+	}
+	return d, nil
+}
+
+// readHosts adds up what hosts have, and lists their problems. Only operators see hosts.
+func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
+	if !d.Operator {
+		return nil, nil
+	}
+	list, err := v.client.ListHosts(v.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, says := range list.Problems {
+		all = append(all, trouble{Bad: true, Kind: "etcd", What: says, Do: "see the operations guide: croft doctor"})
+	}
+	var rows, taking []hostRow
+	for _, h := range list.Hosts {
+		r := rowOfHost(h)
+		rows = append(rows, r)
+		if h.State == "ready" {
+			taking = append(taking, r)
+		}
+		one := trouble{Bad: true, Kind: "host", Name: h.Name, Link: r.Link, DoLink: r.Link}
+		if h.State == "silent" || h.State == "fencing" || h.State == "returned" {
+			one.What = fmt.Sprintf("%s, with %s", h.State, wording.Count(h.Count, "instance"))
+			one.Do, one.DoLink = "bring it back, or fence it", r.Link+"/fence"
+			if h.State == "returned" {
+				one.Do, one.DoLink = "take it back", r.Link+"/take-back"
+			}
+			all = append(all, one)
+		}
+		for _, says := range h.Host.Problems {
+			one.What, one.Do, one.DoLink = says, "look at the host", r.Link
+			all = append(all, one)
+		}
+	}
+	d.Gauges = sumOf(taking)
+	d.Counts = countStates(rows, func(state string) string { return Root + "/hosts?state=" + state })
+	return most(all, Root+"/hosts"), list.Incomplete()
+}
+
+func (d *dashboard) readStorages(v *visit) error {
+	if !d.Operator {
+		return nil
+	}
+	list, err := v.client.ListStorages(v.ctx)
+	for _, s := range list.Storages {
+		g := gaugeOf(tenant.Measure(croft.DiskGB), s.ClaimedGB, s.TotalGB)
+		g.Name = s.Name
+		d.Storages = append(d.Storages, g)
+	}
+	return err
+}
+
+// most cuts a list of problems of one kind.
+func most(all []trouble, rest string) []trouble {
+	if over := len(all) - mostTroubles; over > 0 {
+		all = append(all[:mostTroubles:mostTroubles], trouble{Kind: all[0].Kind,
+			What: plural(over, "more is like this", "more are like this"), Do: "show all", DoLink: rest})
+	}
+	return all
+}
+
+// troubledInstances lists instances that failed or were lost.
+func (v *visit) troubledInstances(in api.InProject) (all []trouble, err error) {
+	list, err := v.client.ListInstances(v.ctx, api.InstanceFilter{InProject: in,
+		Terms: api.Terms{State: []string{"failed", string(croft.StateLost)}}, Page: api.Page{Limit: mostTroubles}})
+	for _, i := range list.Instances {
+		at := "/instances/" + string(i.ID)
+		one := trouble{Bad: true, Kind: "instance", Name: i.Name, Link: link(i.Project, at),
+			What: i.State + ": " + i.Error, Do: "look at it, then start or rebuild it", DoLink: link(i.Project, at)}
+		if i.State == string(croft.StateLost) {
+			one.Do = "restore it from a backup, or remove it"
+		}
+		all = append(all, one)
+	}
+	if list.Next != "" {
+		all = append(all, trouble{Bad: true, Kind: "instance", What: "there are more that failed or are lost",
+			Do: "show those that failed", DoLink: v.link("/instances", "state", "failed")})
+	}
+	return all, err
+}
+
+// troubledStorage lists volumes and stores of backups that cannot be used.
+func (v *visit) troubledStorage(in api.InProject) (all []trouble, err error) {
+	list, err := v.client.ListVolumes(v.ctx, in, api.Listing{Limit: mostTroubles,
+		Terms: api.Terms{State: []string{"failed", "lost", "unreachable"}}})
+	for _, one := range list.Volumes {
+		all = append(all, trouble{Bad: true, Kind: "volume", Name: one.Name, What: one.State + ": " +
+			cmp.Or(one.Error, "its host does not answer"), Do: "schedule volume show " + one.Name})
+	}
+	stores, failed := v.client.ListBackupStores(v.ctx, in)
+	for _, s := range stores.Stores {
+		if s.State != "ready" && s.State != "checking" {
+			all = append(all, trouble{Bad: true, Kind: "backup store", Name: s.Name,
+				What: string(s.State) + ": " + cmp.Or(s.Error, "ask an operator"),
+				Do:   "croft backup store check " + s.Name})
+		}
+	}
+	return all, errors.Join(err, failed)
+}
+
+// overdueBackups lists instances without a recent backup.
+func (v *visit) overdueBackups(in api.InProject) (all []trouble, err error) {
+	list, err := v.client.ListUnprotected(v.ctx, api.OverdueFilter{InProject: in}, api.Listing{Limit: mostTroubles})
+	for _, u := range list.Instances {
+		one := trouble{Kind: "backup", Name: u.Name, Link: link(u.Project, "/instances/"+string(u.Instance)),
+			What: "no backup yet", Do: "make one",
+			DoLink: link(u.Project, "/instances/"+string(u.Instance)+"/backup")}
+		if u.Last != nil {
+			one.What = "the last backup is " + age(time.Since(*u.Last)) + " old"
+		}
+		if u.Failed != "" {
+			one.Bad = true
+			one.What += "; the newest attempt failed: " + u.Failed
+		}
+		if u.Schedule != "" {
+			one.Bad = true
+			one.What += ", although schedule " + u.Schedule + " makes them"
+		}
+		all = append(all, one)
+	}
+	if list.Next != "" {
+		all = append(all, trouble{Kind: "backup", What: "there are more without a recent backup",
+			Do: "croft backup overdue"})
+	}
+	return all, err
+}
+
+// endingTokens lists tokens that expire soon. Members do not see tokens.
+func (v *visit) endingTokens(in api.InProject) (all []trouble, err error) {
+	if !access.MayAnywhere(access.Manages, v.caller.Roles) {
+		return nil, nil
+	}
+	list, err := v.client.ListTokens(v.ctx, in)
+	for _, t := range list.Tokens {
+		left := time.Until(t.Expires)
+		if t.Expires.IsZero() || left > soonExpired || left < 0 || t.Expires.Sub(t.Created) <= soonExpired {
+			continue // those that are made for a short time expire as intended
+		}
+		all = append(all, trouble{Kind: "token", Name: t.User, What: "expires in " + age(left), Do: "make a new one",
+			DoLink: link(t.Project, "/project")})
+	}
+	return most(all, v.link("/project")), err
+}
+
+// readUsage draws the history, and finds the projects that used most.
+func (d *dashboard) readUsage(v *visit) error {
+	_, _, periods := v.wantsHistory()
+	week := time.Now().UTC().AddDate(0, 0, 1-heavyDays).Format(time.DateOnly)
+	since := min(periods[0].First.Format(time.DateOnly), week)
+	report, err := v.client.ListUsage(v.ctx, api.Days{Since: since})
+	if err != nil {
+		return err
+	}
+	above, err := v.parents()
+	if err != nil {
+		return err
+	}
+	has, roots := map[croft.Project]bool{}, []usage.Account(nil)
+	for _, a := range report.Projects {
+		has[a.Project] = true
+	}
+	for _, a := range report.Projects {
+		if a.Project == v.project || v.project == "" && !has[above[a.Project]] {
+			roots = append(roots, a)
+		}
+	}
+	d.Trend = v.historyOf("/dashboard", roots, report.Until)
+	total := recently(roots, week)
+	for _, a := range report.Projects {
+		sum := recently([]usage.Account{a}, week)
+		if sum.UnitSeconds[measureOf(croft.VCPU)] == 0 {
+			continue
+		}
+		d.Heavy = append(d.Heavy, heavyOf(a.Project, sum, total))
+	}
+	slices.SortStableFunc(d.Heavy, func(a, b heavy) int { return cmp.Compare(b.processorsTime, a.processorsTime) })
+	d.Heavy = d.Heavy[:min(len(d.Heavy), mostHeavy)]
+	return nil
+}
+
+// parents returns the project above each project that the caller sees.
+func (v *visit) parents() (map[croft.Project]croft.Project, error) {
+	list, err := v.client.ListProjects(v.ctx)
+	above := map[croft.Project]croft.Project{}
+	for _, p := range list.Projects {
+		above[p.Name] = p.Parent
+	}
+	return above, err
+}
+
+// recently adds up the usage of accounts from a day on.
+func recently(accounts []usage.Account, since string) usage.Day {
+	var days []usage.Day
+	for _, a := range accounts {
+		for _, d := range a.Days {
+			if d.Date >= since {
+				days = append(days, d)
+			}
+		}
+	}
+	return usage.Sum(days)
+}
+
+func heavyOf(p croft.Project, sum, total usage.Day) heavy {
+	hours := func(class croft.ResourceClass, unit int64) string {
+		return fmt.Sprintf("%.1f", float64(sum.UnitSeconds[measureOf(class)])/float64(unit)/3600)
+	}
+	h := heavy{Project: p, Link: link(p, "/project"), Hours: hours(croft.VCPU, 1),
+		Memory:         hours(croft.MemoryMB, 1024),
+		processorsTime: sum.UnitSeconds[measureOf(croft.VCPU)]}
+	h.gauge = gauge{Used: h.processorsTime, Total: max(h.processorsTime, total.UnitSeconds[measureOf(croft.VCPU)])}
+	return h
+}

@@ -1,0 +1,435 @@
+package page
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"croft"
+	"croft/control/api"
+	"croft/schedule"
+	"croft/tenant"
+	"croft/tenant/access"
+)
+
+// projectPage is what the page of a project shows.
+type projectPage struct {
+	tenant.Tenant
+	Recorded bool // the project has a record
+	Manages  bool // offer members, tokens and projects below it
+	Limits   bool // offer to set limits
+	Changes  bool // offer keys
+	Quota    []quotaLine
+	Tops     []croft.Project // the projects whose limits are shown
+	Users    []member
+	Tokens   []api.AccessToken
+	Keys     []schedule.Key
+	Usage    *history
+	CSV      string
+	Measures []tenant.Measure // that can be limited
+	Missing  []string         // parts that could not be read, and why
+	Given    url.Values       // the fields, as they were sent
+	Says     string           // why it was not done
+	Kind     string
+}
+
+// member is a user with a role in a project.
+type member struct {
+	User string
+	Role access.Role
+}
+
+// quotaLine is a measure with the limits of a project and of those above it.
+type quotaLine struct {
+	Name string
+	Bars []quotaBar
+}
+
+// quotaBar is what a project and the projects below it use of the project's limit.
+type quotaBar struct {
+	gauge
+
+	Project croft.Project
+	First   bool // of several, this one refuses first
+}
+
+// projectName returns the project that a visit is about; empty: an operator's visit is about none.
+func (v *visit) projectName() croft.Project {
+	if v.project == "" {
+		return v.caller.Project
+	}
+	return v.project
+}
+
+func (v *visit) showProject() error {
+	return v.showProjectAs(http.StatusOK, projectPage{})
+}
+
+func (v *visit) showProjectAs(status int, d projectPage) error {
+	name := v.projectName()
+	if name == "" {
+		return v.showProjects(status, d)
+	}
+	p, err := v.client.GetProject(v.ctx, api.ProjectNamed{Project: name})
+	switch {
+	case err == nil:
+		d.Tenant, d.Recorded = p, true
+	case croft.KindOf(err) == croft.NotFound: // names without a record are used, too; getQuota decides who may see them
+		d.Tenant = tenant.Tenant{Name: name}
+	default:
+		return err
+	}
+	roles := v.caller.Roles
+	d.Manages, d.Limits = access.MayAnywhere(access.Manages, roles), access.MayAnywhere(access.FromAbove, roles)
+	d.Limits = d.Limits && d.Recorded && (v.caller.Operator() || name != v.caller.Project)
+	d.Changes, d.Measures = access.MayAnywhere(access.Changes, roles), limitable()
+	d.CSV = link(name, "/project/usage.csv")
+	for _, user := range slices.Sorted(maps.Keys(p.Members)) {
+		d.Users = append(d.Users, member{user, p.Members[user]})
+	}
+	in := api.InProject{Project: name}
+	parts := []struct {
+		name string
+		read func() error
+	}{
+		{"quota", func() error { return d.readQuota(v) }},
+		{"keys", func() error {
+			list, err := v.client.ListKeys(v.ctx, in)
+			d.Keys = list.Keys
+			return err
+		}},
+		{"tokens", func() error {
+			if !d.Manages {
+				return nil
+			}
+			list, err := v.client.ListTokens(v.ctx, in)
+			d.Tokens = list.Tokens
+			return err
+		}},
+		{"usage", func() error {
+			_, _, periods := v.wantsHistory()
+			report, err := v.client.GetUsage(v.ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: name},
+				Days: api.Days{Since: periods[0].First.Format(time.DateOnly)}})
+			if err == nil {
+				d.Usage = v.historyOf("/project", report.Projects, report.Until)
+			}
+			return err
+		}},
+	}
+	errs := make([]error, len(parts))
+	each(len(parts), func(n int) { errs[n] = parts[n].read() })
+	if err := errs[0]; err != nil { // the project does not exist for the caller
+		return err
+	}
+	for n, err := range errs {
+		if ended(err) {
+			return err
+		}
+		if err != nil { // the other parts are useful without it
+			d.Missing = append(d.Missing, parts[n].name+": "+err.Error())
+		}
+	}
+	return v.show(status, "project", "Project "+string(name), &d)
+}
+
+// limitable lists what can be limited, the usual first.
+func limitable() []tenant.Measure {
+	return append(slices.Clone(historyMeasures), tenant.Bounded()...)
+}
+
+// readQuota reads what the project uses of its limits, and of the limits of the projects above it that the caller sees.
+func (d *projectPage) readQuota(v *visit) error {
+	defaults, err := v.client.GetDefaultQuota(v.ctx)
+	if err != nil {
+		return err
+	}
+	var chain []tenant.Account
+	for p := d.Tenant; len(chain) < tenant.MaxDepth; {
+		account, err := v.client.GetQuota(v.ctx, api.ProjectNamed{Project: p.Name})
+		if err != nil && len(chain) == 0 {
+			return err
+		}
+		if err != nil {
+			break // this one is not the caller's to see
+		}
+		chain = append(chain, account)
+		d.Tops = append(d.Tops, p.Name)
+		if p.Parent == "" {
+			break
+		}
+		if p, err = v.client.GetProject(v.ctx, api.ProjectNamed{Project: p.Parent}); err != nil {
+			break
+		}
+	}
+	d.Quota = quotaLines(chain, defaults.Limits)
+	return nil
+}
+
+// quotaLines compares use and limits of a project, the first of the chain, with those of the projects above it.
+func quotaLines(chain []tenant.Account, defaults tenant.Limits) (lines []quotaLine) {
+	own := chain[0]
+	shown := slices.Clone(historyMeasures)
+	for _, amounts := range []tenant.Amounts{own.Used, own.Stored, tenant.Amounts(own.Limits)} {
+		for _, m := range slices.Sorted(maps.Keys(amounts)) {
+			if !slices.Contains(shown, m) {
+				shown = append(shown, m)
+			}
+		}
+	}
+	for _, m := range shown {
+		line, first, least := quotaLine{Name: measureName(m)}, -1, int64(0)
+		for _, a := range chain {
+			used := a.Used[m]
+			if n, separate := a.Stored[m]; separate {
+				used = n
+			}
+			limit, limited := a.Limit(defaults, m)
+			if !limited && a.Project != own.Project {
+				continue // it cannot refuse anything
+			}
+			b := quotaBar{gauge: gaugeOf(m, used, limit), Project: a.Project}
+			b.Unlimited = !limited
+			if left := limit - used; limited && (first < 0 || left < least) {
+				first, least = len(line.Bars), left
+			}
+			line.Bars = append(line.Bars, b)
+		}
+		if len(line.Bars) > 1 && first >= 0 {
+			line.Bars[first].First = true
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// projectList is what operators see who chose no project.
+type projectList struct {
+	Projects []tenant.Tenant
+	Given    url.Values
+	Says     string
+	Kind     string
+}
+
+func (v *visit) showProjects(status int, d projectPage) error {
+	list, err := v.client.ListProjects(v.ctx)
+	if err != nil {
+		return err
+	}
+	return v.show(status, "projects", "Projects", projectList{tenant.NewTree(list.Projects).Sorted(), d.Given, d.Says,
+		d.Kind})
+}
+
+// notDone shows the page of the project again, with the reason why a change was not made.
+func (v *visit) notDone(err error) error {
+	if ended(err) {
+		return err
+	}
+	f := failureOf(v.r, err)
+	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
+		f.Says = "the project was changed meanwhile, and this page shows it as it is now: look, and send it again"
+	}
+	return v.showProjectAs(f.Status, projectPage{Given: v.r.PostForm, Says: f.Says, Kind: f.Kind})
+}
+
+// base names the project, and the version that the form was made of. Invalid.
+func (v *visit) base() (b api.ProjectBase, err error) {
+	n, err := strconv.ParseInt(v.r.PostForm.Get("version"), 10, 64)
+	if err != nil {
+		return b, croft.Errorf(croft.Invalid, "the form does not say which version it changes: reload the page")
+	}
+	return api.ProjectBase{ProjectNamed: api.ProjectNamed{Project: v.projectName()}, Base: api.MatchOf(n)}, nil
+}
+
+// done leads to the page of the project after a change.
+func (v *visit) done(what string, err error) error {
+	if err != nil {
+		return v.notDone(err)
+	}
+	return v.redirect("/project", "done", what)
+}
+
+// setMember gives a user a role.
+func (v *visit) setMember() error {
+	user := strings.TrimSpace(v.r.PostForm.Get("user"))
+	if user == "" {
+		return v.notDone(croft.Errorf(croft.Invalid, "the user is missing: write the name as the identity provider has it"))
+	}
+	return v.done("member", v.changeMembers(func(all map[string]access.Role) {
+		all[user] = access.Role(v.r.PostForm.Get("role"))
+	}))
+}
+
+func (v *visit) changeMembers(change func(map[string]access.Role)) error {
+	b, err := v.base()
+	if err != nil {
+		return err
+	}
+	p, err := v.client.GetProject(v.ctx, b.ProjectNamed)
+	if err != nil {
+		return err
+	}
+	if p.Members == nil {
+		p.Members = map[string]access.Role{}
+	}
+	change(p.Members) // refused if the project is not the version of the form
+	_, err = v.client.SetMembers(v.ctx, api.Members{ProjectBase: b, Members: p.Members})
+	return err
+}
+
+// projectQuestion returns the question before something of a project is removed. NotFound.
+func (v *visit) projectQuestion() (q question, err error) {
+	get := v.r.FormValue // of the address, or of the form
+	q = question{Final: true, Back: v.link("/project"), Post: v.link("/project/" + v.r.PathValue("what") + "/remove"),
+		Does: "Remove"}
+	switch v.r.PathValue("what") {
+	case "members":
+		q.Title, q.Name, q.Word = "Remove member", get("user"), get("user")
+		q.About = "The user loses the role in this project. Instances and keys stay."
+		q.Hidden = map[string]string{"user": get("user"), "version": get("version")}
+	case "keys":
+		q.Title, q.Name, q.Word = "Remove key", get("name"), get("name")
+		q.About = "New instances cannot name it any more. Instances that have it keep it."
+		q.Hidden = map[string]string{"name": get("name")}
+	case "tokens":
+		q.Title, q.Name, q.Word, q.Does = "Revoke token", get("user"), get("user"), "Revoke"
+		q.About = "Requests and sessions with the token end at once: " + get("id")
+		q.Hidden = map[string]string{"id": get("id"), "user": get("user")}
+	}
+	if q.Word == "" {
+		return q, croft.Errorf(croft.NotFound, "there is no such page")
+	}
+	return q, nil
+}
+
+func (v *visit) confirmRemoval() error {
+	q, err := v.projectQuestion()
+	if err != nil {
+		return err
+	}
+	return v.askAbout(http.StatusOK, q)
+}
+
+func (v *visit) removeOfProject() error {
+	q, err := v.projectQuestion()
+	if err != nil {
+		return err
+	}
+	if confirmed, err := v.answered(q); !confirmed {
+		return err
+	}
+	f, in := v.r.PostForm, api.InProject{Project: v.projectName()}
+	switch what := v.r.PathValue("what"); what {
+	case "members":
+		return v.done("member-removed", v.changeMembers(func(all map[string]access.Role) {
+			delete(all, f.Get("user"))
+		}))
+	case "keys":
+		return v.done("key-removed", v.client.RemoveKey(v.ctx, api.KeyNamed{InProject: in, Name: f.Get("name")}))
+	default:
+		_, err = v.client.RevokeToken(v.ctx, api.TokenNamed{InProject: in, ID: f.Get("id")})
+		return v.done("token-removed", err)
+	}
+}
+
+// createToken makes a token, and shows it, once.
+func (v *visit) createToken() error {
+	f := v.r.PostForm
+	made, err := v.client.CreateToken(v.ctx, api.NewToken{InProject: api.InProject{Project: v.projectName()},
+		User: strings.TrimSpace(f.Get("user")), Role: access.Role(f.Get("role")),
+		Note: strings.TrimSpace(f.Get("note")), Life: strings.TrimSpace(f.Get("life"))})
+	if err != nil {
+		return v.notDone(err)
+	}
+	return v.show(http.StatusOK, "secret", "New token", made)
+}
+
+func (v *visit) addKey() error {
+	f := v.r.PostForm
+	_, err := v.client.AddKey(v.ctx, api.NewKey{InProject: api.InProject{Project: v.projectName()},
+		Name: strings.TrimSpace(f.Get("name")), Line: strings.TrimSpace(f.Get("line"))})
+	return v.done("key", err)
+}
+
+// setLimit sets one limit, and leaves the others.
+func (v *visit) setLimit() error {
+	b, err := v.base()
+	if err != nil {
+		return v.notDone(err)
+	}
+	m, text := tenant.Measure(v.r.PostForm.Get("measure")), strings.TrimSpace(v.r.PostForm.Get("limit"))
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case text == "unlimited":
+		n = tenant.Unlimited
+	case text == "default":
+	case err != nil || n < 0:
+		return v.notDone(croft.Errorf(croft.Invalid,
+			"the limit is %.40q: write a whole number from 0, unlimited, or default", text))
+	}
+	p, err := v.client.GetProject(v.ctx, b.ProjectNamed)
+	if err != nil {
+		return v.notDone(err)
+	}
+	limits := maps.Clone(p.Limits)
+	if limits == nil {
+		limits = tenant.Limits{}
+	}
+	limits[m] = n
+	if text == "default" {
+		delete(limits, m)
+	}
+	_, err = v.client.SetQuota(v.ctx, api.Limits{ProjectBase: b, Limits: limits})
+	return v.done("limit", err)
+}
+
+// createProject creates a project below the one of the form, or below none.
+func (v *visit) createProject() error {
+	f := v.r.PostForm
+	made, err := v.client.CreateProject(v.ctx, api.NewProject{Name: croft.Project(strings.TrimSpace(f.Get("name"))),
+		Parent: croft.Project(f.Get("parent")), Note: strings.TrimSpace(f.Get("note"))})
+	if err != nil {
+		return v.notDone(err)
+	}
+	v.project = made.Name
+	return v.redirect("/project", "done", "project")
+}
+
+// exportUsage answers with the usage of a project by day as CSV.
+func (v *visit) exportUsage() error {
+	q := v.r.URL.Query()
+	report, err := v.client.GetUsage(v.ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: v.projectName()},
+		Days: api.Days{Since: q.Get("since"), Until: q.Get("until")}})
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="usage-%s.csv"`,
+		strings.Map(onlyPlain, string(v.projectName()))))
+	out := csv.NewWriter(v.w)
+	_ = out.Write([]string{"day", "project", "measure", "unit_seconds", "peak", "estimated_seconds"})
+	for _, a := range report.Projects {
+		for _, d := range a.Days {
+			for _, m := range slices.Sorted(maps.Keys(d.Peak)) {
+				_ = out.Write([]string{d.Date, string(a.Project), string(m), strconv.FormatInt(d.UnitSeconds[m], 10),
+					strconv.FormatInt(d.Peak[m], 10), strconv.FormatInt(d.Estimated, 10)})
+			}
+		}
+	}
+	out.Flush() // ignore browsers that disconnected
+	return nil
+}
+
+// onlyPlain replaces characters that do not belong into the name of a file.
+func onlyPlain(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+		return r
+	}
+	return '-'
+}
