@@ -72,6 +72,11 @@ func TestThePageInABrowser(t *testing.T) {
 		b.Go(s.url + "/ui/login")
 		if token == "reader" {
 			check("login")
+			for _, name := range []string{"", "/page", "/images"} {
+				b.Go(s.url + "/ui/docs" + name)
+				check("docs" + strings.ReplaceAll(name, "/", "-"))
+			}
+			b.Go(s.url + "/ui/login")
 		}
 		b.Do(chromedp.SendKeys("#token", token+"\r"))
 		b.Until(`document.querySelector("[data-list]") !== null && document.querySelector("#live.on") !== null`)

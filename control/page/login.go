@@ -49,7 +49,8 @@ func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int,
 	if err != nil {
 		d.Says = err.Error()
 	}
-	if err := s.render(w, status, "login", frame{Title: "Log in", Theme: theme(r), Data: d}); err != nil {
+	f := frame{Title: "Log in", Theme: theme(r), Help: helpFor(r.Pattern), Data: d}
+	if err := s.render(w, status, "login", f); err != nil {
 		s.fail(w, r, err)
 	}
 }

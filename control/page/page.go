@@ -59,6 +59,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+Root+"/login", s.showLogin)
 	mux.HandleFunc("POST "+Root+"/login", s.login)
 	mux.HandleFunc("GET "+Root+"/link/{link}", s.follow)
+	mux.HandleFunc("GET "+docsRoot, s.showDocument)
+	mux.HandleFunc("GET "+docsRoot+"/{document}", s.showDocument)
 	for _, v := range views() {
 		mux.HandleFunc(v.at, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, v.do) })
 	}

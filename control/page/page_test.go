@@ -36,6 +36,7 @@ func TestThePage(t *testing.T) {
 		"a list that was away resumes or reloads":  resumesStreams,
 		"streams are bounded":                      boundsStreams,
 		"a page that there is not":                 showsErrors,
+		"documents are for everybody":              showsDocuments,
 		"hosts are for operators":                  hidesHosts,
 		"a host is drained and emptied":            drainsAHost,
 		"a host is fenced and forgotten":           forgetsAHost,
@@ -79,6 +80,34 @@ func asksForALogin(t *testing.T, s served, at string) {
 		t.Errorf("the login leads to %s", v.at)
 	}
 	v.says(">web<")
+}
+
+func showsDocuments(t *testing.T, s served, at string) {
+	v := s.visitor(t)
+	v.get(http.StatusOK, "/ui/login")
+	v.says(`href="/ui/docs/page#log-in"`)
+	v.get(http.StatusOK, "/ui/docs")
+	v.says(`href="/ui/docs/page"`)
+	v.says(`href="/ui/login?next=%2Fui%2Fdocs"`)
+	v.hides("Log out")
+	v.get(http.StatusOK, "/ui/docs/page")
+	v.says(`<h2 id="hosts">Hosts</h2>`)
+	v.says(`<a href="#hosts">Hosts</a>`)
+	v.get(http.StatusOK, "/ui/docs/api")
+	for _, name := range []string{"nothing", "README", "page.md", "..%2Fdocs.go", "%3Cscript%3E"} {
+		v.get(http.StatusNotFound, "/ui/docs/"+name)
+		v.says("there is no such document: /ui/docs lists them")
+	}
+	v = s.login(t, "operator")
+	v.get(http.StatusOK, "/ui/docs/tenants")
+	v.says("Log out")
+	v.hides("Log in")
+	for path, section := range map[string]string{"/ui/instances": "page#instances", at: "page#instances",
+		at + "/remove": "using#what-cannot-be-undone", "/ui/hosts": "page#hosts", "/ui/keys": "page#keys",
+		"/ui/audit": "operations#when-records-do-not-agree"} {
+		v.get(http.StatusOK, path)
+		v.says(`<a href="/ui/docs/` + section + `">Help</a>`)
+	}
 }
 
 func refusesTokensInAddresses(t *testing.T, s served, _ string) {

@@ -112,6 +112,7 @@ type frame struct {
 	Theme   string
 	Form    string // the token of the forms of the session
 	Here    string // the address of this page, to return to
+	Help    string // the address of the document about it
 	Project croft.Project
 	// Projects that the caller may switch to; nil: only the own one.
 	Projects []tenant.Tenant
@@ -130,6 +131,7 @@ func (v *visit) frame(title string, data any) frame {
 	}
 	f := frame{Title: title, Section: section, Caller: &v.caller, Theme: theme(v.r), Form: v.secret.Forms(),
 		Changes: access.MayAnywhere(access.Changes, v.caller.Roles), Here: v.r.URL.RequestURI(),
+		Help:    helpFor(v.r.Pattern),
 		Project: v.project, Notice: notice(v.r.URL.Query()), Data: data}
 	if v.caller.Operator() || v.caller.Has(access.ProjectAdmin) {
 		list, err := v.client.ListProjects(v.ctx, api.Listing{Limit: mostProjects})
@@ -203,7 +205,8 @@ func failureOf(r *http.Request, err error) failure {
 // fail answers with the error page, for a browser that need not be logged in.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	d := failureOf(r, err)
-	if s.render(w, d.Status, "error", frame{Title: d.Title, Theme: theme(r), Data: d}) != nil {
+	f := frame{Title: d.Title, Theme: theme(r), Help: helpFor(r.Pattern), Data: d}
+	if s.render(w, d.Status, "error", f) != nil {
 		http.Error(w, d.Says, d.Status)
 	}
 }
