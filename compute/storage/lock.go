@@ -292,8 +292,8 @@ func (d *Dir) WasMade(ctx context.Context, id croft.InstanceID) (bool, error) {
 	})
 }
 
-// LockedVolumes returns the volumes whose locks this host has. One without a file is that of a host that died before it
-// made the file, or after it removed it.
+// LockedVolumes returns the volumes whose locks this host has. A host that died before it
+// made the file, or after it removed the file, leaves a lock without one.
 func (d *Dir) LockedVolumes(ctx context.Context) ([]croft.VolumeID, error) {
 	return within(ctx, d, "volumes", func() (locked []croft.VolumeID, err error) {
 		if err := d.verify(); err != nil {

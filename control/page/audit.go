@@ -45,7 +45,7 @@ func (v *visit) showAudit() error {
 	})
 }
 
-// repair mends what the comparison finds and what is no risk for a guest or its disk.
+// repair mends the findings that can be mended without risk for a guest or its disk.
 func (v *visit) repair() error {
 	ctx, cancel := context.WithTimeout(from(v.r), auditTime)
 	defer cancel()

@@ -186,7 +186,7 @@ func rowOfHost(h api.Host) hostRow {
 	return r
 }
 
-// sumOf adds up what hosts offer and what is claimed of it.
+// sumOf adds up the inventories of hosts, and the claims on them.
 func sumOf(all []hostRow) []gauge {
 	var sums []gauge
 	for i, m := range mainMeasures {

@@ -155,7 +155,7 @@ func (c *Caretaker) Sweep(ctx context.Context) error {
 // failures collects the errors of single records, so that one that cannot be mended keeps no others waiting.
 type failures []error
 
-// add notes an error, if there is one, and reports whether there are so many that the fault is not that of records.
+// add notes an error, if there is one, and reports whether there are too many to be faults of single records.
 func (f *failures) add(err error) (enough bool) {
 	if err != nil {
 		*f = append(*f, err)
