@@ -72,7 +72,7 @@ func TestThePageInABrowser(t *testing.T) {
 		b.Go(s.url + "/ui/login")
 		if token == "reader" {
 			check("login")
-			for _, name := range []string{"", "/page", "/images"} {
+			for _, name := range []string{"", "/images", "/reference"} {
 				b.Go(s.url + "/ui/docs" + name)
 				check("docs" + strings.ReplaceAll(name, "/", "-"))
 			}

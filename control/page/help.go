@@ -57,9 +57,18 @@ func helpFor(pattern string) string {
 	}
 }
 
-// documents returns the documents, which are rendered when the first one is read.
+// documents returns the documents and the reference of the API, which are rendered when the first one is read.
 var documents = sync.OnceValues(func() (map[string]manual.Document, error) {
-	return manual.Render(docs.Files, docsRoot, "docs")
+	all, err := manual.Render(docs.Files, docsRoot, "docs")
+	if err != nil {
+		return nil, err
+	}
+	calls, err := reference()
+	if err != nil {
+		return nil, err
+	}
+	all[calls.Name] = calls
+	return all, nil
 })
 
 // manualPage is what the page of a document shows.

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -94,6 +95,20 @@ func showsDocuments(t *testing.T, s served, at string) {
 	v.says(`<h2 id="hosts">Hosts</h2>`)
 	v.says(`<a href="#hosts">Hosts</a>`)
 	v.get(http.StatusOK, "/ui/docs/api")
+	v.get(http.StatusOK, "/ui/docs/reference")
+	v.says(`<h2 id="instances">instances</h2>`)
+	v.says("<strong>POST</strong> /v1/instances</code>")
+	v.says("<code>user_data</code>")
+	v.hides("raw HTML omitted")
+	var document struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal(api.Document(), &document); err != nil {
+		t.Fatal(err)
+	}
+	for path, calls := range document.Paths {
+		for method := range calls {
+			v.says("<strong>" + strings.ToUpper(method) + "</strong> " + path + "</code>")
+		}
+	}
 	for _, name := range []string{"nothing", "README", "page.md", "..%2Fdocs.go", "%3Cscript%3E"} {
 		v.get(http.StatusNotFound, "/ui/docs/"+name)
 		v.says("there is no such document: /ui/docs lists them")

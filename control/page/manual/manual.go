@@ -89,6 +89,15 @@ var markdown = goldmark.New(goldmark.WithExtensions(extension.NewTable(
 var frames = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "</table>", "</table></div>",
 	"<table>", `<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>`, "<th></th>", "<td></td>")
 
+// Text returns a text in Markdown as HTML. Its links stay as they are.
+func Text(t string) template.HTML {
+	var b bytes.Buffer
+	if err := markdown.Convert([]byte(t), &b); err != nil {
+		return template.HTML(template.HTMLEscapeString(t))
+	}
+	return template.HTML(b.String()) // Goldmark escapes texts, and leaves out raw HTML
+}
+
 func (p page) render() (Document, error) {
 	tree := markdown.Parser().Parse(text.NewReader(p.content))
 	d := Document{Name: p.served[p.name]}
