@@ -107,6 +107,8 @@ type Host struct {
 	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
 	Networks map[string][]Project `json:"networks,omitempty"`
+	// the ranges of the addresses that its usual network gives to guests, as FIRST-LAST; none: it gives none
+	GuestAddresses []string `json:"guest_addresses,omitempty"`
 	// its guests are simulated: they run no cloud-init and report no result of it
 	NoSetUp bool `json:"no_set_up,omitempty"`
 	// public key for the access to stores of backups, in base64; empty: its agent makes no backups
@@ -324,6 +326,8 @@ func (g GuestSettings) Explicit() GuestSettings {
 type InstanceSettings struct {
 	// Networks of the hosts by name; the host's default networks if empty.
 	Networks []string `json:"networks,omitempty" maxItems:"16"`
+	// The IPv4 address that it has on the usual network of its host; the host's choice if empty.
+	FixedAddress string `json:"fixed_address,omitempty" maxLength:"15"`
 	// Ports that guests of other projects reach, as protocol and port: tcp/80 or udp/53.
 	Open []string `json:"open,omitempty" maxItems:"32"`
 	// It may be recreated on another host, so its disk may be lost.

@@ -2,6 +2,7 @@ package croft
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,38 @@ func (h Host) AdmitsTo(network string, p Project) bool {
 	}
 	projects := NetworkProjects(h.Networks[network])
 	return slices.Contains(projects, p) || slices.Contains(projects, EveryProject)
+}
+
+// CheckFixedAddress refuses what cannot be the chosen address of an instance on these networks. Invalid.
+func CheckFixedAddress(address string, networks []string) error {
+	if address == "" {
+		return nil
+	}
+	addr, err := netip.ParseAddr(address)
+	switch {
+	case err != nil || !addr.Is4() || addr.String() != address || !addr.IsGlobalUnicast():
+		return Errorf(Invalid, "%.40q is no address that a guest can have: give an IPv4 address such as 192.168.122.50",
+			address)
+	case len(networks) > 0 && !slices.Contains(networks, DefaultNetworks):
+		return Errorf(Invalid, "the address %s is one of the network default, which the request does not name: "+
+			"name it too", address)
+	}
+	return nil
+}
+
+// GivesAddress reports whether the usual network of the host gives an address to a guest, if it is free; also for no
+// address.
+func (h Host) GivesAddress(address string) bool {
+	if address == "" {
+		return true
+	}
+	addr, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(h.GuestAddresses, func(text string) bool {
+		first, last, _ := strings.Cut(text, "-")
+		from, err1 := netip.ParseAddr(first)
+		to, err2 := netip.ParseAddr(last)
+		return err1 == nil && err2 == nil && from.Is4() && !addr.Less(from) && !to.Less(addr)
+	})
 }
 
 // OpenPort is a port of an instance that guests of other projects reach.

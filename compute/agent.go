@@ -40,7 +40,9 @@ type Config struct {
 	Dir       string            // required; holds one directory per instance
 	NICs      []NIC             // for guests that name no networks; addresses are filled in per instance
 	Networks  map[string]NIC    // further networks that guests may name, in addition to croft.DefaultNetworks
-	PCI       pci.Source        // the PCI devices that guests may have; empty: none
+	// returns the ranges of the addresses that the host's usual network gives to guests, as FIRST-LAST; nil: none
+	GuestAddresses func(ctx context.Context) ([]string, error)
+	PCI            pci.Source // the PCI devices that guests may have; empty: none
 
 	Orders   Orders
 	Registry Registry
@@ -110,8 +112,9 @@ type Agent struct {
 	ownAggregates   []string            // of the host's provider, without those of shared storage
 	mounts          []croft.HostStorage // of the record; accessed while introducing is held, as the next one
 	storageProblems []string
-	unclaimed       int64 // GiB of disks for which nothing is claimed
-	offerChanged    bool  // the inventories were not written since they changed
+	guestAddresses  []string // of the record, likewise; nil: not read yet
+	unclaimed       int64    // GiB of disks for which nothing is claimed
+	offerChanged    bool     // the inventories were not written since they changed
 	mountsChanged   chan struct{}
 
 	passthrough passthrough
@@ -249,6 +252,7 @@ func (a *Agent) announce(ctx context.Context) bool {
 			continue
 		}
 		if err == nil {
+			a.readGuestAddresses(ctx)
 			err = a.introduce(ctx)
 		}
 		if err == nil {

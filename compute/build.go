@@ -268,10 +268,12 @@ func (p *pass) seed(ctx context.Context, source croft.Metadata) (path string, er
 // its settings do not open to the project; both cases have the same message, because tenants read it.
 func (p *pass) nics() ([]NIC, error) {
 	var all []NIC
+	usual := 0 // index of the first interface on the usual networks
 	for _, name := range p.want.Spec.Networks {
 		nic, ok := p.agent.Networks[name]
 		switch {
 		case name == croft.DefaultNetworks:
+			usual = len(all)
 			all = append(all, p.agent.NICs...)
 		case ok && p.agent.Host.AdmitsTo(name, p.want.Project):
 			all = append(all, nic)
@@ -286,7 +288,18 @@ func (p *pass) nics() ([]NIC, error) {
 	for i := range all {
 		all[i].MAC = p.id.MAC(i).String()
 	}
-	return all, nil
+	address := p.want.Spec.FixedAddress
+	if address == "" {
+		return all, nil
+	}
+	for i := usual; i < min(usual+len(p.agent.NICs), len(all)); i++ {
+		if all[i].Network != "" {
+			all[i].Address = address
+			return all, nil
+		}
+	}
+	return nil, croft.Errorf(croft.Invalid, "host %s has no network that gives the address %s", p.agent.Host.Name,
+		address)
 }
 
 // machine returns the description of the domain.

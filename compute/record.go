@@ -33,7 +33,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 	}
 	me := a.Host
 	if before, known := hosts[me.ID]; known {
-		me.FormerName = before.FormerName
+		me.FormerName, me.GuestAddresses = before.FormerName, before.GuestAddresses
 		if before.Name != me.Name {
 			me.FormerName = before.Name
 			a.Log.Warn("the host has a new name; by its UUID it is the same", "host", me.ID, "name", me.Name, "former",
@@ -51,6 +51,9 @@ func (a *Agent) introduce(ctx context.Context) error {
 		}
 	}
 	me.Problems, me.Storages = append(me.Problems, a.storageProblems...), a.mounts
+	if a.GuestAddresses == nil || a.guestAddresses != nil { // otherwise the ranges could not be read yet
+		me.GuestAddresses = a.guestAddresses
+	}
 	if err := a.Registry.PutHost(ctx, me); err != nil {
 		return err
 	}
@@ -78,10 +81,29 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 	a.introducing.Lock()
 	known := a.problems == a.recorded
 	a.introducing.Unlock()
-	if known {
+	if changed := a.readGuestAddresses(ctx); known && !changed {
 		return nil
 	}
 	return a.introduce(ctx)
+}
+
+// readGuestAddresses reads which addresses the host gives to guests, and reports whether they changed. If they cannot
+// be read, it keeps the former ones until the next sweep.
+func (a *Agent) readGuestAddresses(ctx context.Context) (changed bool) {
+	if a.GuestAddresses == nil {
+		return false
+	}
+	now, err := a.GuestAddresses(ctx)
+	if err != nil {
+		a.Log.Warn("the addresses for guests cannot be read; the record of the host keeps the former ones", "host",
+			a.Host.ID, "err", err)
+		return false
+	}
+	a.introducing.Lock()
+	defer a.introducing.Unlock()
+	changed = !slices.Equal(now, a.guestAddresses)
+	a.guestAddresses = append([]string{}, now...)
+	return changed
 }
 
 // littleDisk is the free space, in bytes, below which the instances' disk counts as nearly full.

@@ -62,7 +62,7 @@ func (s *Instances) tryPlace(ctx context.Context, inst, next, stored croft.Insta
 		// Existence is enough: the key of a session names its lease, which is never given again.
 		If(slices.Concat(orderable(k, next), free, []clientv3.Cmp{unchanged(record, inst.Revision),
 			exists(k.session(inst.Session))})...). // enough, see above
-		Then(slices.Concat(more, attach, k.groups().join(next),
+		Then(slices.Concat(more, attach, k.groups().join(next), k.takeAddress(next, next.Host),
 			[]clientv3.Op{clientv3.OpPut(record, encode(stored))})...).
 		Else(slices.Concat([]clientv3.Op{
 			clientv3.OpGet(record),
@@ -103,7 +103,7 @@ func (s *Instances) refused(inst, next croft.Instance, done *clientv3.TxnRespons
 
 // orderable returns the comparisons under which the first order of an instance may be written for its host.
 func orderable(k keys, next croft.Instance) []clientv3.Cmp {
-	return slices.Concat(k.groups().admitted(next), asChosen(k, next), []clientv3.Cmp{
+	return slices.Concat(k.groups().admitted(next), asChosen(k, next), k.addressFree(next, next.Host), []clientv3.Cmp{
 		// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 		exists(k.alive(next.Host)), absent(k.drained(next.Host)), absent(k.order(next.Host, next.ID))})
 }
@@ -113,7 +113,7 @@ func readOrderable(k keys, next croft.Instance) []clientv3.Op {
 	return slices.Concat([]clientv3.Op{
 		clientv3.OpGet(k.alive(next.Host)),
 		clientv3.OpGet(k.drained(next.Host)),
-	}, readChosen(k, next), k.groups().get(next))
+	}, k.readAddress(next, next.Host), readChosen(k, next), k.groups().get(next))
 }
 
 // unorderable returns which comparison of orderable failed, according to the result of readOrderable; no error: none of
@@ -127,6 +127,10 @@ func unorderable(next croft.Instance, read []*etcdserverpb.ResponseOp) (seats []
 		return nil, false, croft.Errorf(croft.Unavailable, "host %s is being drained", next.Host)
 	}
 	read = read[2:]
+	if err := addressTaken(next, next.Host, read); err != nil {
+		return nil, false, err
+	}
+	read = read[len(keys{}.readAddress(next, next.Host)):]
 	if err := stale(next, read); err != nil {
 		return nil, false, err
 	}

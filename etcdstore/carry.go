@@ -32,7 +32,7 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 		held = []clientv3.Cmp{k.volumes().NoneAttached(inst.ID)}
 	}
 	done, err := s.conn.etcd.Txn(ctx).
-		If(append(append(asChosen(k, next), held...),
+		If(append(slices.Concat(asChosen(k, next), held, k.addressFree(inst, arriving.Host)),
 			unchanged(k.instance(inst.ID), inst.Revision),
 			// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 			exists(k.alive(leaving.Host)),
@@ -41,11 +41,13 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 			absent(k.drained(arriving.Host)),
 			absent(k.order(arriving.Host, inst.ID)),
 		)...).
-		Then(append(hold, clientv3.OpPut(k.instance(inst.ID), encode(next)),
+		Then(append(append(hold, k.takeAddress(inst, arriving.Host)...),
+			clientv3.OpPut(k.instance(inst.ID), encode(next)),
 			clientv3.OpPut(k.order(leaving.Host, inst.ID), s.conn.encodeOrder(leaving)),
 			clientv3.OpPut(k.order(arriving.Host, inst.ID), s.conn.encodeOrder(arriving)))...).
-		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)), clientv3.OpGet(k.order(arriving.Host, inst.ID))},
-			readChosen(k, next)...)...).Commit()
+		Else(slices.Concat([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)),
+			clientv3.OpGet(k.order(arriving.Host, inst.ID))}, readChosen(k, next),
+			k.readAddress(inst, arriving.Host))...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
@@ -58,6 +60,9 @@ func (s *Instances) Carry(ctx context.Context, inst croft.Instance, leaving, arr
 			return inst, err
 		}
 		if err := s.conn.occupied(arriving.Host, done.Responses[1]); err != nil {
+			return inst, err
+		}
+		if err := addressTaken(inst, arriving.Host, done.Responses[2+len(readChosen(k, next)):]); err != nil {
 			return inst, err
 		}
 		return inst, croft.Errorf(croft.Unavailable,
@@ -132,26 +137,28 @@ func (s *conn) uncarry(ctx context.Context, c carried, why string) error {
 	next.Generation++
 	back.Want, back.Move, back.Generation = c.leaving.Move.Then, nil, next.Generation
 	tombstone.Want, tombstone.Generation = croft.WantGone, next.Generation // Move says which files are the move's
-	return s.carry(ctx, c, clientv3.OpPut(k.instance(next.ID), encode(next)),
+	return s.carry(ctx, c, append(k.dropAddress(c.inst, tombstone.Host),
+		clientv3.OpPut(k.instance(next.ID), encode(next)),
 		clientv3.OpPut(k.order(back.Host, next.ID), s.encodeOrder(back)),
-		clientv3.OpPut(k.order(tombstone.Host, next.ID), s.encodeOrder(tombstone)))
+		clientv3.OpPut(k.order(tombstone.Host, next.ID), s.encodeOrder(tombstone)))...)
 }
 
-// endArrival returns the tombstone for what the target of a move with the disk has copied, because the instance ends;
-// none if inst is not being moved so. The transaction compares the record, without which the order to arrive does not
-// change.
+// endArrival returns the tombstone for what the target of a move with the disk has copied, because the instance ends,
+// and frees the chosen address there; none if inst is not being moved so. The transaction compares the record, without
+// which the order to arrive does not change.
 func (s *conn) endArrival(ctx context.Context, inst croft.Instance, generation int64) ([]clientv3.Op, error) {
 	if !inst.Copying {
 		return nil, nil
 	}
+	free := s.keys.dropAddress(inst, inst.Moving)
 	key := s.keys.order(inst.Moving, inst.ID)
 	got, err := s.etcd.Get(ctx, key)
 	if err != nil || len(got.Kvs) == 0 {
-		return nil, s.wrapped(err, "read the move of the instance")
+		return free, s.wrapped(err, "read the move of the instance")
 	}
 	tombstone, err := s.decodeOrder(got.Kvs[0])
 	tombstone.Want, tombstone.Generation = croft.WantGone, generation
-	return []clientv3.Op{clientv3.OpPut(key, s.encodeOrder(tombstone))}, err
+	return append(free, clientv3.OpPut(key, s.encodeOrder(tombstone))), err
 }
 
 // endDepartures returns operations that give this goal to the former hosts of inst that still have their copy of its
@@ -262,7 +269,8 @@ func (s *Orders) Arrived(ctx context.Context, o croft.Order, failure string) err
 		return err
 	}
 	groups := append(k.groups().leave(c.inst), k.groups().join(next)...)
-	return s.conn.carryIf(ctx, c, compares, slices.Concat(before, moved, groups,
+	left := k.dropAddress(c.inst, c.inst.Host)
+	return s.conn.carryIf(ctx, c, compares, slices.Concat(before, moved, groups, left,
 		[]clientv3.Op{clientv3.OpPut(k.instance(next.ID), encode(next)),
 			clientv3.OpPut(k.order(order.Host, next.ID), s.conn.encodeOrder(order))})...)
 }

@@ -23,10 +23,7 @@ func (f *fixture) carry(t *testing.T, to croft.HostID) croft.Order {
 	t.Helper()
 	from := f.inst.Host
 	moving := etcdtest.Must(f.Instances.SetMoving(t.Context(), f.inst, to))(t)
-	leaving := f.order(moving.Generation+1, croft.WantLeaving)
-	arriving := f.order(moving.Generation+2, croft.WantArriving)
-	leaving.Host, leaving.Move = from, &croft.Move{Host: to, Then: croft.WantRunning, Key: "key"}
-	arriving.Host, arriving.Move = to, &croft.Move{Host: from, Then: croft.WantRunning, Key: "key"}
+	leaving, arriving := f.carryOrders(moving, to)
 	etcdtest.Must(f.Instances.Carry(t.Context(), moving, leaving, arriving))(t)
 	arriving = etcdtest.Must(f.Orders.Order(t.Context(), to, f.inst.ID))(t)
 	if err := f.Orders.Arrived(t.Context(), arriving, ""); err != nil {
@@ -37,6 +34,15 @@ func (f *fixture) carry(t *testing.T, to croft.HostID) croft.Order {
 		t.Fatalf("it did not arrive: %+v", f.inst)
 	}
 	return etcdtest.Must(f.Orders.Order(t.Context(), to, f.inst.ID))(t)
+}
+
+// carryOrders returns the orders by which an instance moves with its disk.
+func (f *fixture) carryOrders(moving croft.Instance, to croft.HostID) (leaving, arriving croft.Order) {
+	leaving = f.order(moving.Generation+1, croft.WantLeaving)
+	arriving = f.order(moving.Generation+2, croft.WantArriving)
+	leaving.Host, leaving.Move = moving.Host, &croft.Move{Host: to, Then: croft.WantRunning, Key: "key"}
+	arriving.Host, arriving.Move = to, &croft.Move{Host: moving.Host, Then: croft.WantRunning, Key: "key"}
+	return leaving, arriving
 }
 
 func (f *fixture) wantOrder(t *testing.T, host croft.HostID, want croft.Want) {

@@ -51,6 +51,7 @@ const (
 	storageMinor  = 8 // from this version on agents keep disks on shared storage, and audits know their claims
 	resizeMinor   = 8 // from this version on agents resize domains, and audits undo requests to resize
 	protectMinor  = 8 // from this version on programs destroy no protected instance
+	addressMinor  = 8 // from this version on agents give guests chosen addresses, and programs free these
 	vacatesMinor  = 4 // from this version on agents release the claims on their host of instances that moved away
 )
 

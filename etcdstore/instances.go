@@ -87,7 +87,7 @@ func (s *conn) canStore(inst croft.Instance) error {
 			}
 		}
 	}
-	if err := errors.Join(s.canExpire(inst.Expires), s.canProtect(inst)); err != nil {
+	if err := errors.Join(s.canExpire(inst.Expires), s.canProtect(inst), s.canFixAddress(inst)); err != nil {
 		return err
 	}
 	return inst.Project.Check() // the project becomes part of keys
@@ -279,8 +279,12 @@ func (s *Instances) Discard(ctx context.Context, inst croft.Instance) error {
 // removeRecord returns the operations that remove everything of an instance except its order and observation. They also
 // remove the properties of groups that end with it, and reduce the usage of its project.
 func (k keys) removeRecord(inst croft.Instance) []clientv3.Op {
+	target := croft.HostID("")
+	if inst.Copying {
+		target = inst.Moving
+	}
 	return append(slices.Concat(k.groups().leave(inst), k.groups().end(inst), k.dropMACs(inst),
-		k.volumes().DetachAll(inst.ID)),
+		k.dropAddress(inst, inst.Host, target), k.volumes().DetachAll(inst.ID)),
 		clientv3.OpDelete(properties.Keys(k.prefix).Object(objects.Ref{Kind: objects.Instance, Project: inst.Project,
 			ID: string(inst.ID)})),
 		clientv3.OpDelete(k.instance(inst.ID)),

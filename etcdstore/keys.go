@@ -51,6 +51,7 @@ import (
 //	/croft/<partition>/userdata/<instance>         its user-data, unchanged, while it has a record
 //	/croft/<partition>/names/<project>/<name>      the instance that has the name
 //	/croft/<partition>/macs/<mac>/<instance>       present while the instance has a network interface with that MAC
+//	/croft/<partition>/addresses/<address>/<host>  the instance that has a chosen address on that host
 //	/croft/<partition>/orders/<host>/<instance>    written by the scheduler, read by that agent
 //	/croft/<partition>/observed/<host>/<instance>  written only by that agent
 //	/croft/<partition>/storages/<name>             a shared storage: its UUID and path, and the host that founded it

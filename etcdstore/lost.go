@@ -23,7 +23,7 @@ func (s *Instances) Lose(ctx context.Context, inst croft.Instance, why croft.Los
 	if why.Death != 0 && inst.Storage != "" && !slices.Contains(inst.TakesFrom, tombstone.Host) {
 		next.TakesFrom = append(slices.Clone(inst.TakesFrom), tombstone.Host)
 	}
-	ops := append(k.groups().leave(inst),
+	ops := append(append(k.groups().leave(inst), k.dropAddress(inst, inst.Host)...),
 		clientv3.OpPut(k.instance(inst.ID), encode(withoutUserData(next))),
 		clientv3.OpPut(k.order(tombstone.Host, inst.ID), s.conn.encodeOrder(tombstone)))
 	arrival, err := s.conn.endArrival(ctx, inst, tombstone.Generation)

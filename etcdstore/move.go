@@ -38,9 +38,10 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 	if err != nil {
 		return inst, err
 	}
-	ops := slices.Concat(more, departures, k.groups().leave(inst), k.groups().join(next))
+	ops := slices.Concat(more, departures, k.groups().leave(inst), k.groups().join(next),
+		k.dropAddress(inst, inst.Host), k.takeAddress(next, next.Host))
 	done, err := s.conn.etcd.Txn(ctx).
-		If(append(asChosen(k, next),
+		If(append(append(asChosen(k, next), k.addressFree(next, next.Host)...),
 			unchanged(k.instance(inst.ID), inst.Revision),
 			// Existence is enough: an agent that returned with the host's UUID carries out orders like the former one.
 			exists(k.alive(order.Host)),
@@ -52,8 +53,9 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 			clientv3.OpPut(k.order(inst.Host, inst.ID), s.conn.encodeOrder(tombstone)),
 			clientv3.OpPut(k.order(order.Host, inst.ID), s.conn.encodeOrder(order)),
 		)...).
-		Else(append([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)), clientv3.OpGet(k.order(order.Host, inst.ID))},
-			readChosen(k, next)...)...).Commit()
+		Else(slices.Concat([]clientv3.Op{clientv3.OpGet(k.instance(inst.ID)),
+			clientv3.OpGet(k.order(order.Host, inst.ID))}, readChosen(k, next),
+			k.readAddress(next, next.Host))...).Commit()
 	if err != nil {
 		return inst, s.conn.wrap(err, "write the orders that move instance %s", inst.ID)
 	}
@@ -68,6 +70,9 @@ func (s *Instances) Relocate(ctx context.Context, inst croft.Instance, tombstone
 			return inst, err
 		}
 		if err := s.conn.occupied(order.Host, done.Responses[1]); err != nil {
+			return inst, err
+		}
+		if err := addressTaken(next, next.Host, done.Responses[2+len(readChosen(k, next)):]); err != nil {
 			return inst, err
 		}
 		return inst, croft.Errorf(croft.Unavailable, "host %s is silent or drained", order.Host)

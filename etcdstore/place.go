@@ -89,7 +89,7 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 	p := placing.Piece{
 		Record: k.instance(next.ID),
 		If:     append(append(orderable(k, next), absent(name)), k.macsFree(next)...),
-		Then: append(append(k.groups().join(next), k.putMACs(next)...),
+		Then: append(slices.Concat(k.groups().join(next), k.putMACs(next), k.takeAddress(next, next.Host)),
 			clientv3.OpPut(k.instance(next.ID), stored),
 			clientv3.OpPut(name, string(next.ID)),
 			clientv3.OpPut(k.order(o.Host, next.ID), s.conn.encodeOrder(o))),
@@ -104,6 +104,9 @@ func (s *Placer) piece(next croft.Instance, stored string, o croft.Order) placin
 	}
 	for _, a := range next.Spec.Affinities { // comparisons do not see other writes of the same transaction
 		p.Alone = append(p.Alone, k.groups().group(next.Project, a.Group))
+	}
+	if next.Spec.FixedAddress != "" {
+		p.Alone = append(p.Alone, k.address(next.Spec.FixedAddress, next.Host))
 	}
 	p.Refused = func(record *mvccpb.KeyValue, answers []*etcdserverpb.ResponseOp) error {
 		macs := answers[2 : 2+len(tenants.MACs(next))]

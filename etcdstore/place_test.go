@@ -178,6 +178,8 @@ func TestRequestsOfOneTransactionThatExcludeEachOther(t *testing.T) {
 		"by a group": {func(_ int, inst *croft.Instance) {
 			inst.Spec.Affinities = []croft.Affinity{{Group: "g", Rule: croft.Apart}}
 		}, 1, croft.NoCapacity},
+		"by their address": {func(_ int, inst *croft.Instance) { inst.Spec.FixedAddress = "10.0.0.9" }, 1,
+			croft.NoCapacity},
 		"by the rules of a group": {func(i int, inst *croft.Instance) {
 			rules := []croft.AffinityRule{croft.ApartSoft, croft.TogetherSoft}
 			inst.Spec.Affinities = []croft.Affinity{{Group: "g", Rule: rules[i%2]}}

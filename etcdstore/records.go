@@ -31,7 +31,7 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 	k := s.conn.keys
 	prefixes := []string{k.instances(), k.allOrders(), k.allObserved(), k.hosts(), k.allAlive(), k.allDrained(),
 		k.allDead(), k.allTwins(), k.sessions(), k.names(), k.allUserData(), k.groups().all(),
-		k.groups().allSeats(), k.volumes().Records()}
+		k.groups().allSeats(), k.volumes().Records(), k.allAddresses()}
 	var ops []clientv3.Op
 	for _, prefix := range prefixes {
 		options := []clientv3.OpOption{clientv3.WithPrefix()}
@@ -71,6 +71,11 @@ func (s *Records) Evidence(ctx context.Context) (audit.Evidence, error) {
 		project, _, _ := strings.Cut(strings.TrimPrefix(string(seats[i].Key), k.groups().allSeats()), "/")
 		b.Seats = append(b.Seats, audit.TakenSeat{Seat: seat, Project: croft.Project(project),
 			Revision: seats[i].ModRevision})
+	}
+	for _, kv := range got.Responses[14].GetResponseRange().Kvs {
+		taken := audit.TakenAddress{Instance: croft.InstanceID(kv.Value), Revision: kv.ModRevision}
+		taken.Address, taken.Host = k.addressOf(kv.Key)
+		b.Addresses = append(b.Addresses, taken)
 	}
 	return b, errors.Join(err, s.addVolumes(&b, got.Responses[13].GetResponseRange().Kvs))
 }
@@ -214,6 +219,10 @@ func (s *Records) Drop(ctx context.Context, d audit.Difference) error {
 		key := k.groups().seat(d.Project, d.Seat)
 		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
 		return s.conn.wrapped(err, "remove a seat")
+	case audit.LostAddress:
+		key := k.address(d.Address, d.Host)
+		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision)).Then(clientv3.OpDelete(key)).Commit()
+		return s.conn.wrapped(err, "free an address")
 	case audit.LostUserData:
 		key := k.userData(d.Instance)
 		_, err := s.conn.etcd.Txn(ctx).If(unchanged(key, d.Revision),

@@ -105,11 +105,11 @@ func TestSeatsAreFoundAndMended(t *testing.T) {
 	}
 }
 
-// compare returns the differences in memberships and seats.
+// compare returns the differences in memberships, seats and chosen addresses.
 func (f *fixture) compare(t *testing.T) (found []audit.Difference) {
 	t.Helper()
 	for _, d := range audit.Compare(etcdtest.Must(f.Records.Evidence(t.Context()))(t)) {
-		if d.Affinity != nil || d.Seat != (croft.Seat{}) {
+		if d.Affinity != nil || d.Seat != (croft.Seat{}) || d.Address != "" {
 			found = append(found, d)
 		}
 	}
@@ -137,6 +137,7 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 			key: func(id string) string { return "groups/default/g/anti-affinity/" + string(f.host) + "/" + id }},
 		{kind: audit.LostSeat,
 			key: func(id string) string { return "seats/default/g/same-site/s1/" + id }},
+		{kind: audit.LostAddress, key: func(id string) string { return "addresses/" + id + "/" + string(f.host) }},
 		{kind: audit.LostUserData, key: func(id string) string { return "userdata/" + id },
 			belongs: func(id string) string { return "instances/" + id }},
 		{kind: audit.LostObservation, key: func(id string) string { return "observed/" + string(f.host) + "/" + id },
@@ -149,7 +150,7 @@ func TestDropRemovesWhatIsLostUnlessItChanged(t *testing.T) {
 				raw.put(t, c.also(string(id)), "{}")
 			}
 			return audit.Difference{Kind: c.kind, Host: f.host, Instance: id, Project: croft.DefaultProject,
-				Name: string(id), Affinity: &a,
+				Name: string(id), Affinity: &a, Address: string(id),
 				Seat:     croft.Seat{Group: "g", Clause: "same-site", Location: "s1", Instance: id},
 				Revision: raw.put(t, c.key(string(id)), "{}")}, string(id)
 		}

@@ -320,6 +320,9 @@ func (f *Fleet) explain(ctx context.Context, inst croft.Instance, q schedule.Que
 		return nil, err
 	}
 	q.Query, q.Spec = query, inst.Spec
+	if q.Holders, err = f.holders(ctx, inst); err != nil {
+		return nil, err
+	}
 	q.Providers = slices.DeleteFunc(q.Providers, func(p croft.Provider) bool {
 		host := cmp.Or(p.Root, p.ID)
 		return host == inst.Host || only != "" && host != only
@@ -346,6 +349,12 @@ type grounds struct {
 	aggregates map[string]croft.Aggregate
 	filtered   croft.FilteredHosts
 	measure    topology.Measure
+	holders    map[croft.HostID]string // which other instance has the chosen address on a host
+}
+
+// holders returns which other instances have the chosen address of an instance, by host.
+func (f *Fleet) holders(ctx context.Context, inst croft.Instance) (map[croft.HostID]string, error) {
+	return schedule.Holders(ctx, inst, f.Instances.AddressHolders, f.Instances.Instance)
 }
 
 // bound removes the hosts that do not run machines of an instance's architecture, and those that its bounds, filters
@@ -371,12 +380,16 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 			return inst, by, err
 		}
 	}
+	if by.holders, err = f.holders(ctx, inst); err != nil {
+		return inst, by, err
+	}
 	by.measure = topology.NewMeasure(inst.Spec.Near, stated, by.aggregates, all)
 	maps.DeleteFunc(hosts, func(_ croft.HostID, h croft.Host) bool {
 		_, far := by.measure.Admit(h)
 		return far != nil || h.Runs(inst.Spec.Machine.Arch) != nil ||
 			topology.AdmitBounds(inst.Spec.In, h, by.aggregates) != nil ||
-			by.filtered.Admit(inst.Spec, h.ID) != nil ||
+			by.filtered.Admit(inst.Spec, h.ID) != nil || !h.GivesAddress(inst.Spec.FixedAddress) ||
+			by.holders[h.ID] != "" ||
 			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})
 	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, by.aggregates))

@@ -65,10 +65,13 @@ type Instances interface {
 	// name all hosts that may still have guests or disks of it. Unavailable: the new host is silent or drained.
 	Relocate(ctx context.Context, inst croft.Instance, tombstone, order croft.Order) (croft.Instance, error)
 	// Carry orders an instance to leave its host with its disk, and to arrive on another one. The record stays with its
-	// host. Unavailable: the new host is silent or drained.
+	// host. Unavailable: the new host is silent or drained. NoCapacity: schedule.ErrAddressTaken, or what the choice is
+	// based on has changed.
 	Carry(ctx context.Context, inst croft.Instance, leaving, arriving croft.Order) (croft.Instance, error)
 	// Uncarry ends a move with the disk that has not arrived: the instance stays, and its host gets the former goal.
 	Uncarry(ctx context.Context, inst croft.Instance, why string) error
+	// AddressHolders returns which instance has a chosen address on its host, by host.
+	AddressHolders(ctx context.Context, address string) (map[croft.HostID]croft.InstanceID, error)
 }
 
 // Volumes is the access to volumes.

@@ -43,6 +43,8 @@ type hypervisor interface {
 	compute.Hypervisor
 	// Owner returns the instance that currently has a guest's address. NotFound.
 	Owner(ctx context.Context, addr netip.Addr) (croft.InstanceID, error)
+	// GuestAddresses returns the ranges of the addresses that a network gives to guests, as FIRST-LAST. NotFound.
+	GuestAddresses(ctx context.Context, network string) ([]string, error)
 	Close() error
 }
 
@@ -272,6 +274,11 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 		Arch:      archs,
 	}
 	c := s.ForAgent()
+	if s.Network.Name != "" {
+		c.GuestAddresses = func(ctx context.Context) ([]string, error) {
+			return h.hv.GuestAddresses(ctx, s.Network.Name)
+		}
+	}
 	if c.PCI, err = s.ForPCI(); err != nil {
 		return nil, me, err
 	}

@@ -198,6 +198,9 @@ func (a *attempt) place(ctx context.Context, ch *choice, seated croft.Instance, 
 	case errors.Is(err, ErrClosed):
 		a.dropped[host.ID] = Closed(err)
 		return Decision{}, nil
+	case errors.Is(err, ErrAddressTaken):
+		a.barred = true // usable names the instance that has it
+		return Decision{}, nil
 	case errors.Is(err, ErrStale):
 		a.barred, a.stale = true, true
 		return Decision{}, nil
@@ -322,11 +325,11 @@ func (a *attempt) releaseHost(ctx context.Context, id croft.InstanceID, may crof
 // errOthers reports that another owner has taken over the record, and with it the claim.
 var errOthers = errors.New("another request has replaced the record")
 
-// regroup reads groups, aggregates and distances again after another member joined a group, or one of these changed,
-// and drops the candidates that are now barred.
+// regroup reads groups, aggregates, distances and the chosen address again after another member joined a group, another
+// instance got the address, or one of these changed, and drops the candidates that are now barred.
 func (a *attempt) regroup(ctx context.Context, o *snapshot, left []croft.Candidate) ([]croft.Candidate, error) {
 	a.barred, a.stale = false, false
-	if err := errors.Join(a.readMembers(ctx, o), a.readBounds(ctx, o)); err != nil {
+	if err := errors.Join(a.readMembers(ctx, o), a.readBounds(ctx, o), a.readAddress(ctx, o)); err != nil {
 		return nil, err
 	}
 	return a.usable(o, left)

@@ -131,7 +131,7 @@ func (s *search) refusal(o *snapshot, host croft.Host) string {
 	if why := unusable(host, host.ID != ""); why != nil {
 		return why.text
 	}
-	err := cmp.Or(host.Runs(s.inst.Spec.Machine.Arch), s.connects(host), s.within(o, host))
+	err := cmp.Or(host.Runs(s.inst.Spec.Machine.Arch), s.connects(o, host), s.within(o, host))
 	if err == nil {
 		err = admit(s.inst.Spec, host, o.measure, o.members, o.seats)
 	}

@@ -25,6 +25,7 @@ type Question struct {
 	Fits       []Fit                   // hosts that are candidates
 	Dropped    map[croft.HostID]string // reasons found by the attempt
 	Stored     map[croft.HostID]string // why the disk fits on no shared storage of a host
+	Holders    map[croft.HostID]string // which other instance has the chosen address on a host
 	Chosen     map[croft.HostID]bool   // hosts that the CRUSH policy can choose; nil: all
 }
 
@@ -78,6 +79,9 @@ func (q Question) judge(t tree) verdict {
 	}
 	if text := q.Stored[t.id()]; text != "" {
 		v.add(miss{requirement: "storage " + q.Spec.Storage, kind: text, gap: 1, text: text})
+	}
+	if err := givesAddress(q.Spec, host, q.Holders); err != nil {
+		v.add(miss{requirement: "address " + q.Spec.FixedAddress, kind: err.Error(), gap: 3, text: err.Error()})
 	}
 	if q.Chosen != nil && !q.Chosen[t.id()] {
 		text := "is none that policy " + q.Spec.Policy.Name + " chooses"

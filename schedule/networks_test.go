@@ -134,3 +134,17 @@ func TestARequestGoesWhereItsProjectMayUseTheNetwork(t *testing.T) {
 		}
 	}
 }
+
+func TestAChosenAddressGoesToAHostThatGivesIt(t *testing.T) {
+	t.Parallel()
+	h := croft.Host{GuestAddresses: []string{"10.9.0.10-10.9.0.20", "nonsense", "10.9.1.1-10.9.1.1", "fe80::1-fe80::9"}}
+	for address, want := range map[string]bool{"": true, "10.9.0.10": true, "10.9.0.20": true, "10.9.1.1": true,
+		"10.9.0.9": false, "10.9.0.21": false, "10.9.1.2": false, "fe80::5": false, "x": false} {
+		if got := h.GivesAddress(address); got != want {
+			t.Errorf("%q: %v", address, got)
+		}
+	}
+	if (croft.Host{}).GivesAddress("10.9.0.10") {
+		t.Error("a host without such a network gives an address")
+	}
+}

@@ -16,7 +16,7 @@ type Records interface {
 	// Assign writes the order, sets the record to scheduled on the order's host, and makes the instance a member of its
 	// groups there, with the seats in inst, whose numbers it may change to free ones. Conflict: the record changed,
 	// the session has ended, or a group has another rule. Unavailable: the host is not alive, or is drained.
-	// NoCapacity: the rule of a group bars the host.
+	// NoCapacity: the rule of a group bars the host, or ErrAddressTaken.
 	Assign(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
 	// Fence settles a write to the record with an unknown outcome: if the record is still as in inst, Fence writes it
 	// again, so that no other write conditional on inst can succeed, and returns the record as stored. NotFound: it is
@@ -40,6 +40,9 @@ type Records interface {
 	// Bury removes record, name and memberships of an instance on a silent host, and leaves the tombstone o for the
 	// host's return, or none if o.Host is empty. Conflict: the record changed.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error
+	// AddressHolders returns which instance has an address on its host's default network because its request names the
+	// address, by host. An instance that moves with its disk has it on both hosts.
+	AddressHolders(ctx context.Context, address string) (map[croft.HostID]croft.InstanceID, error)
 }
 
 // Holds stores held claims of instances that are not ordered yet. Every write is one transaction, conditional on the
@@ -215,7 +218,8 @@ type Claims interface {
 type Placer interface {
 	// Place writes an instance that does not exist yet, with the order o for the host of the candidate, and returns its
 	// record, in scheduled. It may change the numbers of the seats in inst to free ones. Conflict: the ID or the name
-	// is taken, or a group has another rule. OverQuota. ErrFull or ErrClosed: another host may succeed. Other
+	// is taken, or a group has another rule. OverQuota. ErrFull, ErrAddressTaken or ErrClosed: another
+	// host may succeed. Other
 	// NoCapacity: the rule of a group bars the host. Unavailable: the store does not answer. After an error nothing is
 	// written, unless the outcome of the transaction is unknown, which the error then says.
 	Place(ctx context.Context, inst croft.Instance, o croft.Order, c croft.Candidate) (croft.Instance, error)
@@ -225,6 +229,8 @@ type Placer interface {
 var (
 	// ErrFull reports that the candidate's resources are not free any more.
 	ErrFull = errors.New("another request was faster")
+	// ErrAddressTaken reports that another instance has the chosen address on the host.
+	ErrAddressTaken = errors.New("another instance has the address")
 	// ErrClosed reports that the host is not alive, or is drained.
 	ErrClosed = errors.New("it takes no orders")
 	// ErrLeftover reports that the instance was lost with the host, which still has its former disk.

@@ -85,6 +85,9 @@ func (r Request) record() (croft.Instance, error) {
 	if err := checkNetworks(r.Networks); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}
+	if err := croft.CheckFixedAddress(r.FixedAddress, r.Networks); err != nil {
+		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
+	}
 	if err := croft.CheckOpenPorts(r.Open); err != nil {
 		return inst, fmt.Errorf("schedule %s: %w", inst.Name, err)
 	}

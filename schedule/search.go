@@ -40,7 +40,8 @@ type snapshot struct {
 	aggregates map[string]croft.Aggregate // aggregates that the bounds name
 	filtered   croft.FilteredHosts
 	measure    topology.Measure
-	line       []considered // hosts in the order of a CRUSH policy; nil: the request has no such policy
+	holders    map[croft.HostID]string // which other instance has the chosen address on a host
+	line       []considered            // hosts in the order of a CRUSH policy; nil: the request has no such policy
 	// positions in line of the hosts that may be taken; nil: the request has no CRUSH policy
 	position map[croft.HostID]int
 }
@@ -62,6 +63,9 @@ func (s *search) look(ctx context.Context, limit int) (o *snapshot, err error) {
 		return o, err
 	}
 	if err = s.readBounds(ctx, o); err != nil {
+		return o, err
+	}
+	if err = s.readAddress(ctx, o); err != nil {
 		return o, err
 	}
 	if s.inst.Spec.Policy != nil {
@@ -165,7 +169,11 @@ func (s *search) usable(o *snapshot, candidates []croft.Candidate) ([]croft.Cand
 			s.dropped[id] = other.Error()
 			continue
 		}
-		err := cmp.Or(s.connects(host), s.within(o, host))
+		if closed := s.connects(o, host); closed != nil {
+			s.dropped[id] = closed.Error()
+			continue
+		}
+		err := s.within(o, host)
 		if mounts := s.mounts(host, c); err == nil && mounts != nil {
 			s.dropped[id] = mounts.Error()
 			continue
@@ -205,8 +213,13 @@ func (s *search) rank(o *snapshot) func([]croft.Candidate, []croft.GroupMember) 
 	}
 }
 
-// noCapacity returns the error of a request that has no candidates left in its last snapshot.
+// noCapacity returns the error of a request that has no candidates left in its last snapshot. Conflict: another request
+// got its address meanwhile.
 func (s *search) noCapacity(ctx context.Context, last *snapshot) error {
+	now := snapshot{aggregates: last.aggregates, filtered: last.filtered}
+	if err := s.readAddress(ctx, &now); errors.Is(err, croft.Conflict) {
+		return err
+	}
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
 		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)",
@@ -228,7 +241,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	}
 	providers = visibleNetworks(providers, hosts, s.inst.Project)
 	o := &snapshot{}
-	if err := errors.Join(s.readMembers(ctx, o), s.readBounds(ctx, o)); err != nil {
+	if err := errors.Join(s.readMembers(ctx, o), s.readBounds(ctx, o), s.readHolders(ctx, o)); err != nil {
 		return nil, err
 	}
 	chosen, err := s.chosen(ctx)
@@ -242,7 +255,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 	explanation := Explain(Question{
 		Query: query, Spec: s.inst.Spec, Volumes: s.inst.Volumes, Providers: providers, Hosts: hosts,
 		Members: o.members, Seats: o.seats, Aggregates: o.aggregates, Filtered: o.filtered,
-		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen,
+		Measure: o.measure, Fits: fits, Dropped: s.dropped, Chosen: chosen, Holders: o.holders,
 		Stored: s.withoutStorage(providers, hosts),
 	})
 	explanation.Wanted = s.query.Total()

@@ -73,6 +73,9 @@ func (s *Scheduler) Standing(ctx context.Context, project croft.Project, idOrNam
 	if err := search.readMembers(ctx, o); err != nil {
 		return nil, err
 	}
+	if err := search.readHolders(ctx, o); err != nil {
+		return nil, err
+	}
 	o.leave(inst.ID)
 	return found, search.follow(ctx, o, m, p, found)
 }

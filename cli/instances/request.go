@@ -33,6 +33,7 @@ type asking struct {
 	keys, tags           []string
 	count                int
 	networks             []string
+	address              string
 	open                 []string
 	volumes, disks       []string
 	ephemeral, protect   bool
@@ -66,6 +67,8 @@ func (a *asking) addFlags(flags *pflag.FlagSet) {
 	a.addGuestFlags(flags)
 	flags.StringArrayVar(&a.networks, "network", nil,
 		"`name` of a network of the hosts (networks in their settings), or default; repeat for more (default)")
+	flags.StringVar(&a.address, "address", "",
+		"`address` on the network default, such as 192.168.122.50 (chosen by the host)")
 	flags.StringArrayVar(&a.open, "open", nil,
 		"`port` that guests of other projects on the same host reach, such as tcp/80; repeat for more (none)")
 	flags.StringArrayVar(&a.volumes, "volume", nil, "attach this `volume` (croft volume list), and run on a host "+
@@ -260,6 +263,8 @@ func (a *asking) requests(s direct.Settings, query string, stdin io.Reader) (req
 		return wanted, croft.Errorf(croft.Invalid, "--hold makes no instance yet: set its properties with `croft property set`")
 	case a.explain && a.count != 1:
 		return wanted, croft.Errorf(croft.Invalid, "--explain looks for room for one instance: leave out --count")
+	case a.address != "" && a.count > 1:
+		return wanted, croft.Errorf(croft.Invalid, "--address is for one instance: leave out --count")
 	case a.count < 1:
 		return wanted, croft.Errorf(croft.Invalid, "--count %d: ask for at least one", a.count)
 	case a.allOrNone && a.protect:
@@ -284,6 +289,7 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 			Expires: int64(a.expires / time.Second), Protected: a.protect, Where: a.bounds.where,
 			WhereNot: a.bounds.whereNot,
 			Near:     a.near, Far: a.far, Distance: a.distance}}
+	r.FixedAddress = a.address
 	r.Networks, r.Open, r.Ephemeral, r.Storage = a.networks, a.open, a.ephemeral, a.storage
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
 		return r, err

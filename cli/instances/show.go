@@ -187,6 +187,7 @@ func details(i api.Instance) *out.Table {
 		}
 		add(word, text)
 	}
+	add("chosen address", i.FixedAddress)
 	add("networks", strings.Join(i.Networks, ", "))
 	add("volumes", strings.Join(i.Volumes, ", "))
 	add("open ports", strings.Join(i.Open, ", "))

@@ -46,6 +46,7 @@ type NIC struct {
 	MAC     string
 	Network string // libvirt network, such as default
 	Bridge  string // host bridge; used if Network is empty
+	Address string // chosen for it on Network; empty: any that is free
 }
 
 // Volume is a separate disk that a machine has besides its root disk.

@@ -371,7 +371,7 @@ func (c *Caretaker) reclaim(ctx context.Context, d Difference) error {
 // isLost reports whether a kind means an entry without an instance.
 func isLost(k Kind) bool {
 	switch k {
-	case LostName, LostUserData, LostMember, LostSeat, LostOrder, LostObservation:
+	case LostName, LostUserData, LostMember, LostSeat, LostAddress, LostOrder, LostObservation:
 		return true
 	}
 	return false

@@ -28,6 +28,7 @@ func Compare(b Evidence) []Difference {
 		c.checkUserData()
 		c.checkMembers()
 		c.checkSeats()
+		c.checkAddresses()
 	}
 	for id, inst := range b.Instances {
 		if b.Only == "" && !names[Name{Project: inst.Project, Name: inst.Name, Instance: id}] {
@@ -109,6 +110,21 @@ func (c *comparison) checkUserData() {
 			c.add(Difference{Kind: LostUserData, Instance: u.Instance, Mendable: true, Revision: u.Revision,
 				Cause: "user-data is left of an instance that no longer exists"})
 		}
+	}
+}
+
+// checkAddresses finds chosen addresses that are in use for no instance, so that no other instance can have them.
+func (c *comparison) checkAddresses() {
+	for _, a := range c.Addresses {
+		inst, exists := c.Instances[a.Instance]
+		here := inst.Host == a.Host || inst.Copying && inst.Moving == a.Host
+		if exists && here && inst.Spec.FixedAddress == a.Address {
+			continue
+		}
+		c.add(Difference{Kind: LostAddress, Host: a.Host, Instance: a.Instance, Address: a.Address, Mendable: true,
+			Revision: a.Revision,
+			Cause: fmt.Sprintf("the address %s is kept for an instance that does not have it, so no other instance can "+
+				"have it", a.Address)})
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	MissingMember    Kind = "missing membership"    // the instance is not in its group
 	LostMember       Kind = "lost membership"       // a membership without its instance
 	LostSeat         Kind = "lost seat"             // a seat in a group without its instance
+	LostAddress      Kind = "lost address"          // a chosen address without its instance
 	MissingSeat      Kind = "missing seat"          // the instance does not have its seat in a group
 	BrokenRule       Kind = "broken rule"           // members of a group are on hosts that its rule forbids
 	MissingOrder     Kind = "missing order"         // the host has no order for the instance
@@ -44,8 +45,8 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{
 	AbandonedRequest, AbandonedResize, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember,
-	LostMember, LostSeat, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder, LeftHere,
-	LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
+	LostMember, LostSeat, LostAddress, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
+	LeftHere, LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
 	AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
 }
 
@@ -61,6 +62,7 @@ type Difference struct {
 	Noun     string           `json:"noun,omitempty"`                   // volume or snapshot; left out: it is an instance
 	Affinity *croft.Affinity  `json:"affinity,omitempty"`               // set for memberships
 	Seat     croft.Seat       `json:"seat,omitzero"`                    // set for seats
+	Address  string           `json:"address,omitempty"`                // set for chosen addresses
 	Cause    string           `json:"cause"`                            // what differs, and why, in words
 	Mendable bool             `json:"mendable"`                         // mending it is no risk for a guest or its disk
 	Advice   string           `json:"advice,omitempty"`                 // what to do if it is not mendable

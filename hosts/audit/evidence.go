@@ -23,6 +23,7 @@ type Evidence struct {
 	UserData     []UserData
 	Members      []GroupMember
 	Seats        []TakenSeat
+	Addresses    []TakenAddress
 	Orders       []croft.Order
 	Observations []croft.Observation
 	Volumes      map[croft.VolumeID]croft.Volume // of the host; of all hosts, if it covers everything
@@ -87,6 +88,14 @@ type GroupMember struct {
 type TakenSeat struct {
 	croft.Seat
 	Project  croft.Project
+	Revision int64
+}
+
+// TakenAddress is an entry in the directory of chosen addresses.
+type TakenAddress struct {
+	Address  string
+	Host     croft.HostID
+	Instance croft.InstanceID
 	Revision int64
 }
 

@@ -14,7 +14,7 @@ func (a *Auditor) Mend(ctx context.Context, d Difference) error {
 		return croft.Errorf(croft.Conflict, "mending it might harm a guest or its disk")
 	}
 	switch d.Kind {
-	case LostName, LostUserData, LostMember, LostSeat, LostOrder, LostObservation:
+	case LostName, LostUserData, LostMember, LostSeat, LostAddress, LostOrder, LostObservation:
 		return a.Records.Drop(ctx, d)
 	case LeakedClaim:
 		return a.releaseLeaked(ctx, d)

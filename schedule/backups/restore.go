@@ -134,10 +134,12 @@ func (m *Manager) restoreAs(ctx context.Context, b backup.Backup, r RestoreReque
 			return croft.Instance{}, err
 		}
 	}
+	settings := b.Spec.InstanceSettings
+	settings.FixedAddress = "" // the original may still have it
 	return m.noted(ctx, b, id, 0, func() (croft.Instance, error) {
 		d, err := m.Scheduler.Request(ctx, schedule.Request{ID: id, Project: b.Project, Name: r.As, Query: query,
 			Image: b.Spec.Image, Named: b.Spec.ImageName, Public: b.Spec.ImagePublic, CD: b.Spec.ISO,
-			GuestSettings: b.Spec.GuestSettings, InstanceSettings: b.Spec.InstanceSettings, Disks: disks,
+			GuestSettings: b.Spec.GuestSettings, InstanceSettings: settings, Disks: disks,
 			Backup: &croft.FromBackup{ID: b.ID, Name: b.Name, Generation: 1, OwnDisk: r.WithoutVolumes}})
 		return d.Instance, err
 	})

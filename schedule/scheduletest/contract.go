@@ -52,6 +52,7 @@ var records = contract{
 	{"a record that was discarded is gone and its name free", testDiscard},
 	{"a record that moved on is not discarded", testDiscardLate},
 	{"a new order replaces the last", testReorder},
+	{"a chosen address is given once on a host, and freed with its instance", testAddress},
 	{"an instance expires when the last change says", testExpiry},
 	{"a buried instance leaves its tombstone alone", testBury},
 	{"a lost instance keeps what recreates it, and its name", testLost},

@@ -158,6 +158,9 @@ func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
 			return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrStale, name)
 		}
 	}
+	if holder, taken := m.addressHolders(inst.Spec.FixedAddress)[host]; taken {
+		return croft.Errorf(croft.NoCapacity, "%w: %s", schedule.ErrAddressTaken, holder)
+	}
 	var taken []croft.Seat
 	for _, a := range inst.Spec.Affinities {
 		seats := m.seats(inst.Project, a.Group)
@@ -169,6 +172,24 @@ func (m *Memory) admit(inst *croft.Instance, host croft.HostID) error {
 	}
 	inst.Seats = croft.Renumber(inst.Seats, taken)
 	return nil
+}
+
+// AddressHolders implements schedule.Records.
+func (m *Memory) AddressHolders(ctx context.Context, address string) (map[croft.HostID]croft.InstanceID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.addressHolders(address), ctx.Err()
+}
+
+// addressHolders derives the holders of an address from the records.
+func (m *Memory) addressHolders(address string) map[croft.HostID]croft.InstanceID {
+	holders := map[croft.HostID]croft.InstanceID{}
+	for id, inst := range m.instances {
+		if address != "" && inst.Spec.FixedAddress == address && inst.Host != "" {
+			holders[inst.Host] = id
+		}
+	}
+	return holders
 }
 
 // seats returns the seats taken in a group.

@@ -215,6 +215,9 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Hypervisor: h.Hypervisor,
 		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},
 		NICs:       []compute.NIC{{Network: "default"}},
+		GuestAddresses: func(ctx context.Context) ([]string, error) {
+			return h.Hypervisor.GuestAddresses(ctx, "default")
+		},
 	})
 	if err != nil {
 		return err

@@ -74,7 +74,8 @@ func first[E any](entries []E) []E { return entries[:min(len(entries), mostEntri
 // checkHost limits the lists in the record of a host and checks its address.
 func checkHost(h *croft.Host) error {
 	h.Addresses, h.Problems = first(h.Addresses), first(h.Problems)
-	h.Networks = validNetworks(h.Networks)
+	h.Networks, h.GuestAddresses = validNetworks(h.Networks), first(h.GuestAddresses)
+	h.GuestAddresses = slices.DeleteFunc(h.GuestAddresses, func(r string) bool { return len(r) > longestRange })
 	said := h.Arch
 	h.Arch = slices.DeleteFunc(croft.Archs(), func(a croft.Arch) bool { return !slices.Contains(said, a) })
 	if len(said) > 0 && len(h.Arch) == 0 { // an empty list would mean x86_64
@@ -88,6 +89,9 @@ func checkHost(h *croft.Host) error {
 	}
 	return checkAPI(h.API)
 }
+
+// longestRange limits a range of IPv4 addresses.
+const longestRange = len("255.255.255.255-255.255.255.255")
 
 // validNetworks drops entries that cannot be networks or projects, and entries beyond mostEntries.
 func validNetworks(networks map[string][]croft.Project) map[string][]croft.Project {

@@ -100,6 +100,7 @@ func (s Suite) Run(t *testing.T) {
 		"what is not defined has no volumes":                           s.volumesOfNothing,
 		"disks get overlays and lose them while a guest runs":          s.snapshots,
 		"what is not defined has no disks":                             s.disksOfNothing,
+		"a chosen address is that of one machine":                      s.chosen,
 		"commands run only in guests that run and have an agent":       s.commands,
 		"a domain gets another size, and its disk grows":               s.resize,
 		"a machine of every kind that the host has starts":             s.kinds,

@@ -239,3 +239,32 @@ func (s Suite) marked(t *testing.T) {
 		b.Errorf("it has the mark %+v and is %s, want %+v and on", got.Ordered, got.Power, project)
 	}
 }
+
+// chosen defines a machine with the address of another, before and after that is removed.
+func (s Suite) chosen(t *testing.T) {
+	b := s.bench(t)
+	first, second := s.machine(b), s.machine(b)
+	network := compute.NIC{MAC: first.ID.MAC(0).String(), Network: "default"}
+	first.NICs = []compute.NIC{network}
+	b.must(b.hv.Define(b.ctx, first))
+	reserved := b.get(first.ID).Reserved
+	if len(reserved) != 1 {
+		t.Skipf("the driver has no network that gives addresses: %v", reserved)
+	}
+	network.MAC, network.Address = second.ID.MAC(0).String(), reserved[0].String()
+	second.NICs = []compute.NIC{network}
+	b.kind(b.hv.Define(b.ctx, second), croft.Conflict)
+	b.gone(second.ID)
+	b.must(b.hv.Remove(b.ctx, first.ID))
+	for range 2 {
+		b.must(b.hv.Define(b.ctx, second))
+		if got := b.get(second.ID).Reserved; len(got) != 1 || got[0] != reserved[0] {
+			t.Errorf("it has %v, and asks for %v", got, reserved)
+		}
+	}
+	network.Address = "192.0.2.7"
+	other := s.machine(b)
+	network.MAC = other.ID.MAC(0).String()
+	other.NICs = []compute.NIC{network}
+	b.kind(b.hv.Define(b.ctx, other), croft.Conflict)
+}

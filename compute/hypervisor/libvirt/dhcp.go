@@ -74,11 +74,42 @@ func (p pool) choose(mac string, own netip.Addr, taken map[netip.Addr]bool) (net
 
 func (p pool) contains(addr netip.Addr) bool {
 	for _, r := range p.ranges {
-		if !addr.Less(r.first) && !r.last.Less(addr) {
+		if r.contains(addr) {
 			return true
 		}
 	}
 	return false
+}
+
+func (r addrRange) contains(addr netip.Addr) bool {
+	return addr.Is4() && !addr.Less(r.first) && !r.last.Less(addr)
+}
+
+// guestRanges returns the ranges of a pool without the addresses of the network that no guest can have: its gateway,
+// its first address, and the broadcast address.
+func guestRanges(p pool, n Network) []addrRange {
+	ranges := p.ranges
+	if !n.Subnet.IsValid() {
+		return ranges
+	}
+	first := number(n.Subnet.Addr())
+	for _, own := range []netip.Addr{n.Subnet.Addr(), n.Gateway, fromNumber(first | (1<<(32-n.Subnet.Bits()) - 1))} {
+		var rest []addrRange
+		for _, r := range ranges {
+			if !r.contains(own) {
+				rest = append(rest, r)
+				continue
+			}
+			if r.first != own {
+				rest = append(rest, addrRange{r.first, own.Prev()})
+			}
+			if r.last != own {
+				rest = append(rest, addrRange{own.Next(), r.last})
+			}
+		}
+		ranges = rest
+	}
+	return ranges
 }
 
 // at returns the n-th address across all ranges.

@@ -155,8 +155,9 @@ func leases(c *libvirt.Connect, network string) (map[string][]lease, error) {
 
 // neighbour is an entry of the kernel's neighbour table on a bridge.
 type neighbour struct {
-	mac  string
-	addr netip.Addr
+	mac     string
+	addr    netip.Addr
+	present bool // it has answered the host within the last half minute
 }
 
 // allNeighbours returns the recent neighbours of the host on a bridge.
@@ -173,10 +174,26 @@ func allNeighbours(bridge string) []neighbour {
 	var found []neighbour
 	for _, n := range list {
 		if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State&known != 0 {
-			found = append(found, neighbour{n.HardwareAddr.String(), addr.Unmap()})
+			found = append(found, neighbour{n.HardwareAddr.String(), addr.Unmap(),
+				n.State&(unix.NUD_REACHABLE|unix.NUD_PERMANENT) != 0})
 		}
 	}
 	return found
+}
+
+// forgetNeighbour removes the entries of a MAC on a bridge from the kernel's neighbour table, which would keep its
+// addresses in use for minutes.
+func forgetNeighbour(bridge, mac string) {
+	link, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return
+	}
+	list, _ := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL) // without the list they expire
+	for i := range list {
+		if list[i].HardwareAddr.String() == mac {
+			_ = netlink.NeighDel(&list[i])
+		}
+	}
 }
 
 // neighbours returns the addresses that a MAC on a bridge has used with the host.

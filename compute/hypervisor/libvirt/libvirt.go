@@ -284,6 +284,12 @@ func (d *Driver) Network(ctx context.Context, name string) (Network, error) {
 		})
 }
 
+// GuestAddresses returns the ranges of the addresses that a network gives to guests, as FIRST-LAST. NotFound.
+func (d *Driver) GuestAddresses(ctx context.Context, network string) ([]string, error) {
+	return call(ctx, d.conn, task{verb: "look at the addresses of the network", object: strconv.Quote(network)},
+		func(c *libvirt.Connect) ([]string, error) { return d.network.addresses.ranges(c, network) })
+}
+
 // FindNetwork describes a network of libvirt as Network does, and reports whether it is active. It does not
 // start or define anything. NotFound: libvirt has no such network.
 func (d *Driver) FindNetwork(ctx context.Context, name string) (n Network, active bool, err error) {

@@ -44,6 +44,7 @@ type markNIC struct {
 	Network string `xml:"network,attr,omitempty"`
 	Bridge  string `xml:"bridge,attr,omitempty"`
 	Address string `xml:"address,attr,omitempty"` // reserved for it on Network
+	Chosen  bool   `xml:"chosen,attr,omitempty"`  // the request names this address
 }
 
 func newMark(m compute.Machine) mark {
@@ -54,7 +55,8 @@ func newMark(m compute.Machine) mark {
 	k.set(m.Ordered)
 	k.setPCI(m.PCI)
 	for _, n := range m.NICs {
-		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network}
+		nic := markNIC{MAC: strings.ToLower(n.MAC), Network: n.Network, Address: n.Address,
+			Chosen: n.Address != ""}
 		if n.Network == "" {
 			nic.Bridge = n.Bridge
 		}

@@ -3,6 +3,7 @@ package libvirt
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -44,17 +45,27 @@ func (r *reservations) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error)
 	if err != nil {
 		return none, err
 	}
-	if addr, ok := p.hosts[nic.MAC]; ok || len(p.ranges) == 0 {
-		return addr, nil
+	addr, ok := p.hosts[nic.MAC]
+	if !ok {
+		addr, ok = r.picked[nic.Network][nic.MAC]
 	}
-	if addr, ok := r.picked[nic.Network][nic.MAC]; ok {
+	switch {
+	case nic.Chosen && ok && addr.String() != nic.Address:
+		return none, errChosen(nic)
+	case nic.Chosen && !ok:
+		if addr, err = r.chosen(c, text, p, nic); err != nil {
+			return none, err
+		}
+		r.note(nic, addr)
+		return addr, nil
+	case ok, len(p.ranges) == 0:
 		return addr, nil
 	}
 	taken, own, err := r.inUse(c, text, nic)
 	if err != nil {
 		return none, err
 	}
-	addr, ok := p.choose(nic.MAC, own, taken)
+	addr, ok = p.choose(nic.MAC, own, taken)
 	if !ok {
 		return none,
 			croft.Errorf(croft.NoCapacity,
@@ -66,11 +77,116 @@ func (r *reservations) pick(c *libvirt.Connect, nic markNIC) (netip.Addr, error)
 				"its address %s on the network %q is not free any more: free it, or rebuild the instance", nic.Address,
 				nic.Network)
 	}
+	r.note(nic, addr)
+	return addr, nil
+}
+
+// note keeps an address from other interfaces until it is reserved. The caller holds r.mu.
+func (r *reservations) note(nic markNIC, addr netip.Addr) {
 	if r.picked[nic.Network] == nil {
 		r.picked[nic.Network] = map[string]netip.Addr{}
 	}
 	r.picked[nic.Network][nic.MAC] = addr
+}
+
+// chosen returns the chosen address of an interface if the network gives it to guests, and no other interface has it. A
+// lease holds the address only while a domain with its MAC runs: other leases are released. The caller holds r.mu.
+func (r *reservations) chosen(c *libvirt.Connect, text string, p pool, nic markNIC) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(nic.Address)
+	network, bad := parseNetwork(text)
+	if err != nil || bad != nil || !slices.ContainsFunc(guestRanges(p, network), func(r addrRange) bool {
+		return r.contains(addr)
+	}) {
+		return addr, errChosen(nic)
+	}
+	taken, err := r.assigned(c, nic)
+	if err != nil {
+		return addr, err
+	}
+	for _, reserved := range p.hosts {
+		taken[reserved] = true
+	}
+	for _, n := range allNeighbours(network.Bridge) {
+		taken[n.addr] = taken[n.addr] || n.present && n.mac != nic.MAC
+	}
+	if taken[addr] {
+		return addr, errChosen(nic)
+	}
+	byMAC, err := leases(c, nic.Network)
+	if err != nil {
+		return addr, err
+	}
+	for mac, list := range byMAC {
+		for _, l := range list {
+			if l.addr != addr || mac == nic.MAC {
+				continue
+			}
+			if runs, err := hasRunningDomain(c, mac); err != nil {
+				return addr, err
+			} else if runs {
+				return addr, errChosen(nic)
+			}
+			if err := release(network, mac, l); err != nil {
+				return addr, err
+			}
+		}
+	}
 	return addr, nil
+}
+
+// hasRunningDomain reports whether a domain with a MAC runs, also one that is not croft's.
+func hasRunningDomain(c *libvirt.Connect, mac string) (bool, error) {
+	doms, err := c.ListAllDomains(libvirt.CONNECT_LIST_DOMAINS_ACTIVE)
+	if err != nil {
+		return false, err
+	}
+	defer func() {
+		for i := range doms {
+			_ = doms[i].Free()
+		}
+	}()
+	for i := range doms {
+		text, err := doms[i].GetXMLDesc(0)
+		if is(err, libvirt.ERR_NO_DOMAIN) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		if strings.Contains(strings.ToLower(text), "<mac address='"+mac+"'") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// errChosen is the error for a chosen address that an interface cannot have.
+func errChosen(nic markNIC) error {
+	return croft.Errorf(croft.Conflict, "the address %s is not free on the network %q of its host: another guest or "+
+		"machine has it, or the network does not give it: remove the instance, and ask for another address",
+		nic.Address, nic.Network)
+}
+
+// ranges returns the addresses that a network gives to guests, as FIRST-LAST.
+func (r *reservations) ranges(c *libvirt.Connect, network string) (all []string, err error) {
+	n, err := c.LookupNetworkByName(network)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Free()
+	text, err := n.GetXMLDesc(0)
+	if err != nil {
+		return nil, err
+	}
+	p, err := parsePool(text)
+	if err != nil {
+		return nil, err
+	}
+	described, err := parseNetwork(text)
+	for _, r := range guestRanges(p, described) {
+		all = append(all, r.first.String()+"-"+r.last.String())
+	}
+	return all, err
 }
 
 // reserve makes a network's DHCP server assign the picked address to the MAC and to no other. For an address without a
@@ -146,6 +262,9 @@ func (r *reservations) unreserve(c *libvirt.Connect, nic markNIC) error {
 	if err != nil {
 		return err
 	}
+	if network, err := parseNetwork(text); err == nil {
+		forgetNeighbour(network.Bridge, nic.MAC)
+	}
 	addr, ok := p.hosts[nic.MAC]
 	if !ok {
 		addr, _ = netip.ParseAddr(nic.Address) // an address that is not reserved may have a name
@@ -195,11 +314,33 @@ func changeNetwork(n *libvirt.Network, command libvirt.NetworkUpdateCommand, sec
 	return n.Update(command, section, -1, element, flags)
 }
 
+// assigned returns the addresses of a network that croft has assigned to other interfaces.
+func (r *reservations) assigned(c *libvirt.Connect, nic markNIC) (map[netip.Addr]bool, error) {
+	taken := map[netip.Addr]bool{}
+	for mac, addr := range r.picked[nic.Network] {
+		taken[addr] = taken[addr] || mac != nic.MAC
+	}
+	list, err := r.domains.all(c) // picked before a restart, or by another driver
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range list {
+		for _, n := range one.nics {
+			if addr, err := netip.ParseAddr(n.Address); err == nil && n.Network == nic.Network && n.MAC != nic.MAC {
+				taken[addr] = true
+			}
+		}
+	}
+	return taken, nil
+}
+
 // inUse returns the addresses of a network that others hold, use or are assigned, and the address that the network has
 // assigned to the MAC itself.
 func (r *reservations) inUse(c *libvirt.Connect, text string, nic markNIC) (taken map[netip.Addr]bool, own netip.Addr,
 	err error) {
-	taken = map[netip.Addr]bool{}
+	if taken, err = r.assigned(c, nic); err != nil {
+		return nil, own, err
+	}
 	byMAC, err := leases(c, nic.Network)
 	if err != nil {
 		return nil, own, err
@@ -210,20 +351,6 @@ func (r *reservations) inUse(c *libvirt.Connect, text string, nic markNIC) (take
 				taken[l.addr] = true
 			} else if !own.IsValid() && l.addr.Is4() {
 				own = l.addr
-			}
-		}
-	}
-	for mac, addr := range r.picked[nic.Network] {
-		taken[addr] = taken[addr] || mac != nic.MAC
-	}
-	list, err := r.domains.all(c) // picked before a restart, or by another driver
-	if err != nil {
-		return nil, own, err
-	}
-	for _, one := range list {
-		for _, n := range one.nics {
-			if addr, err := netip.ParseAddr(n.Address); err == nil && n.Network == nic.Network && n.MAC != nic.MAC {
-				taken[addr] = true
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func (h *Hypervisor) Define(ctx context.Context, m compute.Machine) error {
 		g, ok := h.guests[m.ID]
 		switch {
 		case !ok:
-			addr, err := h.lend(m.ID)
+			addr, err := h.lend(m)
 			if err != nil {
 				return err
 			}

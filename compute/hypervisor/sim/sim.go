@@ -248,8 +248,38 @@ func (g *guest) endTimers() {
 	}
 }
 
-// lend assigns an address to id: always the same one unless another instance has it. The caller holds h.mu.
-func (h *Hypervisor) lend(id croft.InstanceID) (netip.Addr, error) {
+// GuestAddresses returns the range of the addresses of guests, which is the same on each network.
+func (h *Hypervisor) GuestAddresses(context.Context, string) ([]string, error) {
+	first, last := h.guestRange()
+	return []string{first.String() + "-" + last.String()}, nil
+}
+
+// guestRange returns the first and the last address of guests: all except the network, gateway and broadcast addresses.
+func (h *Hypervisor) guestRange() (first, last netip.Addr) {
+	b := h.config.Subnet.Addr().As4()
+	base := binary.BigEndian.Uint32(b[:])
+	binary.BigEndian.PutUint32(b[:], base+uint32(uint64(1)<<(32-h.config.Subnet.Bits())-2))
+	return h.config.Subnet.Addr().Next().Next(), netip.AddrFrom4(b)
+}
+
+// lend assigns an address to a machine: the chosen one, or always the same one unless another instance has it. The
+// caller holds h.mu.
+func (h *Hypervisor) lend(m compute.Machine) (netip.Addr, error) {
+	id := m.ID
+	for _, nic := range m.NICs {
+		addr, err := netip.ParseAddr(nic.Address)
+		if err != nil {
+			continue
+		}
+		first, last := h.guestRange()
+		if _, taken := h.used[addr]; taken || addr.Less(first) || last.Less(addr) {
+			return netip.Addr{}, croft.Errorf(croft.Conflict, "the address %s is not free on the network %q of its "+
+				"host: another guest has it, or the network does not give it: remove the instance, and ask for "+
+				"another address", addr, nic.Network)
+		}
+		h.used[addr] = id
+		return addr, nil
+	}
 	sum := sha256.Sum256([]byte(id))
 	size := uint64(1) << (32 - h.config.Subnet.Bits())
 	first := h.config.Subnet.Addr().As4()
