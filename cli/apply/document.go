@@ -159,8 +159,12 @@ func value(n *yaml.Node, t reflect.Type, path string) (any, error) {
 func scalar(n *yaml.Node, t reflect.Type, path string) (v any, err error) {
 	words := map[reflect.Kind]string{reflect.Bool: "true or false", reflect.Int64: "a whole number",
 		reflect.Int: "a whole number"}
-	if into := reflect.New(t); words[t.Kind()] != "" && n.Decode(into.Interface()) != nil {
-		return nil, placed(n, "%s: want %s, not %q", path, words[t.Kind()], n.Value)
+	if words[t.Kind()] != "" {
+		into := reflect.New(t)
+		if n.Decode(into.Interface()) != nil {
+			return nil, placed(n, "%s: want %s, not %q", path, words[t.Kind()], n.Value)
+		}
+		return into.Elem().Interface(), nil // such as true for yes
 	}
 	if err := n.Decode(&v); err != nil {
 		return nil, placed(n, "%s: %q cannot be read", path, n.Value)

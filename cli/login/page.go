@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/internal/command"
 )
 
 // PageCommand returns the command croft page.
@@ -55,7 +56,7 @@ local socket suffices: you get a token of an operator for the session, which exp
 		}
 		return nil
 	}
-	cmd.Args = cobra.NoArgs
+	cmd.Args = command.Count(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return args.WithServer(cmd, open) }
 	args.AddCloudFlags(cmd.Flags())
 	return cmd

@@ -11,9 +11,10 @@ window.croftAttach = (at, opened, closed) => {
 		if (says.textContent !== text) says.textContent = text;
 		says.className = "quiet " + kind;
 	};
-	const again = () => {
+	// A guest that is off is not asked as often as a server that restarts: each refusal is in the action log.
+	const again = (most = 5000) => {
 		clearTimeout(waiting);
-		waiting = setTimeout(open, Math.min(500 * 2 ** tries++, 5000));
+		waiting = setTimeout(open, Math.min(500 * 2 ** tries++, most));
 	};
 	function open(takeover) {
 		clearTimeout(waiting);
@@ -46,7 +47,7 @@ window.croftAttach = (at, opened, closed) => {
 			}
 			if (e.code === 4000) {
 				say(text, "lost");
-				if (kind !== "not_found" && !kind.startsWith("forbidden")) again();
+				if (kind !== "not_found" && !kind.startsWith("forbidden")) again(60000);
 				return;
 			}
 			lost = e.code !== 1000;
