@@ -17,7 +17,7 @@ import (
 	"croft/internal/plain"
 )
 
-// mostHistory is how much of the end of the log a terminal begins with.
+// mostHistory is how much of the end of the log a terminal starts with.
 const mostHistory = 64 << 10
 
 // terminal is what the page of a console or a screen shows.
@@ -96,7 +96,7 @@ func (v *visit) attachScreen() error {
 
 // Codes with which the WebSocket of a console ends, besides those of the protocol.
 const (
-	closeRefused websocket.StatusCode = 4000 // the reason begins with the kind of the error
+	closeRefused websocket.StatusCode = 4000 // the reason starts with the kind of the error
 	closeEnded   websocket.StatusCode = 4001 // the session has ended
 )
 

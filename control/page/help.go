@@ -12,7 +12,7 @@ import (
 	"croft/docs"
 )
 
-// docsRoot is the path of the documents for users, which everybody may read.
+// docsRoot is the path of the documents for users, which all visitors may read.
 const docsRoot = Root + "/docs"
 
 // help maps paths of views, below Root, to the sections of the documents about them. Of the entries that the path of a

@@ -24,7 +24,7 @@ type thingList struct {
 
 // part is a table of a list.
 type part struct {
-	Title     string // empty: that of the list
+	Title     string // empty: the title of the list
 	Heads     []string
 	Rows      []thing
 	Empty     string // says what to do first
@@ -255,7 +255,7 @@ func (d clusterPage) Reached(m cluster.Member) int {
 	return slices.Index(d.Steps(), m.Step) + 1
 }
 
-// X is where the mark of a step begins in the picture.
+// X is the left end of the mark of a step in the picture.
 func (clusterPage) X(step int) int { return 1 + 21*step }
 
 func (v *visit) showCluster() error {

@@ -41,7 +41,7 @@ type Store interface {
 	Put(ctx context.Context, holder, id string, r Record, most int) error
 	// Get returns a session. NotFound.
 	Get(ctx context.Context, holder, id string) (Record, error)
-	// Remove ends a session everywhere. It is no error if there is none.
+	// Remove ends a session everywhere. Ending an unknown one is no error.
 	Remove(ctx context.Context, holder, id string) error
 	// PutLink stores a one-time link.
 	PutLink(ctx context.Context, id string, r Record) error
