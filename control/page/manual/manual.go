@@ -42,8 +42,8 @@ func (d Document) Has(anchor string) bool {
 const Index = "README"
 
 // Render renders every Markdown file, and returns the documents by their names, which differ. They are served at
-// root/NAME, and the document Index at root. Links to files that are not served, below the directory source, become text that
-// names it.
+// root/NAME, and the document Index at root. Links to files that are not served, below the directory source, become
+// text that names it.
 func Render(files fs.FS, root, source string) (map[string]Document, error) {
 	served, all := map[string]string{}, map[string]Document{}
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
