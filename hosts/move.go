@@ -388,8 +388,7 @@ func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[c
 		_, far := by.measure.Admit(h)
 		return far != nil || h.Runs(inst.Spec.Machine.Arch) != nil ||
 			topology.AdmitBounds(inst.Spec.In, h, by.aggregates) != nil ||
-			by.filtered.Admit(inst.Spec, h.ID) != nil || !h.GivesAddress(inst.Spec.FixedAddress) ||
-			by.holders[h.ID] != "" ||
+			by.filtered.Admit(inst.Spec, h.ID) != nil || schedule.GivesAddress(inst.Spec, h, by.holders) != nil ||
 			slices.ContainsFunc(inst.Spec.Networks, func(n string) bool { return !h.AdmitsTo(n, inst.Project) })
 	})
 	inst.BasedOn = by.measure.BasedOn(topology.BasedOn(inst.Spec.In, by.aggregates))

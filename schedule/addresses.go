@@ -86,8 +86,8 @@ func Holders(ctx context.Context, inst croft.Instance,
 	return words, nil
 }
 
-// givesAddress returns why the usual network of a host cannot give the chosen address to an instance. NoCapacity.
-func givesAddress(spec croft.Spec, host croft.Host, holders map[croft.HostID]string) error {
+// GivesAddress returns why the usual network of a host cannot give the chosen address to an instance. NoCapacity.
+func GivesAddress(spec croft.Spec, host croft.Host, holders map[croft.HostID]string) error {
 	switch holder := holders[host.ID]; {
 	case !host.GivesAddress(spec.FixedAddress):
 		return croft.Errorf(croft.NoCapacity, "has no network that gives the address %s", spec.FixedAddress)

@@ -80,7 +80,7 @@ func (q Question) judge(t tree) verdict {
 	if text := q.Stored[t.id()]; text != "" {
 		v.add(miss{requirement: "storage " + q.Spec.Storage, kind: text, gap: 1, text: text})
 	}
-	if err := givesAddress(q.Spec, host, q.Holders); err != nil {
+	if err := GivesAddress(q.Spec, host, q.Holders); err != nil {
 		v.add(miss{requirement: "address " + q.Spec.FixedAddress, kind: err.Error(), gap: 3, text: err.Error()})
 	}
 	if q.Chosen != nil && !q.Chosen[t.id()] {

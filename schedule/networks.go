@@ -93,7 +93,7 @@ func (s *search) admitNetworks(ctx context.Context) error {
 // connects returns why a host cannot connect the instance to its networks; nil: it can. It only checks whether the
 // networks are open to the project, and whether the usual one gives the chosen address.
 func (s *search) connects(o *snapshot, host croft.Host) error {
-	if err := givesAddress(s.inst.Spec, host, o.holders); err != nil {
+	if err := GivesAddress(s.inst.Spec, host, o.holders); err != nil {
 		return err
 	}
 	for _, name := range s.networks() {

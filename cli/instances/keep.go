@@ -13,6 +13,7 @@ import (
 	"croft/cli/verb"
 	"croft/control/api"
 	"croft/internal/command"
+	"croft/internal/wording"
 )
 
 // keepCommand returns the command that changes when instances expire.
@@ -128,7 +129,7 @@ func ahead(left time.Duration) string {
 	minutes := int(left.Round(time.Minute) / time.Minute)
 	switch {
 	case left < time.Minute || minutes < 60 || minutes >= 48*60:
-		return age(max(left, time.Duration(minutes)*time.Minute))
+		return wording.Age(max(left, time.Duration(minutes)*time.Minute))
 	case minutes%60 == 0:
 		return fmt.Sprintf("%dh", minutes/60)
 	}

@@ -18,6 +18,7 @@ import (
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
+	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -113,7 +114,7 @@ func columnOf(name string, d api.Instance) out.Cell {
 	case "host":
 		return out.Cell{Text: out.OrDash(d.Host)}
 	case "age":
-		return out.Cell{Text: age(time.Since(d.Created))}
+		return out.Cell{Text: wording.Age(time.Since(d.Created))}
 	case "expires":
 		cell := out.Cell{Text: out.OrDash(remaining(d.Expires))}
 		if expiresSoon(d.Expires) {
@@ -136,19 +137,6 @@ func columnOf(name string, d api.Instance) out.Cell {
 		return out.Cell{Text: out.OrDash(strings.Join(tags, ","))}
 	}
 	return out.Cell{Text: string(d.ID)}
-}
-
-// age formats a duration in its largest unit.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
 // check returns an error for unknown columns and states.

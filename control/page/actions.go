@@ -115,8 +115,10 @@ func actionNamed(name string) (action, bool) {
 	return all[i], true
 }
 
-// notices are the sentences about other things than instances.
+// notices are the sentences about what was done, except for the actions of instances.
 var notices = map[string]string{
+	"create":         "The instance is being created.",
+	"policy":         "The policy is stored.",
 	"host-drain":     "The host gets no new instances.",
 	"host-move":      "The instances move to other hosts: their progress is below.",
 	"host-enable":    "New instances come to the host again.",
@@ -136,17 +138,11 @@ var notices = map[string]string{
 
 // notice returns the sentence about the action that an address says was done.
 func notice(q url.Values) string {
-	if q.Get("done") == "create" {
-		return "The instance is being created."
-	}
 	if says, other := notices[q.Get("done")]; other {
 		return says
 	}
 	if section, is := strings.CutPrefix(q.Get("done"), "remove-"); is && kinds()[section].Done != "" {
 		return kinds()[section].Done
-	}
-	if q.Get("done") == "policy" {
-		return "The policy is stored."
 	}
 	a, _ := actionNamed(q.Get("done"))
 	return a.Done

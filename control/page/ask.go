@@ -2,7 +2,6 @@ package page
 
 import (
 	"net/http"
-	"net/url"
 
 	"croft"
 )
@@ -60,6 +59,3 @@ func (v *visit) to(path string, query ...string) error {
 	v.project = ""
 	return v.redirect(path, query...)
 }
-
-// segment writes a text as a part of a path.
-func segment(text string) string { return url.PathEscape(text) }

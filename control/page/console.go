@@ -106,15 +106,12 @@ func (v *visit) attach(to func(ctx context.Context, use func(io.ReadWriteCloser)
 	if v.r.Header.Get("Origin") == "" {
 		return croft.Errorf(croft.Denied, "only the page itself attaches to guests: this request is from nowhere")
 	}
-	if err := ownOrigin(v.r); err != nil {
-		return err
-	}
-	end, err := v.streams.begin(v.secret.Forms())
+	ctx, end, err := v.lasting()
 	if err != nil {
 		return err
 	}
 	defer end()
-	ctx, cancel := context.WithCancel(from(v.r)) // longer than other views
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	socket, err := websocket.Accept(v.w, v.r, nil)
 	if err != nil {

@@ -60,27 +60,19 @@ func (v *visit) readDashboard() (*dashboard, error) {
 	d := &dashboard{Operator: v.caller.Operator()}
 	in := api.InProject{Project: v.project}
 	var groups [5][]trouble // each read by one of the functions below
-	parts := []struct {
-		name string
-		read func() error
-	}{
-		{"hosts", func() (err error) { groups[0], err = d.readHosts(v); return err }},
-		{"instances", func() (err error) { groups[1], err = v.troubledInstances(in); return err }},
-		{"volumes and backup stores", func() (err error) { groups[2], err = v.troubledStorage(in); return err }},
-		{"backups", func() (err error) { groups[3], err = v.overdueBackups(in); return err }},
-		{"tokens", func() (err error) { groups[4], err = v.endingTokens(in); return err }},
-		{"usage", func() error { return d.readUsage(v) }},
-		{"shared storage", func() error { return d.readStorages(v) }},
-	}
-	errs := make([]error, len(parts))
-	each(len(parts), func(n int) { errs[n] = parts[n].read() })
-	for n, err := range errs {
-		if ended(err) || croft.KindOf(err) == croft.NotFound { // the project does not exist for the caller
-			return nil, err
-		}
-		if err != nil { // the other parts are useful without it
-			d.Missing = append(d.Missing, parts[n].name+": "+err.Error())
-		}
+	var err error
+	d.Missing, err = readAll([]reading{
+		{name: "hosts", read: func() (err error) { groups[0], err = d.readHosts(v); return err }},
+		{name: "instances", read: func() (err error) { groups[1], err = v.troubledInstances(in); return err }},
+		{name: "volumes and backup stores",
+			read: func() (err error) { groups[2], err = v.troubledStorage(in); return err }},
+		{name: "backups", read: func() (err error) { groups[3], err = v.overdueBackups(in); return err }},
+		{name: "tokens", read: func() (err error) { groups[4], err = v.endingTokens(in); return err }},
+		{name: "usage", read: func() error { return d.readUsage(v) }},
+		{name: "shared storage", read: func() error { return d.readStorages(v) }},
+	}, croft.NotFound) // the project does not exist for the caller
+	if err != nil {
+		return nil, err
 	}
 	d.Troubles = slices.Concat(groups[:]...)
 	if d.Trend != nil && d.Trend.Stale && !d.Trend.Until.IsZero() {
@@ -144,8 +136,12 @@ func (d *dashboard) readStorages(v *visit) error {
 // most cuts a list of problems of one kind.
 func most(all []trouble, rest string) []trouble {
 	if over := len(all) - mostTroubles; over > 0 {
-		all = append(all[:mostTroubles:mostTroubles], trouble{Kind: all[0].Kind,
-			What: plural(over, "more is like this", "more are like this"), Do: "show all", DoLink: rest})
+		what := fmt.Sprint(over, " more are like this")
+		if over == 1 {
+			what = "1 more is like this"
+		}
+		all = append(all[:mostTroubles:mostTroubles], trouble{Kind: all[0].Kind, What: what, Do: "show all",
+			DoLink: rest})
 	}
 	return all
 }
@@ -197,7 +193,7 @@ func (v *visit) overdueBackups(in api.InProject) (all []trouble, err error) {
 			What: "no backup yet", Do: "make one",
 			DoLink: link(u.Project, "/instances/"+string(u.Instance)+"/backup")}
 		if u.Last != nil {
-			one.What = "the last backup is " + age(time.Since(*u.Last)) + " old"
+			one.What = "the last backup is " + wording.Age(time.Since(*u.Last)) + " old"
 		}
 		if u.Failed != "" {
 			one.Bad = true
@@ -227,7 +223,8 @@ func (v *visit) endingTokens(in api.InProject) (all []trouble, err error) {
 		if t.Expires.IsZero() || left > soonExpired || left < 0 || t.Expires.Sub(t.Created) <= soonExpired {
 			continue // those that are made for a short time expire as intended
 		}
-		all = append(all, trouble{Kind: "token", Name: t.User, What: "expires in " + age(left), Do: "make a new one",
+		all = append(all, trouble{Kind: "token", Name: t.User,
+			What: "expires in " + wording.Age(left), Do: "make a new one",
 			DoLink: link(t.Project, "/project")})
 	}
 	return most(all, v.link("/project")), err

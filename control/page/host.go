@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"croft/compute"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/internal/wording"
 )
 
 // hostPage is what the page of a host shows.
@@ -49,54 +51,44 @@ func (v *visit) showHost() error {
 	d := hostPage{Host: h, HostName: h.Name, Follow: Root + "/instances/events", Buttons: buttonsForHost(h)}
 	named := api.HostNamed{ID: string(h.ID)}
 	here := api.Listing{Terms: api.Terms{Host: []string{h.Name}}}
-	parts := []struct {
-		name string
-		read func(context.Context) error
-	}{
-		{"resources", func(ctx context.Context) error {
-			list, err := v.client.GetInventory(ctx, named)
+	d.Missing, err = readAll([]reading{
+		{name: "resources", read: func() error {
+			list, err := v.client.GetInventory(v.ctx, named)
 			for _, i := range list.Inventories {
 				d.Gauges = append(d.Gauges, gaugeOf(measureOf(i.ResourceType), i.Used, i.Capacity))
 			}
 			return err
 		}},
-		{"volumes", func(ctx context.Context) error {
-			list, err := v.client.ListVolumes(ctx, api.InProject{}, here)
+		{name: "volumes", read: func() error {
+			list, err := v.client.ListVolumes(v.ctx, api.InProject{}, here)
 			d.Volumes = list.Volumes
 			return err
 		}},
-		{"images", func(ctx context.Context) error {
+		{name: "images", read: func() error {
 			if !h.Alive {
 				return croft.Errorf(croft.Unavailable, "the host is silent, and only it knows")
 			}
-			ctx, cancel := context.WithTimeout(ctx, askHost)
+			ctx, cancel := context.WithTimeout(v.ctx, askHost)
 			defer cancel()
 			list, err := v.client.ListHostImages(ctx, named)
 			d.Images = list.Images
 			return err
 		}},
-		{"leftovers", func(ctx context.Context) error {
-			list, err := v.client.ListLeftovers(ctx, named)
+		{name: "leftovers", read: func() error {
+			list, err := v.client.ListLeftovers(v.ctx, named)
 			d.Leftovers = list.Leftovers
 			return err
 		}},
-		{"targets of moves", func(ctx context.Context) error { return d.readTargets(ctx, v) }},
-	}
-	errs := make([]error, len(parts))
-	each(len(parts), func(n int) { errs[n] = parts[n].read(v.ctx) })
-	for n, err := range errs {
-		if ended(err) {
-			return err
-		}
-		if err != nil { // the other parts are useful without it
-			d.Missing = append(d.Missing, parts[n].name+": "+err.Error())
-		}
+		{name: "targets of moves", read: func() error { return d.readTargets(v) }},
+	})
+	if err != nil {
+		return err
 	}
 	return v.show(http.StatusOK, "host", h.Name, &d)
 }
 
 // readTargets lists the instances of the host, with the hosts that they move to.
-func (d *hostPage) readTargets(ctx context.Context, v *visit) error {
+func (d *hostPage) readTargets(v *visit) error {
 	names, want := map[croft.HostID]string{}, api.Listing{}
 	for _, i := range d.Statuses {
 		if i.MovingTo != "" && !slices.Contains(want.Name, string(i.MovingTo)) && len(want.Name) < mostTargets {
@@ -106,7 +98,7 @@ func (d *hostPage) readTargets(ctx context.Context, v *visit) error {
 	var err error
 	if len(want.Name) > 0 {
 		var list api.HostList
-		list, err = v.client.ListHosts(ctx, want)
+		list, err = v.client.ListHosts(v.ctx, want)
 		for _, h := range list.Hosts {
 			names[h.ID] = h.Name
 		}
@@ -178,7 +170,7 @@ func (v *visit) hostQuestion() (q question, h api.Host, err error) {
 		q.Word = h.Name
 	}
 	chosen := v.r.PostForm.Get("how")
-	count := plural(h.Count, "instance", "instances")
+	count := wording.Count(h.Count, "instance")
 	switch a.Name {
 	case "drain":
 		if h.Count > 0 {
@@ -378,5 +370,5 @@ func (v *visit) removeUnused() error {
 	if _, err := v.client.RemoveHostImages(v.ctx, api.HostImage{HostNamed: v.hostNamed()}); err != nil {
 		return err
 	}
-	return v.to("/hosts/"+segment(v.r.PathValue("id")), "done", "images")
+	return v.to("/hosts/"+url.PathEscape(v.r.PathValue("id")), "done", "images")
 }

@@ -3,12 +3,14 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/wording"
 )
 
 // The most hosts that are drawn one by one, the most places that are drawn side by side, and the length of a page of
@@ -231,13 +233,8 @@ func (d *hostsPage) arrange(all []hostRow, to func(string) string) {
 			break
 		}
 	}
-	paths := make([]string, 0, len(places))
-	for path := range places {
-		paths = append(paths, path)
-	}
-	slices.SortFunc(paths, byNumber)
 	sites, rows := map[string]*site{}, map[string]*siteRow{}
-	for _, path := range paths {
+	for _, path := range slices.SortedFunc(maps.Keys(places), byNumber) {
 		p := places[path]
 		p.Gauges = sumOf(p.Hosts)
 		p.Counts = countStates(p.Hosts, func(string) string { return "" })
@@ -335,7 +332,7 @@ func draw(all []hostRow) cells {
 
 // Says describes a place in words.
 func (p *place) Says() string {
-	says := plural(len(p.Hosts), "host", "hosts")
+	says := wording.Count(len(p.Hosts), "host")
 	for _, g := range p.Gauges {
 		says += fmt.Sprintf(", %s %d%%", g.Name, g.Percent())
 	}

@@ -63,23 +63,15 @@ func (v *visit) showInstance() error {
 	if d.Changes {
 		d.Buttons = buttonsFor(i, d.Operator)
 	}
-	reads := map[string]func() error{
-		"snapshots": func() error { return d.readSnapshots(v) },
-		"backups":   func() error { return d.readBackups(v) },
-		"log":       func() error { return d.readLog(v) },
-		"usage":     func() error { return d.readUsage(v) },
-		"policy":    func() error { return d.readStanding(v) },
-	}
-	names := []string{"snapshots", "backups", "log", "usage", "policy"}
-	errs := make([]error, len(names))
-	each(len(names), func(n int) { errs[n] = reads[names[n]]() })
-	for n, err := range errs {
-		if ended(err) {
-			return err
-		}
-		if err != nil { // the other parts are useful without it
-			d.Missing = append(d.Missing, names[n]+": "+err.Error())
-		}
+	d.Missing, err = readAll([]reading{
+		{name: "snapshots", read: func() error { return d.readSnapshots(v) }},
+		{name: "backups", read: func() error { return d.readBackups(v) }},
+		{name: "log", read: func() error { return d.readLog(v) }},
+		{name: "usage", read: func() error { return d.readUsage(v) }},
+		{name: "policy", read: func() error { return d.readStanding(v) }},
+	})
+	if err != nil {
+		return err
 	}
 	return v.show(http.StatusOK, "instance", i.Name, &d)
 }

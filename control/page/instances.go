@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -246,4 +247,4 @@ func (v *visit) bulk() error {
 }
 
 // bulkWord is what a user types to confirm a bulk action that cannot be undone.
-func bulkWord(n int) string { return plural(n, "instance", "instances") }
+func bulkWord(n int) string { return wording.Count(n, "instance") }

@@ -55,15 +55,29 @@ func (s *streams) begin(session string) (end func(), err error) {
 	}, nil
 }
 
+// lasting returns the context of an answer to a page of the server's own origin that lasts longer than other views, and
+// counts the answer until end is called, once. Denied, Unavailable.
+func (v *visit) lasting() (ctx context.Context, end func(), err error) {
+	if err := ownOrigin(v.r); err != nil {
+		return nil, nil, err
+	}
+	end, err = v.streams.begin(v.secret.Forms())
+	return from(v.r), end, err
+}
+
 // heartbeat is the interval of the comments that show that a stream is alive, and at which its session is checked.
 var heartbeat = 10 * time.Second // tests shorten it
 
 // followInstances streams the rows of instances that change. A browser that was away resumes after the last revision
 // that it has. The event reload says that changes were lost.
 func (v *visit) followInstances() error {
-	if err := ownOrigin(v.r); err != nil {
+	ctx, end, err := v.lasting()
+	if err != nil {
 		return err
 	}
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	in := api.EventPosition{InProject: api.InProject{Project: v.project}}
 	if text := v.r.Header.Get("Last-Event-ID"); text != "" {
 		last, err := strconv.ParseInt(text, 10, 64)
@@ -72,13 +86,6 @@ func (v *visit) followInstances() error {
 		}
 		in.Last = last
 	}
-	end, err := v.streams.begin(v.secret.Forms())
-	if err != nil {
-		return err
-	}
-	defer end()
-	ctx, cancel := context.WithCancel(from(v.r)) // longer than other views
-	defer cancel()
 	e := &stream{w: v.w, control: http.NewResponseController(v.w)}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.WriteHeader(http.StatusOK)

@@ -95,17 +95,15 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 		d.Users = append(d.Users, member{user, p.Members[user]})
 	}
 	in := api.InProject{Project: name}
-	parts := []struct {
-		name string
-		read func() error
-	}{
-		{"quota", func() error { return d.readQuota(v) }},
-		{"keys", func() error {
+	d.Missing, err = readAll([]reading{
+		// without it, the project does not exist for the caller
+		{name: "quota", required: true, read: func() error { return d.readQuota(v) }},
+		{name: "keys", read: func() error {
 			list, err := v.client.ListKeys(v.ctx, in)
 			d.Keys = list.Keys
 			return err
 		}},
-		{"tokens", func() error {
+		{name: "tokens", read: func() error {
 			if !d.Manages {
 				return nil
 			}
@@ -113,7 +111,7 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 			d.Tokens = list.Tokens
 			return err
 		}},
-		{"usage", func() error {
+		{name: "usage", read: func() error {
 			_, _, periods := v.wantsHistory()
 			report, err := v.client.GetUsage(v.ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: name},
 				Days: api.Days{Since: periods[0].First.Format(time.DateOnly)}})
@@ -122,19 +120,9 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 			}
 			return err
 		}},
-	}
-	errs := make([]error, len(parts))
-	each(len(parts), func(n int) { errs[n] = parts[n].read() })
-	if err := errs[0]; err != nil { // the project does not exist for the caller
+	})
+	if err != nil {
 		return err
-	}
-	for n, err := range errs {
-		if ended(err) {
-			return err
-		}
-		if err != nil { // the other parts are useful without it
-			d.Missing = append(d.Missing, parts[n].name+": "+err.Error())
-		}
 	}
 	return v.show(status, "project", "Project "+string(name), &d)
 }

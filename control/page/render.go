@@ -20,6 +20,8 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/plain"
+	"croft/internal/wording"
 )
 
 //go:embed assets templates
@@ -90,7 +92,7 @@ var functions = template.FuncMap{
 	"join":   strings.Join,
 	"gib":    func(n int64) string { return fmt.Sprintf("%d GiB", n) },
 	"size":   sizeOf,
-	"plural": plural,
+	"count":  func(n int, noun string) string { return wording.Count(n, noun) },
 }
 
 // text shows a text that users or guests wrote: isolated from the direction of its surroundings, and with control
@@ -111,8 +113,7 @@ func text(v any) template.HTML {
 
 // hidden reports whether a character changes a text without being visible.
 func hidden(r rune) bool {
-	return unicode.IsControl(r) || r == unicode.ReplacementChar ||
-		unicode.In(r, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
+	return plain.Steers(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Co, r)
 }
 
 // ago shows how long ago a time was; scripts keep it current.
@@ -121,20 +122,7 @@ func ago(t time.Time) template.HTML {
 		return "–"
 	}
 	at := t.UTC().Format(time.RFC3339)
-	return template.HTML(fmt.Sprintf(`<time data-ago datetime="%s" title="%s">%s</time>`, at, at, age(time.Since(t))))
-}
-
-// age formats a duration in its largest unit, as lists of the command line do.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
+	return template.HTML(fmt.Sprintf(`<time data-ago datetime="%s" title="%s">%s</time>`, at, at, wording.Age(time.Since(t))))
 }
 
 // until shows when something ends.
@@ -143,7 +131,7 @@ func until(t time.Time) template.HTML {
 		return "never"
 	}
 	at := t.UTC().Format(time.RFC3339)
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">in %s</time>`, at, at, age(time.Until(t))))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">in %s</time>`, at, at, wording.Age(time.Until(t))))
 }
 
 // stateOf shows a state as a word with a symbol, so that it can be told apart without colors.
@@ -213,12 +201,4 @@ type row struct {
 	Projects bool // the list has several projects
 	Picks    bool // it has boxes to pick instances
 	Picked   bool
-}
-
-// plural writes a number with its noun.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprint(n, " ", many)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,7 @@ func (v *visit) removal(project croft.Project, kind, name string) string {
 	if !v.mayChange() {
 		return ""
 	}
-	return link(project, "/"+kind+"/"+segment(name)+"/remove")
+	return link(project, "/"+kind+"/"+url.PathEscape(name)+"/remove")
 }
 
 func (v *visit) listVolumes() error {
@@ -428,7 +429,7 @@ func (v *visit) remove() error {
 	}
 	name := v.r.PathValue("name")
 	q := question{Title: k.Title, Name: name, About: k.About, Does: k.Title, Final: true, Word: name,
-		Post: v.link("/" + section + "/" + segment(name) + "/remove"), Back: v.link(k.list)}
+		Post: v.link("/" + section + "/" + url.PathEscape(name) + "/remove"), Back: v.link(k.list)}
 	if v.r.Method != http.MethodPost {
 		return v.askAbout(http.StatusOK, q)
 	}

@@ -51,6 +51,19 @@ func Exact(d time.Duration) string {
 	return Duration(d)
 }
 
+// Age formats how long ago something was in its largest unit, rounded down: 5s, 3m, 47h, 2d.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 2*day:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
 // ForPrograms writes a duration in Go's notation, for files and requests. Programs of earlier versions can parse it.
 func ForPrograms(d time.Duration) string { return d.String() }
 

@@ -78,3 +78,13 @@ func TestAListIsPartOfASentence(t *testing.T) {
 		}
 	}
 }
+
+func TestAgeHasTheLargestUnit(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m",
+		59*time.Minute + 59*time.Second: "59m", time.Hour: "1h", 47*time.Hour + 59*time.Minute: "47h",
+		48 * time.Hour: "2d"} {
+		if got := wording.Age(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}

@@ -121,16 +121,7 @@ ci:
 	if r := job(3).step("cleanup"); r.exit != 0 {
 		t.Errorf("cleanup of job 3: %v", r)
 	}
-	c.croft("pool", "drain", "ci")
-	eventually(t, "nothing is left of the pool", func(context.Context) error {
-		if left := c.croft("pool", "resources", "-o", "json"); left != "[]" {
-			return fmt.Errorf("resources %s", left)
-		}
-		return nil
-	})
-	if left := c.domains(); len(left) > 0 {
-		t.Errorf("the pool has nothing, and there are the domains %v", left)
-	}
+	c.emptyPool("ci")
 	text, err := exec.Command(filepath.Join(binaries, "croft"), "pool", "ticket", "list", "-o", "json", "--server",
 		c.pools).Output()
 	var tickets []struct{ State string }

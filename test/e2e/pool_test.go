@@ -83,6 +83,21 @@ func (c *cloud) waitForReady(n int, not ...int64) (all []poolclient.Resource) {
 	return all
 }
 
+// emptyPool drains a pool, and waits until its machines and their guests are gone.
+func (c *cloud) emptyPool(name string) {
+	c.t.Helper()
+	c.croft("pool", "drain", name)
+	eventually(c.t, "nothing is left of the pool", func(context.Context) error {
+		if left := c.croft("pool", "resources", "-o", "json"); left != "[]" {
+			return fmt.Errorf("resources %s", left)
+		}
+		return nil
+	})
+	if left := c.domains(); len(left) > 0 {
+		c.t.Errorf("the pool has nothing, and there are the domains %v", left)
+	}
+}
+
 // TestAPoolOfInstances: a ticket gets a running machine, returned machines are destroyed and replaced by warm ones,
 // and a guest that dies is replaced.
 func TestAPoolOfInstances(t *testing.T) {
@@ -127,16 +142,7 @@ vm:
 		t.Errorf("the guest that was killed: %s, %q", gone.State, gone.Reason)
 	}
 
-	c.croft("pool", "drain", "vm")
-	eventually(t, "nothing is left of the pool", func(context.Context) error {
-		if left := c.croft("pool", "resources", "-o", "json"); left != "[]" {
-			return fmt.Errorf("resources %s", left)
-		}
-		return nil
-	})
-	if left := c.domains(); len(left) > 0 {
-		t.Errorf("the pool has nothing, and there are the domains %v", left)
-	}
+	c.emptyPool("vm")
 	eventually(t, "nothing is claimed", func(context.Context) error {
 		if used := c.usages(); used["VCPU"] != 0 {
 			return fmt.Errorf("%v", used)
