@@ -262,15 +262,19 @@ func TestAMemberWhoseDiskIsFullRests(t *testing.T) {
 		t.Errorf("a start on the full disk: %v", err)
 	}
 	rest()
-	patient.Until(t, "the other members have a leader", func() bool { return store.Usable(t.Context()) == nil })
-	web := etcdtest.Must(store.Instances.Create(t.Context(), etcdtest.NewInstance("web")))(t)
+	var web croft.Instance
+	patient.Until(t, "the other members take writes", func() bool {
+		var err error // while they elect a leader
+		web, err = store.Instances.Create(t.Context(), etcdtest.NewInstance("name-"+string(croft.NewInstanceID())))
+		return err == nil
+	})
 
 	empty()
 	if err := etcdserver.AwaitSpace(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	c.Start(t, 2)
-	if got := etcdtest.Must(c.Open(t, 2).Instances.Instance(t.Context(), web.ID))(t); got.Name != "web" {
+	if got := etcdtest.Must(c.Open(t, 2).Instances.Instance(t.Context(), web.ID))(t); got.Name != web.Name {
 		t.Errorf("it has %+v", got)
 	}
 }

@@ -24,7 +24,7 @@ type waiter[K comparable] struct {
 }
 
 // Take waits for a turn of a key and returns the function that ends it, to be called once, by any
-// goroutine. If ctx ends first, it returns ctx's cause.
+// goroutine. If ctx ends before a turn is free, it returns ctx's cause.
 func (f *Fair[K]) Take(ctx context.Context, key K) (end func(), err error) {
 	w := &waiter[K]{key, make(chan struct{})}
 	f.mu.Lock()
@@ -42,8 +42,8 @@ func (f *Fair[K]) Take(ctx context.Context, key K) (end func(), err error) {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
 	}
 	f.mu.Unlock()
-	if i < 0 { // it was granted meanwhile
-		f.end(key)
+	if i < 0 { // it was granted meanwhile, or before
+		return func() { f.end(key) }, nil
 	}
 	return nil, context.Cause(ctx)
 }

@@ -46,6 +46,11 @@ func TestOneKeyCannotTakeAllTurns(t *testing.T) {
 			(<-taken)()
 			synctest.Wait()
 		}
+		if end, err := f.Take(gone, "c"); err != nil {
+			t.Errorf("a free turn is refused with %v", err)
+		} else {
+			end()
+		}
 		if f.sum != 0 || len(f.used) != 0 || len(f.waiting) != 0 {
 			t.Errorf("left: %d turns, %v, %d waiting", f.sum, f.used, len(f.waiting))
 		}

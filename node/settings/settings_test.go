@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
 
+	"croft"
 	"croft/internal/settings"
 )
 
@@ -20,7 +21,9 @@ func noEnv(string) (string, bool) { return "", false }
 func TestTheExampleIsTheDefaults(t *testing.T) {
 	want := Defaults()
 	want.StateDir = "/var/lib/croft" // root's
-	want.Offer.Traits = []string{}   // YAML must write it
+	want.Offer.Traits = []string{}   // YAML must write these
+	want.Libvirt.EmulatedArchitectures = []croft.Arch{}
+	want.Sim.Architectures = []croft.Arch{croft.ArchX86}
 	got, _, err := settings.Load(Settings{}, settings.Source{File: hostExample, Env: noEnv})
 	if err != nil {
 		t.Fatal(err)
