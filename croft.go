@@ -172,7 +172,7 @@ const (
 // IsDead reports whether the host was declared dead. One that returns starts nothing until it is taken back.
 func (h Host) IsDead() bool { return h.Death != nil && !h.Death.Declared.IsZero() }
 
-// Death is the record of fencing a host: that it was declared dead, or that this was begun. While it exists, the host
+// Death is the record of fencing a host: that it was declared dead, or that this has started. While it exists, the host
 // gets no orders to run anything, and its agent starts nothing.
 type Death struct {
 	Begun    time.Time `json:"begun"`             // when the fence began

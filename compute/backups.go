@@ -96,7 +96,7 @@ func (a *Agent) wakeJobs(ctx context.Context) {
 	})
 }
 
-// passJob carries out a job. The workers run at most one per job at a time. A job that was interrupted begins again.
+// passJob carries out a job. The workers run at most one per job at a time. A job that was interrupted starts again.
 func (a *Agent) passJob(ctx context.Context, id string) {
 	if !a.locked.Load() {
 		return

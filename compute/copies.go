@@ -472,7 +472,7 @@ func (api *API) sendCopy(w http.ResponseWriter, r *http.Request) {
 // sendFile sends a file in the form of diskcopy, from the chunk that the request names if that is of the same file.
 // described returns the head of the whole file.
 // sent is called with the offset up to which it was sent and the size of the file; its error ends the answer. An error
-// is returned after the answer has begun; before that, it is the answer.
+// is returned after the answer has started; before that, it is the answer.
 func sendFile(w http.ResponseWriter, r *http.Request, f *os.File, described func(os.FileInfo) diskcopy.Head,
 	sent func(offset, size int64) error) error {
 	info, err := f.Stat()

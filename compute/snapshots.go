@@ -371,7 +371,7 @@ func (p *pass) removeUntaken(ctx context.Context, s croft.Volume) error {
 }
 
 // removeSnapshot merges the overlays of a snapshot into the layers below, and removes the snapshot once that is done.
-// Of an instance that is to be gone it only ends what is begun: dissolve does the rest.
+// Of an instance that is to be gone it only ends the unfinished ones: dissolve does the rest.
 func (p *pass) removeSnapshot(ctx context.Context, s croft.Volume) error {
 	complete := true
 	for _, c := range p.agent.captures(s) {

@@ -357,7 +357,7 @@ func (f *Fleet) holders(ctx context.Context, inst croft.Instance) (map[croft.Hos
 	return schedule.Holders(ctx, inst, f.Instances.AddressHolders, f.Instances.Instance)
 }
 
-// bound removes the hosts that do not run machines of an instance's architecture, and those that its bounds, filters
+// bound removes the hosts that do not run machines of an instance's architecture, and the ones that its bounds, filters
 // and distances do not admit. It returns the instance
 // with the aggregates and distances that were used, and the other data that was used.
 func (f *Fleet) bound(ctx context.Context, inst croft.Instance, all, hosts map[croft.HostID]croft.Host) (

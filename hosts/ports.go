@@ -16,8 +16,8 @@ type Store interface {
 	Enable(ctx context.Context, host croft.HostID) error
 	// Accept lets the host's next agent run in any place. NotFound. Conflict: its record changed meanwhile.
 	Accept(ctx context.Context, host croft.HostID) error
-	// BeginDeath begins the fence of a host: no order is written for it any more, and its agent starts nothing. If that
-	// was begun before, it returns the existing record. NotFound. Conflict: the host changed meanwhile.
+	// BeginDeath starts the fence of a host: no order is written for it any more, and its agent starts nothing. If that
+	// has started before, it returns the existing record. NotFound. Conflict: the host changed meanwhile.
 	BeginDeath(ctx context.Context, host croft.HostID) (croft.Death, error)
 	// DeclareDead declares a host dead, and revokes the lock of its agent. Conflict: its record of death has changed.
 	DeclareDead(ctx context.Context, host croft.HostID, d croft.Death, how croft.FenceResult) (croft.Death, error)

@@ -28,7 +28,7 @@ type Records interface {
 	// Discard removes a record in scheduling and its name; a record that was lost before becomes lost again. Conflict:
 	// the record changed.
 	Discard(ctx context.Context, inst croft.Instance) error
-	// Retire lets a session of this process end, so that a caretaker settles what was begun under it and could not be
+	// Retire lets a session of this process end, so that a caretaker settles what was started under it and could not be
 	// settled. Requests that go on under it must end within the time of its lease.
 	Retire(session string)
 	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
@@ -162,7 +162,7 @@ type Volumes interface {
 	// host may succeed. Conflict: a name is taken. OverQuota. A volume that has an ID is on another host, which is
 	// lost: its claim moves, and the transaction of the order moves its record.
 	Begin(ctx context.Context, host croft.HostID, disks []croft.Volume) ([]croft.Volume, error)
-	// Cancel undoes volumes that were begun and are not settled or moved. It leaves the others alone.
+	// Cancel undoes volumes that were started and are not settled or moved. It leaves the others alone.
 	Cancel(ctx context.Context, begun []croft.Volume) error
 }
 

@@ -146,7 +146,7 @@ func (c *Cache) WriteDisk(ctx context.Context, file string, sizeGB int64, r io.R
 	return nil
 }
 
-// gauged reads while there is space for what is not zero.
+// gauged reads while there is space for the data that is not zero.
 type gauged struct {
 	r    io.Reader
 	room *gauge

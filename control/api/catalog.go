@@ -69,7 +69,7 @@ type NewCatalogImage struct {
 	Description string `json:"description,omitempty" maxLength:"200" pattern:"^[^\\p{C}\\p{Zl}\\p{Zp}]*$"` // for people
 }
 
-// CatalogImageChange is the input of changeCatalogImage. What is left out stays.
+// CatalogImageChange is the input of changeCatalogImage. An omitted field stays.
 type CatalogImageChange struct {
 	_ struct{} `minProperties:"1"`
 

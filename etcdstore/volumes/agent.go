@@ -139,7 +139,7 @@ func Unassigned(inst croft.Instance, answers []*mvccpb.KeyValue) error {
 	return nil
 }
 
-// Carried returns the comparisons and operations with which the transaction that begins a move holds the volumes of an
+// Carried returns the comparisons and operations with which the transaction that starts a move holds the volumes of an
 // instance: changes that are based on an earlier read of them fail.
 func (k Keys) Carried(all []croft.Volume) (compares []clientv3.Cmp, ops []clientv3.Op) {
 	for _, v := range all {

@@ -241,7 +241,7 @@ func (h *Holder) Close() error {
 	return nil
 }
 
-// Begin records on the node, before anything else is changed, that a change to a revision has begun, and which nodes it
+// Begin records on the node, before anything else is changed, that a change to a revision began, and which nodes it
 // concerns. It increases the epoch.
 func (h *Holder) Begin(ctx context.Context, revision string, with []string) error {
 	if len(strings.Join(with, " ")) > maxWith {

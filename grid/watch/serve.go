@@ -65,7 +65,7 @@ func (s *Store) Serve(ctx context.Context, node string, in io.Reader, out io.Wri
 
 var errIdle = errors.New("no beat for too long")
 
-// next asks for a line and waits for it; empty: there are no more.
+// next asks for a line and waits for it; empty: there are none.
 func next(ctx context.Context, lines chan string, asked chan bool, patience time.Duration) (string, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -33,7 +33,7 @@ type Store interface {
 	Enlarge(ctx context.Context, v croft.Volume, sizeGB int64) (croft.Volume, error)
 	// Settle records that the size of a volume is claimed.
 	Settle(ctx context.Context, v croft.Volume) (croft.Volume, error)
-	// Retire lets a session of this process end, so that a caretaker undoes what was begun under it.
+	// Retire lets a session of this process end, so that a caretaker undoes what was started under it.
 	Retire(session string)
 	// Fence rewrites an unchanged record and returns it as stored: no pending write that compares it can succeed
 	// afterwards. NotFound: it is gone.
@@ -512,7 +512,7 @@ func (m *Manager) change(ctx context.Context, verb string, project croft.Project
 		})
 }
 
-// resting returns a Conflict if the instance of a volume is being moved: its record moves along. A move that begins
+// resting returns a Conflict if the instance of a volume is being moved: its record moves along. A move that starts
 // later rewrites the record, so that a change that is based on v fails.
 func (m *Manager) resting(ctx context.Context, v croft.Volume) error {
 	if v.Instance == "" {

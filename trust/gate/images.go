@@ -10,7 +10,7 @@ import (
 
 var _ compute.Copies = (*Client)(nil)
 
-// ownImage refuses questions about copies on other hosts, and about what is no image.
+// ownImage refuses questions about copies on other hosts, and about files that are no image.
 func ownImage(caller croft.HostID, q aboutImage) error {
 	if err := own(caller, q.Host); err != nil {
 		return err

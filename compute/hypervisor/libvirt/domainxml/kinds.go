@@ -94,7 +94,7 @@ func isQ35(m machine.Machine) bool {
 // isPlain reports whether the guest may have no drivers for virtio.
 func isPlain(m machine.Machine) bool { return m.Kind.Devices == croft.DevicesPlain }
 
-// setUEFI lets libvirt choose the firmware among those that are installed on the host.
+// setUEFI lets libvirt choose the firmware among the installed ones on the host.
 func setUEFI(os *libvirtxml.DomainOS, m machine.Machine) {
 	feature := func(name, enabled string) libvirtxml.DomainOSFirmwareFeature {
 		return libvirtxml.DomainOSFirmwareFeature{Name: name, Enabled: enabled}
