@@ -1,6 +1,6 @@
 # make run and make test are all that most people need.
 .DEFAULT_GOAL := help
-.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-backup bench-boot bench-cluster bench-crush bench-disks bench-images bench-mdserver bench-placement bench-pool recording clean
+.PHONY: help run stop build guest test test-race test-cloud test-grid test-guests test-openstack packages test-packages test-runtimes test-sops test-docker test-upgrade lint check soak kill-loop mutants bench bench-backup bench-boot bench-cluster bench-crush bench-disks bench-images bench-mdserver bench-placement bench-pool pictures recording clean
 
 help: ## list these
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +100,9 @@ bench-placement: ## our Placement beside OpenStack's: installs MariaDB, takes te
 
 bench-pool: ## our manager of pools beside resalloc's (RESALLOC=a checkout of it) and the floor of two shells a ticket
 	@scripts/bench-pool
+
+pictures: ## draw docs/pictures, the page at three widths (needs Chromium)
+	@scripts/pictures
 
 recording: ## draw docs/recording.svg, the terminal session of the README
 	@scripts/recording

@@ -13,6 +13,7 @@ type gauge struct {
 	Used, Total int64
 	Unlimited   bool // there is no total
 	Unknown     bool // neither is known
+	Withdrawn   bool // nothing is offered at present, as by a silent host
 	unit        func(int64) string
 }
 
@@ -34,6 +35,8 @@ func (g gauge) Text() string {
 		return used + " used, no limit"
 	case g.Total == 0 && g.Used == 0:
 		return "none"
+	case g.Withdrawn:
+		return used + " claimed"
 	}
 	return used + " of " + g.unit(g.Total)
 }

@@ -182,7 +182,8 @@ func rowOfHost(h api.Host) hostRow {
 	r := hostRow{Host: h, Link: Root + "/hosts/" + string(h.ID)}
 	for _, m := range mainMeasures {
 		g := gaugeOf(m, h.Claimed[croft.ResourceClass(m)], h.Offered[croft.ResourceClass(m)])
-		g.Unknown = h.Offered == nil
+		g.Withdrawn = g.Total == 0
+		g.Unknown, g.Withdrawn = h.Offered == nil, g.Total == 0
 		r.Gauges, r.Most = append(r.Gauges, g), max(r.Most, g.Percent())
 	}
 	return r

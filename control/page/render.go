@@ -12,6 +12,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -201,4 +202,12 @@ type row struct {
 	Projects bool // the list has several projects
 	Picks    bool // it has boxes to pick instances
 	Picked   bool
+}
+
+// ImageName returns the name of the image, or the file name of its URL.
+func (r row) ImageName() string {
+	if address, err := url.Parse(r.Image); err == nil && address.Host != "" && path.Base(address.Path) != "/" {
+		return path.Base(address.Path)
+	}
+	return r.Image
 }
