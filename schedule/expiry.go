@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"croft"
@@ -98,6 +99,16 @@ func (a Amendment) of(inst croft.Instance) (next croft.Instance, err error) {
 			"keep %s`", inst.Name)
 	}
 	return next, nil
+}
+
+// CheckSnapshotless refuses what would destroy the named snapshots of an instance, whose data would be lost with its
+// disks. Conflict.
+func CheckSnapshotless(instance string, snapshots []string, remedy string) error {
+	if len(snapshots) == 0 {
+		return nil
+	}
+	return croft.Errorf(croft.Conflict, "instance %s has %s, which would be lost: %s; %s", instance,
+		wording.Count(len(snapshots), "snapshot"), strings.Join(snapshots, ", "), remedy)
 }
 
 // CheckUnprotected refuses what would destroy an instance, or replace its disk, if it is protected. Conflict.

@@ -29,10 +29,18 @@ func (s *Scheduler) changeOwn(ctx context.Context, project croft.Project, idOrNa
 // owns refuses to change an instance of another cluster, because that cluster would then treat the instance as lost.
 // Conflict.
 func (s *Scheduler) owns(inst croft.Instance, verb string) error {
-	switch {
-	case inst.Cluster == "" || inst.Cluster == s.cluster:
+	if inst.Cluster == s.cluster {
 		return nil
-	case verb == "destroy":
+	}
+	return CheckFree(inst, verb == "destroy")
+}
+
+// CheckFree refuses to change, or with remove to remove, an instance that is part of a cluster. Conflict.
+func CheckFree(inst croft.Instance, remove bool) error {
+	switch {
+	case inst.Cluster == "":
+		return nil
+	case remove:
 		return croft.Errorf(croft.Conflict, "instance %s is part of cluster %s: use `croft cluster shrink` or `croft cluster "+
 			"delete`, or --force", inst.Name, inst.Cluster)
 	}

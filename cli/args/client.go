@@ -172,7 +172,8 @@ func (c *Client) OwnInstances(ctx context.Context) ([]api.Instance, error) {
 	return c.AllInstances(ctx, api.InstanceFilter{InProject: api.InProject{Project: c.Project}})
 }
 
-// Nearest adds the name of a similar instance to a NotFound error.
+// Nearest adds the name of a similar instance, which the command does not name as well and which stays, to a NotFound
+// error.
 func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error {
 	if !errors.Is(err, croft.NotFound) {
 		return err
@@ -187,8 +188,11 @@ func (c *Client) Nearest(ctx context.Context, idOrName string, err error) error 
 		return err // the hint is optional
 	}
 	var known []string
+	offer := c.Unnamed(idOrName, func(name, _ string) { known = append(known, name) })
 	for _, i := range all {
-		known = append(known, i.Name)
+		if i.State != string(croft.StateDestroying) {
+			offer(i.Name, i.State)
+		}
 	}
 	return suggest(idOrName, known, err)
 }

@@ -41,6 +41,15 @@ func CompleteInstances(most int, states ...croft.State) cobra.CompletionFunc {
 // Offer receives a name and its description.
 type Offer = func(name, what string)
 
+// Unnamed returns an offer without the names that the command has in its arguments, except for one.
+func (c *Client) Unnamed(except string, offer Offer) Offer {
+	return func(name, what string) {
+		if name == except || c.Cmd == nil || !slices.Contains(c.Cmd.Flags().Args(), name) {
+			offer(name, what)
+		}
+	}
+}
+
 // Near adds the most similar name of the ones that list offers to a NotFound error that names none.
 func Near(name string, err error, list func(Offer) error) error {
 	if !errors.Is(err, croft.NotFound) || strings.Contains(err.Error(), "did you mean") {

@@ -206,7 +206,7 @@ func checkCommand() *cobra.Command {
 those from when it was made. croft backup store check does so for a whole store.`,
 		ValidArgsFunction: complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error {
+			return verb.Each(c.Args, backups.Known(ctx, c), func(name string) error {
 				b, err := verb.Asked(ctx, c.CheckBackup, named(c, name))
 				if err == nil {
 					b, err = await(ctx, c, b)
@@ -320,7 +320,7 @@ func removeCommand() *cobra.Command {
 croft backup list shows a backup until then.`,
 		ValidArgsFunction: complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error {
+			return verb.Each(c.Args, backups.Known(ctx, c), func(name string) error {
 				if err := verb.Within(ctx, func(ctx context.Context) error {
 					return c.RemoveBackup(ctx, named(c, name))
 				}); err != nil {

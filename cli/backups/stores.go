@@ -226,7 +226,7 @@ func storeCheck() *cobra.Command {
 Of a store that could not be opened yet it only tries that again.`,
 		ValidArgsFunction: stores.Complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error {
+			return verb.Each(c.Args, stores.Known(ctx, c), func(name string) error {
 				s, err := verb.Asked(ctx, c.CheckBackupStore, api.BackupStoreNamed{Name: name})
 				if err == nil {
 					s, err = awaitStore(ctx, c, s)

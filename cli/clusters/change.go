@@ -170,11 +170,13 @@ machines stay at the site.`,
 		ValidArgsFunction: clusters.Complete(-1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return args.With(cmd, func(ctx context.Context, c *args.Client) error {
-				var errs []error
-				for _, name := range given {
-					errs = append(errs, remove(ctx, cmd, c, name, r, &w))
+				check := func(name string) error {
+					return verb.Within(ctx, func(ctx context.Context) error {
+						_, err := find(ctx, c, name)
+						return err
+					})
 				}
-				return errors.Join(errs...)
+				return verb.Each(given, check, func(name string) error { return remove(ctx, cmd, c, name, r, &w) })
 			})
 		},
 	}

@@ -341,7 +341,7 @@ func imageBring() *cobra.Command {
 		Use:   "bring NAME SITE...",
 		Short: "Upload an image to sites, with your credential",
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args[1:], func(site string) error {
+			return verb.Each(c.Args[1:], sites.Known(ctx, c), func(site string) error {
 				now, err := c.BringImage(ctx, api.ImageAtSite{ImageNamed: api.ImageNamed{Name: c.Args[0]},
 					InProject: api.InProject{Project: c.Project}, Site: site, Ref: ref})
 				if err != nil {

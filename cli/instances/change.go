@@ -16,7 +16,6 @@ import (
 )
 
 func removeCommand() *cobra.Command {
-	var force, snapshots bool
 	all := subjects{ends: "remove"}
 	cmd := &cobra.Command{
 		Use:   "remove [UUID|NAME...]",
@@ -39,15 +38,15 @@ asks before it removes several instances; elsewhere the flags need --yes.`,
 			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.changeChosen(ctx, cmd, &all, args, schedule.Gone, func(ctx context.Context,
 					in api.InstanceChange) (api.Instance, string, error) {
-					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: force,
-						Snapshots: snapshots})
+					i, err := c.DestroyInstance(ctx, api.InstanceRemoval{InstanceChange: in, Force: all.force,
+						Snapshots: all.snapshots})
 					words := "is being removed"
 					switch {
 					case i.Gone:
 						words = "is gone"
-					case force && i.Cluster != "":
+					case all.force && i.Cluster != "":
 						words += "; cluster " + string(i.Cluster) + " loses it"
-					case force:
+					case all.force:
 						words += " by its host, which is not silent: there was nothing to force"
 					}
 					return i, words, err
@@ -55,16 +54,19 @@ asks before it removes several instances; elsewhere the flags need --yes.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "free claim and name of an instance whose host is silent; destroy a member of a cluster")
+	cmd.Flags().BoolVar(&all.force, "force", false, "free claim and name of an instance whose host is silent; destroy a member of a cluster")
 	all.addTo(cmd)
-	cmd.Flags().BoolVar(&snapshots, "snapshots", false, "remove the snapshots of the instances, too")
+	cmd.Flags().BoolVar(&all.snapshots, "snapshots", false, "remove the snapshots of the instances, too")
 	args.AddWaitFlags(cmd.Flags(), "nothing is left")
 	return cmd
 }
 
 // aboutChoices is a part of the help of commands that change instances.
 const aboutChoices = `Instead of names, the flags --filter, --tag, --state and --host choose the instances of the
-project, as in schedule list. A failure with one instance does not stop the others.`
+project, as in schedule list. If one of several named instances does not exist, or is one
+that the command may not change, nothing is done. Chosen instances that it may not change
+are left alone and named, and the exit code is 5. A later failure with one instance does not
+stop the others.`
 
 func stopCommand() *cobra.Command {
 	var force bool
@@ -142,21 +144,25 @@ func (c *session) changeOne(ctx context.Context, idOrName string, do changing) (
 // changeChosen does the same as change for the instances that a command names or chooses.
 func (c *session) changeChosen(ctx context.Context, cmd *cobra.Command, all *subjects, given []string,
 	goal schedule.Goal, do changing) error {
-	names, err := all.of(ctx, c, given)
+	names, left, err := all.of(ctx, c, given)
 	if err != nil {
 		return err
 	}
 	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error {
-		return c.changeAll(ctx, cmd, names, all.given() || len(names) > 1, goal, do)
+		return errors.Join(left, c.changeAll(ctx, cmd, names, all.given() || len(given) > 1, goal, do))
 	})
 }
 
-// change applies a change to each instance, prints it, and waits for all of them at once if requested. A failure with
-// one instance does not stop the others.
+// change applies a change to each instance, prints it, and waits for all of them at once if requested. If one of
+// several does not exist, nothing is changed; a later failure with one instance does not stop the others.
 func (c *session) change(ctx context.Context, cmd *cobra.Command, args []string, goal schedule.Goal,
 	do changing) error {
+	names, _, err := (&subjects{}).of(ctx, c, args)
+	if err != nil {
+		return err
+	}
 	return c.Traced(ctx, cmd.Name(), func(ctx context.Context) error {
-		return c.changeAll(ctx, cmd, args, len(args) > 1, goal, do)
+		return c.changeAll(ctx, cmd, names, len(args) > 1, goal, do)
 	})
 }
 

@@ -2,6 +2,8 @@ package instances
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +19,7 @@ import (
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/pool/vm"
+	"croft/schedule"
 	"croft/tenant/objects"
 )
 
@@ -98,6 +101,10 @@ type subjects struct {
 	choice
 	yes  bool
 	ends string // what the command does that cannot be undone, such as remove; empty: nothing
+
+	// set by flags of the command
+	force     bool // it changes members of clusters, too
+	snapshots bool // it removes the snapshots, too
 }
 
 // addTo makes a command accept flags that choose instances instead of names.
@@ -124,51 +131,120 @@ func (s *subjects) addTo(cmd *cobra.Command) {
 }
 
 // of returns the names or UUIDs of the instances. If the command ends several, it has a person at a terminal confirm
-// the list. Instances that were chosen are named by their UUIDs: another instance that gets the name meanwhile is not
-// affected.
-func (s *subjects) of(ctx context.Context, c *session, given []string) (names []string, err error) {
-	var all []api.Instance
+// the list. Instances that were chosen, or named with others, are named by their UUIDs: another instance that gets the
+// name meanwhile is not affected. If the command would be refused for one of several named instances, it changes none;
+// left is the error about chosen instances that it leaves out for that reason.
+func (s *subjects) of(ctx context.Context, c *session, given []string) (names []string, left, err error) {
 	asks := s.ends != "" && !s.yes
 	terminal := out.IsTerminal(c.Cmd.InOrStdin()) && out.IsTerminal(c.Cmd.ErrOrStderr())
-	if !s.given() {
-		if !asks || !terminal || len(given) < 2 {
-			return given, nil
-		}
-		for _, name := range given {
-			i, err := c.Instance(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, i)
-		}
-	} else if all, err = c.changeable(ctx, s.choice); err != nil {
-		return nil, err
+	if !s.given() && len(given) < 2 {
+		return given, nil, nil
+	}
+	all, left, err := s.changed(ctx, c, given)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, i := range all {
 		names = append(names, string(i.ID))
 	}
 	action := s.ends + " " + wording.Count(len(all), "instance")
 	switch {
-	case len(all) == 0:
+	case len(all) == 0 && left == nil:
 		hint := ""
 		if len(s.choice.filters) > 0 {
 			hint = ": --filter compares properties, and --tag the tags of requests"
 		}
 		c.Say("no instance matches, so nothing is done%s", hint)
-		return nil, nil
-	case !asks:
-		return names, nil
+		return nil, nil, nil
+	case len(all) == 0 || !asks || !terminal && !s.given():
+		return names, left, nil
 	case !terminal:
-		return nil, croft.Errorf(croft.Invalid, "%s: nothing was done, because nobody can be asked here: look at "+
+		return nil, nil, croft.Errorf(croft.Invalid, "%s: nothing was done, because nobody can be asked here: look at "+
 			"`schedule list` with the same flags, and add --yes", action)
 	}
 	t := listing{columns: briefColumns}.table(all)
 	t.Color = out.IsColored(c.Cmd.ErrOrStderr())
 	if err := t.Print(c.Cmd.ErrOrStderr()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := verb.Confirm(c.Cmd, action, action); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return names, nil
+	return names, left, nil
+}
+
+// changed returns the instances that the command changes.
+func (s *subjects) changed(ctx context.Context, c *session, given []string) (all []api.Instance, left, err error) {
+	check, err := s.refusals(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !s.given() {
+		all, err = c.called(ctx, given, check)
+		return all, nil, err
+	}
+	chosen, err := c.changeable(ctx, s.choice)
+	var errs []error
+	for _, i := range chosen {
+		if refused := check(i); refused != nil {
+			errs = append(errs, fmt.Errorf("left alone: %w", refused))
+			continue
+		}
+		all = append(all, i)
+	}
+	return all, errors.Join(errs...), err
+}
+
+// refusals returns a function that returns the error with which the server refuses the command for an instance.
+func (s *subjects) refusals(ctx context.Context, c *session) (func(api.Instance) error, error) {
+	snapshots := map[croft.InstanceID][]string{}
+	remedy := "remove them first"
+	if s.ends == "remove" {
+		remedy += ", or add --snapshots"
+	}
+	if s.ends != "" && !s.snapshots {
+		err := verb.Within(ctx, func(ctx context.Context) error {
+			list, err := c.ListSnapshots(ctx, api.InProject{Project: c.Project})
+			for _, snapshot := range list.Snapshots {
+				snapshots[snapshot.Instance] = append(snapshots[snapshot.Instance], snapshot.Name)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return func(i api.Instance) error {
+		inst := croft.Instance{Name: i.Name, Cluster: i.Cluster, Protected: i.Protected && s.ends != ""}
+		if err := schedule.CheckUnprotected(inst); err != nil {
+			return fmt.Errorf("instance %s: %w", i.Name, err)
+		}
+		if s.force {
+			inst.Cluster = ""
+		}
+		if err := schedule.CheckFree(inst, s.ends == "remove"); err != nil {
+			return err
+		}
+		return schedule.CheckSnapshotless(i.Name, snapshots[i.ID], remedy)
+	}, nil
+}
+
+// called returns the instances with these names or UUIDs, each once. An error is about all that do not exist, or for
+// which check has an error: the command changes nothing.
+func (c *session) called(ctx context.Context, given []string, check func(api.Instance) error) ([]api.Instance, error) {
+	var all []api.Instance
+	var errs []error
+	for _, name := range given {
+		i, err := c.Instance(ctx, name)
+		if err == nil {
+			err = check(i)
+		}
+		switch {
+		case err != nil:
+			errs = append(errs, verb.Nothing(err))
+		case !slices.ContainsFunc(all, func(other api.Instance) bool { return other.ID == i.ID }):
+			all = append(all, i)
+		}
+	}
+	return all, errors.Join(errs...)
 }

@@ -132,8 +132,9 @@ and leaves the instance alone; remove that with schedule remove.`,
 		ValidArgsFunction: args.CompleteInstances(-1, croft.StateHeld),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return within(cmd, func(ctx context.Context, c *session) error {
-				var errs []error
-				for _, arg := range args {
+				names, _, err := (&subjects{}).of(ctx, c, args)
+				errs := []error{err}
+				for _, arg := range names {
 					i, words, err := c.changeOne(ctx, arg, func(ctx context.Context,
 						in api.InstanceChange) (api.Instance, string, error) {
 						i, err := c.ReleaseClaim(ctx, in.InstanceNamed)

@@ -10,7 +10,6 @@ import (
 
 	"croft"
 	"croft/cli/args"
-	"croft/cli/verb"
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/wording"
@@ -92,23 +91,24 @@ does not expire. Everything else may be done with it.
 
 // alter changes the record of each instance, and prints it. There is nothing to wait for.
 func (c *session) alter(ctx context.Context, all *subjects, given []string, do changing) error {
-	names, err := all.of(ctx, c, given)
+	names, left, err := all.of(ctx, c, given)
 	if err != nil {
 		return err
 	}
 	changed := []api.Instance{}
-	err = verb.Each(names, func(name string) error {
+	errs := []error{left}
+	for _, name := range names {
 		i, words, err := c.changeOne(ctx, name, do)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		changed = append(changed, i)
 		if !c.WantsData() {
 			c.Say("instance %s %s", i.Name, words)
 		}
-		return nil
-	})
-	return errors.Join(err, c.printChanged(ctx, changed, all.given() || len(names) > 1))
+	}
+	return errors.Join(append(errs, c.printChanged(ctx, changed, all.given() || len(given) > 1))...)
 }
 
 // remaining describes how long an instance has until it expires; empty: it does not expire.

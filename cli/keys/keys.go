@@ -103,7 +103,7 @@ func removeCommand() *cobra.Command {
 		Short:             "Remove keys; instances that have them keep them",
 		ValidArgsFunction: keys.Complete(-1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error {
+			return verb.Each(c.Args, keys.Known(ctx, c), func(name string) error {
 				return c.RemoveKey(ctx, api.KeyNamed{InProject: api.InProject{Project: c.Project}, Name: name})
 			})
 		}),

@@ -13,6 +13,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/verb"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
@@ -212,21 +213,23 @@ func closeCommand() *cobra.Command {
 one that is closed is no error.`,
 		ValidArgsFunction: completeTickets,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ids []int64
+			ids := map[string]int64{}
 			for _, arg := range args {
 				id, err := api.ParseTicketID(arg)
 				if err != nil {
 					return err
 				}
-				ids = append(ids, id)
+				ids[arg] = id
 			}
 			return ask(cmd, func(ctx context.Context, c manager, _ string) error {
-				var errs []error
-				for _, id := range ids {
-					_, err := c.Close(ctx, id)
-					errs = append(errs, err)
+				check := func(arg string) error {
+					_, err := c.Ticket(ctx, ids[arg])
+					return err
 				}
-				return errors.Join(errs...)
+				return verb.Each(args, check, func(arg string) error {
+					_, err := c.Close(ctx, ids[arg])
+					return err
+				})
 			})
 		},
 	}

@@ -119,6 +119,9 @@ var projects = verb.Noun[tenant.Tenant]{
 		list, err := c.ListProjects(ctx)
 		return tenant.NewTree(list.Projects).Sorted(), err
 	},
+	Find: func(ctx context.Context, c *args.Client, name string) (tenant.Tenant, error) {
+		return args.FindProject(ctx, c, croft.Project(name))
+	},
 	Word: func(p tenant.Tenant) (string, string) { return string(p.Name), p.Note },
 	Head: []string{"NAME", "PARENT", "MEMBERS", "CREATED", "NOTE"},
 	Row: func(p tenant.Tenant) []out.Cell {

@@ -223,7 +223,7 @@ while the guest runs. If that takes long, remove returns before it is done; crof
 snapshot list shows a snapshot until then.`,
 		ValidArgsFunction: complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args[1:], func(name string) error {
+			return verb.Each(c.Args[1:], snapshots.Known(ctx, c), func(name string) error {
 				err := verb.Within(ctx, func(ctx context.Context) error {
 					return c.RemoveSnapshot(ctx, named(c, name))
 				})

@@ -137,7 +137,7 @@ func (*options) removeForAPI(cmd *cobra.Command, given []string) error {
 		}
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		return verb.Each(given, func(id string) error {
+		return verb.Each(given, apiTokens.Known(ctx, c), func(id string) error {
 			t, err := c.RevokeToken(ctx, api.TokenNamed{ID: id})
 			if err == nil {
 				c.Say("token %s of %s is revoked", t.ID, t.User)

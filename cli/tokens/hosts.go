@@ -57,6 +57,16 @@ var hostTokens = verb.Noun[api.Invitation]{
 		list, err := c.ListInvitations(ctx)
 		return list.Invitations, err
 	},
+	Find: func(ctx context.Context, c *args.Client, name string) (api.Invitation, error) {
+		list, err := c.ListInvitations(ctx)
+		for _, t := range list.Invitations {
+			if strings.HasPrefix(t.Name, name) {
+				return t, nil
+			}
+		}
+		return api.Invitation{}, cmp.Or(err, croft.Errorf(croft.NotFound,
+			"there is no token %q; `croft token list` shows the valid ones", name))
+	},
 	Word: func(t api.Invitation) (string, string) { return short(t.Name), t.Note },
 	Head: []string{"NAME", "FOR", "CREATED", "EXPIRES"},
 	Row: func(t api.Invitation) []out.Cell {
@@ -99,7 +109,7 @@ func (*options) removeForHosts(cmd *cobra.Command, given []string) error {
 		}
 	}
 	return args.WithTimeout(cmd, func(ctx context.Context, c *args.Client) error {
-		return verb.Each(given, func(name string) error {
+		return verb.Each(given, hostTokens.Known(ctx, c), func(name string) error {
 			t, err := c.RevokeInvitation(ctx, api.InvitationNamed{Name: name})
 			if err == nil {
 				c.Say("token %s is revoked", short(t.Name))

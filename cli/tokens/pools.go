@@ -78,17 +78,22 @@ func quotaInWords(g server.Grant, unsaid bool, number any) string {
 }
 
 func (o *options) removeForPool(_ *cobra.Command, given []string) error {
-	return verb.Each(given, func(name string) error {
-		return o.changeFile(false, func(text string, all []server.Grant) (string, error) {
+	return o.changeFile(false, func(text string, all []server.Grant) (string, error) {
+		check := func(name string) error {
 			if !slices.ContainsFunc(all, func(g server.Grant) bool { return g.Name == name }) {
-				return "", croft.Errorf(croft.NotFound, "%s has no token named %s", o.tokens, name)
+				return croft.Errorf(croft.NotFound, "%s has no token named %s", o.tokens, name)
 			}
-			lines := slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool {
+			return nil
+		}
+		lines := strings.SplitAfter(text, "\n")
+		err := verb.Each(given, check, func(name string) error {
+			lines = slices.DeleteFunc(lines, func(line string) bool {
 				words := strings.Fields(line)
 				return len(words) > 0 && words[0] == name
 			})
-			return strings.Join(lines, ""), nil
+			return check(name)
 		})
+		return strings.Join(lines, ""), err
 	})
 }
 

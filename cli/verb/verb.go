@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +82,7 @@ type Noun[T any] struct {
 	Head []string                    // of the table of List
 	Row  func(T) []out.Cell          // of the table of List
 	Rows func(*out.Table, T)         // the table of Show
+	Kept func(T) error               // why an object cannot be removed now; nil: nothing
 	Data func(T) any                 // what programs read; nil: the object itself
 }
 
@@ -145,12 +147,12 @@ func (n Noun[T]) PrintOne(ctx context.Context, c *args.Client, name string) erro
 	return c.Print(data, func(t *out.Table) { n.Rows(t, one) })
 }
 
-// Remove returns the command remove, which goes on after errors.
+// Remove returns the command remove.
 func (n Noun[T]) Remove(short string, remove func(ctx context.Context, c *args.Client, name string) error,
 ) *cobra.Command {
 	return &cobra.Command{Use: "remove " + n.use() + "...", Short: short, ValidArgsFunction: n.Complete(-1),
 		RunE: Run(func(ctx context.Context, c *args.Client) error {
-			return Each(c.Args, func(name string) error {
+			return Each(c.Args, n.Removable(ctx, c), func(name string) error {
 				err := n.Near(ctx, c, name, remove(ctx, c, name))
 				if err == nil {
 					c.Say("%s %s is removed", n.Name, name)
@@ -184,13 +186,79 @@ func Confirm(cmd *cobra.Command, action, question string) error {
 	return nil
 }
 
-// Each calls do with each name, also after errors.
-func Each(names []string, do func(name string) error) error {
+// Each calls check with each of several names and then, unless one of them has an error, do with each name, also after
+// errors of do. A wrong name among several therefore changes nothing. A name that is repeated counts once.
+func Each(names []string, check, do func(name string) error) error {
+	names = Once(names)
 	var errs []error
+	if len(names) > 1 {
+		for _, name := range names {
+			if err := check(name); err != nil {
+				errs = append(errs, Nothing(err))
+			}
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
 	for _, name := range names {
 		errs = append(errs, do(name))
 	}
 	return errors.Join(errs...)
+}
+
+// Nothing adds to the error of a check that its command has changed nothing.
+func Nothing(err error) error { return fmt.Errorf("nothing was done: %w", err) }
+
+// Once returns words without their repetitions, in their order.
+func Once(words []string) []string {
+	var once []string
+	for _, word := range words {
+		if !slices.Contains(once, word) {
+			once = append(once, word)
+		}
+	}
+	return once
+}
+
+// Known returns a check of Each: an object has the name. NotFound.
+func (n Noun[T]) Known(ctx context.Context, c *args.Client) func(name string) error {
+	return func(name string) error {
+		_, err := n.find(ctx, c, name)
+		return n.Near(ctx, c, name, err)
+	}
+}
+
+// Removable returns a check of Each: an object has the name, and can be removed. NotFound; Conflict.
+func (n Noun[T]) Removable(ctx context.Context, c *args.Client) func(name string) error {
+	return func(name string) error {
+		one, err := n.find(ctx, c, name)
+		if err == nil && n.Kept != nil {
+			err = n.Kept(one)
+		}
+		return n.Near(ctx, c, name, err)
+	}
+}
+
+func (n Noun[T]) find(ctx context.Context, c *args.Client, name string) (found T, err error) {
+	err = Within(ctx, func(ctx context.Context) (err error) {
+		if n.Find != nil {
+			found, err = n.Find(ctx, c, name)
+			return err
+		}
+		all, err := n.All(ctx, c)
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if word, _ := n.Word(one); word == name {
+				found = one
+				return nil
+			}
+		}
+		return croft.Errorf(croft.NotFound, "there is no %s %q", n.Name, name)
+	})
+	return found, err
 }
 
 func (n Noun[T]) use() string {
@@ -222,13 +290,13 @@ func Complete(most int, list func(context.Context, *args.Client, args.Offer) err
 	}
 }
 
-// Near adds the most similar name to a NotFound error that names none.
+// Near adds the most similar name, which the command does not name as well, to a NotFound error that names none.
 func (n Noun[T]) Near(ctx context.Context, c *args.Client, name string, err error) error {
 	if n.Word == nil {
 		return err
 	}
 	return args.Near(name, err, func(offer args.Offer) error {
-		return Within(ctx, func(ctx context.Context) error { return n.Offer(ctx, c, offer) })
+		return Within(ctx, func(ctx context.Context) error { return n.Offer(ctx, c, c.Unnamed(name, offer)) })
 	})
 }
 

@@ -45,6 +45,13 @@ var volumes = verb.Noun[api.Volume]{
 	Find: func(ctx context.Context, c *args.Client, name string) (api.Volume, error) {
 		return c.GetVolume(ctx, named(c, name))
 	},
+	Kept: func(v api.Volume) error {
+		if v.Instance == "" || v.Detaching {
+			return nil
+		}
+		return croft.Errorf(croft.Conflict, "volume %s: it is attached to instance %s: detach it first", v.Name,
+			instance(v))
+	},
 	Word: func(v api.Volume) (string, string) { return v.Name, fmt.Sprintf("%d GiB, %s", v.SizeGB, v.State) },
 	Head: []string{"NAME", "SIZE", "STATE", "INSTANCE", "HOST", "STORAGE", "CREATED"},
 	Row: func(v api.Volume) []out.Cell {
@@ -212,7 +219,7 @@ func removeCommand() *cobra.Command {
 host that is silent does it when it returns; croft volume list shows the volume until then.`,
 		ValidArgsFunction: volumes.Complete(-1),
 		RunE: verb.Wait(func(ctx context.Context, c *args.Client) error {
-			return verb.Each(c.Args, func(name string) error { return remove(ctx, c, name) })
+			return verb.Each(c.Args, volumes.Removable(ctx, c), func(name string) error { return remove(ctx, c, name) })
 		}),
 	}
 }

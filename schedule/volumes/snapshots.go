@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"croft"
-	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -45,15 +43,14 @@ func (m *Manager) uncaptured(ctx context.Context, v croft.Volume) error {
 // WithoutSnapshots returns a Conflict if an instance has snapshots, whose data would be lost with its disks.
 func (m *Manager) WithoutSnapshots(ctx context.Context, inst croft.Instance, remedy string) error {
 	snapshots, _, err := m.disksOf(ctx, inst.ID)
-	if err != nil || len(snapshots) == 0 {
+	if err != nil {
 		return err
 	}
 	var names []string
 	for _, s := range snapshots {
 		names = append(names, s.Name)
 	}
-	return croft.Errorf(croft.Conflict, "instance %s has %s, which would be lost: %s; %s", inst.Name,
-		wording.Count(len(names), "snapshot"), strings.Join(names, ", "), remedy)
+	return schedule.CheckSnapshotless(inst.Name, names, remedy)
 }
 
 // CreateSnapshot takes a snapshot of all disks of an instance. It returns once that is ordered; the host takes it at
