@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -83,4 +84,25 @@ func (c *Client) do(ctx context.Context, at string, input any) error {
 		return err
 	}
 	return answer.Body.Close()
+}
+
+// Answer is the answer to a request that Send sent.
+type Answer struct {
+	Body json.RawMessage // empty: the operation has no result
+	ETag string          // of the object in it; empty: none
+}
+
+// Send sends the request of an operation for callers that know it from the document only. path has the parameters;
+// body is nil if the operation takes none.
+func (c *Client) Send(ctx context.Context, method, path string, body []byte, header http.Header) (a Answer, err error) {
+	answer, err := c.send(ctx, method, path, body, header)
+	if err != nil {
+		return a, err
+	}
+	defer answer.Body.Close()
+	a.ETag = answer.Header.Get("ETag")
+	if a.Body, err = io.ReadAll(answer.Body); err != nil {
+		return a, c.unreachable(ctx, err)
+	}
+	return a, nil
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -61,6 +62,19 @@ func actions() []action {
 			About: "The instance moves to another host with room, with its disk.",
 			do: func(v *visit, in api.InstanceNamed, f url.Values) (api.Instance, error) {
 				return v.client.MoveInstance(v.ctx, api.InstanceMove{InstanceChange: changed(in), Host: f.Get("host")})
+			}},
+		{Name: "cancel-move", Title: "Cancel the move", Done: "The instance stays where it is.",
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.CancelMove(v.ctx, changed(in))
+			}},
+		{Name: "recreate", Title: "Recreate", Done: "The instance is scheduled again.", Asks: true,
+			About: "The instance was lost with its host: it starts on another one, with a new disk from its image.",
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.RecreateInstance(v.ctx, changed(in))
+			}},
+		{Name: "eject", Title: "Eject the CD", Done: "The drive is empty.",
+			do: func(v *visit, in api.InstanceNamed, _ url.Values) (api.Instance, error) {
+				return v.client.EjectInstance(v.ctx, changed(in))
 			}},
 		{Name: "snapshot", Title: "Take snapshot", Done: "The snapshot is being taken.", Asks: true,
 			About: "A snapshot keeps the state of all disks at this moment, on the host of the instance.",
@@ -141,8 +155,8 @@ func notice(q url.Values) string {
 	if says, other := notices[q.Get("done")]; other {
 		return says
 	}
-	if section, is := strings.CutPrefix(q.Get("done"), "remove-"); is && kinds()[section].Done != "" {
-		return kinds()[section].Done
+	if f, is := formNamed()[q.Get("done")]; is {
+		return f.Done
 	}
 	a, _ := actionNamed(q.Get("done"))
 	return a.Done
@@ -285,12 +299,14 @@ func lifeOf(text string) (int64, error) {
 	return int64(life / time.Second), nil
 }
 
-// difference is what the page about two changes of the same instance shows.
+// difference is what the page about two changes of the same thing shows.
 type difference struct {
-	Instance api.Instance
-	Says     string
-	Rows     []differing
-	Sent     url.Values
+	Name string
+	Says string
+	Rows []differing
+	Sent url.Values // what stores the change over the other one
+	Post string     // where to send that
+	Back string
 }
 
 type differing struct{ What, Was, Now, Want string }
@@ -301,8 +317,10 @@ func (v *visit) showDifference(refused error) error {
 	if err != nil {
 		return err
 	}
-	f := v.r.PostForm
-	d := difference{Instance: i, Says: refused.Error(), Sent: f}
+	f, at := v.r.PostForm, link(i.Project, "/instances/"+string(i.ID))
+	d := difference{Name: i.Name, Says: refused.Error(), Sent: maps.Clone(f), Back: at,
+		Post: link(i.Project, "/instances/"+string(i.ID)+"/change")}
+	d.Sent.Set("version", i.ETag)
 	now := facts(i)
 	add := func(what, want string) {
 		d.Rows = append(d.Rows, differing{what, f.Get("was-" + what), now[what], want})

@@ -17,6 +17,8 @@ type question struct {
 	Final   bool   // it cannot be undone
 	Word    string // what the user types to confirm; empty: nothing
 	Options []option
+	Fields  []field
+	Version string // of what a form changes
 	Hidden  map[string]string
 	Says    string // why it was not done
 	Kind    string
@@ -32,7 +34,11 @@ type option struct {
 
 // ask shows a question.
 func (v *visit) askAbout(status int, q question) error {
-	return v.show(status, "ask", q.Title+": "+q.Name, q)
+	title := q.Title
+	if q.Name != "" {
+		title += ": " + q.Name
+	}
+	return v.show(status, "ask", title, q)
 }
 
 // answered reports whether the form confirms a question; else it shows the question again, with the reason.

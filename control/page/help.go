@@ -33,7 +33,6 @@ var help = map[string]string{
 	"/dashboard":               "page#dashboard",
 	"/project":                 "page#project",
 	"/pools":                   "tenants#pools-and-tickets",
-	"/tickets":                 "tenants#pools-and-tickets",
 	"/clusters":                "clusters",
 	"/images":                  "images#the-clouds-own-catalog",
 	"/volumes":                 "volumes",
@@ -41,6 +40,14 @@ var help = map[string]string{
 	"/policies":                "crush#policies",
 	"/log":                     "tenants#the-action-log",
 	"/peers":                   "federation#peers",
+	"/more":                    "page",
+	"/sites":                   "clusters#which-site",
+	"/sizes":                   "using#instances",
+	"/claims":                  "operations-instances#claims-are-held",
+	"/aggregates":              "operations-instances#aggregates",
+	"/capabilities":            "operations-instances",
+	"/definitions":             "properties#definitions",
+	"/invitations":             "adding-a-host",
 	"/audit":                   "operations#when-records-do-not-agree",
 }
 

@@ -20,6 +20,7 @@ import (
 type hostPage struct {
 	api.Host
 	Buttons   []hostAction
+	Deeds     []deed
 	Gauges    []gauge
 	Instances []hostInstance
 	Moving    int
@@ -49,6 +50,14 @@ func (v *visit) showHost() error {
 		return err
 	}
 	d := hostPage{Host: h, HostName: h.Name, Follow: Root + "/instances/events", Buttons: buttonsForHost(h)}
+	deeds := []string{"hosts.properties"}
+	if h.Etcd != "" {
+		deeds = append(deeds, "hosts.etcd")
+	}
+	if !h.Alive {
+		deeds = append(deeds, "hosts.accept")
+	}
+	d.Deeds = v.deeds("", []string{"id", string(h.ID)}, deeds...)
 	named := api.HostNamed{ID: string(h.ID)}
 	here := api.Listing{Terms: api.Terms{Host: []string{h.Name}}}
 	d.Missing, err = readAll([]reading{

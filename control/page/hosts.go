@@ -38,6 +38,7 @@ type hostsPage struct {
 	Alone    bool // hosts are drawn one by one
 	Next     string
 	First    string
+	Follow   string // address of the stream of changes
 }
 
 // hostsQuery is what the address of the picture asks for.
@@ -95,6 +96,43 @@ type hostRow struct {
 }
 
 func (v *visit) showHosts() error {
+	return v.showLate("hosts", "Hosts", func() (any, error) {
+		d, err := v.hosts()
+		if err != nil {
+			return nil, err
+		}
+		rows, err := d.rows()
+		q := v.r.URL.Query()
+		q.Set("seen", markOf(rows))
+		d.Follow = Root + "/hosts/events?" + q.Encode()
+		return d, err
+	})
+}
+
+// followHosts streams the rows of the table of hosts.
+func (v *visit) followHosts() error {
+	return v.followRows(func(v *visit) ([]liveRow, error) {
+		d, err := v.hosts()
+		if err != nil {
+			return nil, err
+		}
+		return d.rows()
+	})
+}
+
+func (d *hostsPage) rows() (all []liveRow, err error) {
+	for _, h := range d.Rows {
+		row, err := rendered("hosts", "host", string(h.ID), h)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+// hosts reads what the address asks for.
+func (v *visit) hosts() (*hostsPage, error) {
 	q := v.r.URL.Query()
 	asked := hostsQuery{Name: q.Get("name"), State: q.Get("state"), At: strings.Trim(q.Get("at"), "/"),
 		States: hostStates}
@@ -106,15 +144,13 @@ func (v *visit) showHosts() error {
 			which.Name[i] = name + "*"
 		}
 	}
-	return v.showLate("hosts", "Hosts", func() (any, error) {
-		list, err := v.client.ListHosts(v.ctx, which)
-		if err != nil {
-			return nil, err
-		}
-		d := pictureOf(list, asked.At, q)
-		d.hostsQuery = asked
-		return d, nil
-	})
+	list, err := v.client.ListHosts(v.ctx, which)
+	if err != nil {
+		return nil, err
+	}
+	d := pictureOf(list, asked.At, q)
+	d.hostsQuery = asked
+	return d, nil
 }
 
 // isWithin reports whether a location is another one, or inside of it.

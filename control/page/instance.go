@@ -19,6 +19,7 @@ type instancePage struct {
 	api.Instance
 	Operator  bool
 	Changes   bool
+	Deeds     []deed
 	Buttons   []action
 	Snapshots []api.Snapshot
 	Backups   []api.Backup
@@ -62,6 +63,8 @@ func (v *visit) showInstance() error {
 		Timeline: timelineOf(i), Placement: placementOf(i), Follow: v.link("/instances/events")}
 	if d.Changes {
 		d.Buttons = buttonsFor(i, d.Operator)
+		d.Deeds = v.deeds(i.Project, []string{"id", string(i.ID)}, "instances.volumes.attach", "instances.save",
+			"instances.exec", "instances.properties")
 	}
 	d.Missing, err = readAll([]reading{
 		{name: "snapshots", read: func() error { return d.readSnapshots(v) }},
@@ -80,7 +83,9 @@ func (v *visit) showInstance() error {
 func buttonsFor(i api.Instance, operator bool) []action {
 	off := i.Reported() == croft.StateStopped || i.Reported() == croft.StateFailed
 	hidden := map[string]bool{"start": !off, "stop": off, "reboot": off, "hard-stop": off, "move": !operator,
-		"rollback": true, "remove-snapshot": true, "change": true, "snapshot": true, "backup": true}
+		"cancel-move": !operator || i.MovingTo == "", "recreate": i.State != string(croft.StateLost),
+		"eject": i.Machine.ISO == "", "rollback": true, "remove-snapshot": true, "change": true, "snapshot": true,
+		"backup": true}
 	return slices.DeleteFunc(actions(), func(a action) bool { return hidden[a.Name] })
 }
 

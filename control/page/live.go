@@ -1,11 +1,17 @@
 package page
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +19,8 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/delay"
+	"croft/internal/lazyregexp"
 )
 
 // Maximum numbers of concurrent streams.
@@ -71,13 +79,6 @@ var heartbeat = 10 * time.Second // tests shorten it
 // followInstances streams the rows of instances that change. A browser that was away resumes after the last revision
 // that it has. The event reload says that changes were lost.
 func (v *visit) followInstances() error {
-	ctx, end, err := v.lasting()
-	if err != nil {
-		return err
-	}
-	defer end()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	in := api.EventPosition{InProject: api.InProject{Project: v.project}}
 	if text := v.r.Header.Get("Last-Event-ID"); text != "" {
 		last, err := strconv.ParseInt(text, 10, 64)
@@ -86,6 +87,39 @@ func (v *visit) followInstances() error {
 		}
 		in.Last = last
 	}
+	list := instanceList{Operator: v.caller.Operator(), Picks: v.mayChange(),
+		Projects: v.project == "" && v.caller.Operator()}
+	return v.stream(func(ctx context.Context, e *stream, cancel func()) error {
+		begun := func(revision int64) { _ = e.send(fmt.Sprintf("id: %d\nevent: live\ndata: {}\n\n", revision)) }
+		return v.client.StreamEvents(ctx, in, begun, func(revision int64, all []api.Change) {
+			var b strings.Builder
+			for n, change := range all {
+				text, err := list.change(change)
+				if err != nil {
+					v.log.Warn("a row cannot be shown", "err", err)
+					continue
+				}
+				if n == len(all)-1 { // a browser that has this revision has all of it
+					fmt.Fprintf(&b, "id: %d\n", revision)
+				}
+				fmt.Fprintf(&b, "event: row\ndata: %s\n\n", text)
+			}
+			if e.send(b.String()) != nil {
+				cancel()
+			}
+		})
+	})
+}
+
+// stream answers with events until run returns or the browser is gone. A refusal by run is an event, too.
+func (v *visit) stream(run func(ctx context.Context, e *stream, cancel func()) error) error {
+	ctx, end, err := v.lasting()
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	e := &stream{w: v.w, control: http.NewResponseController(v.w)}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.WriteHeader(http.StatusOK)
@@ -94,26 +128,7 @@ func (v *visit) followInstances() error {
 	defer beat.Wait()
 	defer cancel()
 	beat.Go(func() { v.beat(ctx, e, cancel) })
-	list := instanceList{Operator: v.caller.Operator(), Picks: v.mayChange(),
-		Projects: v.project == "" && v.caller.Operator()}
-	begun := func(revision int64) { _ = e.send(fmt.Sprintf("id: %d\nevent: live\ndata: {}\n\n", revision)) }
-	err = v.client.StreamEvents(ctx, in, begun, func(revision int64, all []api.Change) {
-		var b strings.Builder
-		for n, change := range all {
-			text, err := list.change(change)
-			if err != nil {
-				v.log.Warn("a row cannot be shown", "err", err)
-				continue
-			}
-			if n == len(all)-1 { // a browser that has this revision has all of it
-				fmt.Fprintf(&b, "id: %d\n", revision)
-			}
-			fmt.Fprintf(&b, "event: row\ndata: %s\n\n", text)
-		}
-		if e.send(b.String()) != nil {
-			cancel()
-		}
-	})
+	err = run(ctx, e, cancel)
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.Compacted {
 		_ = e.send("event: reload\ndata: {}\n\n")
 	} else if err != nil && ctx.Err() == nil {
@@ -125,13 +140,133 @@ func (v *visit) followInstances() error {
 	return nil
 }
 
+// liveRow is a row of a list that is read again and again, because the API has no events about it.
+type liveRow struct{ ID, HTML string }
+
+// rowEvent is the data of an event about a row.
+type rowEvent struct {
+	ID   string `json:"id"`
+	Gone bool   `json:"gone,omitempty"`
+	HTML string `json:"html,omitempty"`
+}
+
+// readEvery is the shortest interval at which a list is read again.
+var readEvery = 2 * time.Second // tests shorten it
+
+// readPart is the largest part of the time that a stream spends with reading, as its inverse.
+const readPart = 20
+
+var timeText = lazyregexp.New(`>[^<]*</time>`)
+
+// followRows streams the rows of a list that change. A browser that was away gets all rows, and the IDs of those that
+// still exist.
+func (v *visit) followRows(read func(*visit) ([]liveRow, error)) error {
+	last := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("seen"))
+	return v.stream(func(ctx context.Context, e *stream, _ func()) error {
+		known, first := map[string]string{}, true
+		for {
+			begun := time.Now()
+			rows, err := v.readRows(ctx, read)
+			if err != nil {
+				return err
+			}
+			text, mark, fresh := "", markOf(rows), map[string]string{}
+			all := first && mark != last
+			for _, row := range rows {
+				fresh[row.ID] = timeless(row.HTML)
+				if all || !first && known[row.ID] != fresh[row.ID] {
+					text += rowText(rowEvent{ID: row.ID, HTML: row.HTML})
+				}
+			}
+			for id := range known {
+				if _, still := fresh[id]; !still {
+					text += rowText(rowEvent{ID: id, Gone: true})
+				}
+			}
+			if all {
+				ids, err := json.Marshal(slices.Sorted(maps.Keys(fresh)))
+				if err != nil {
+					return err
+				}
+				text += "event: rows\ndata: " + string(ids) + "\n\n"
+			}
+			if text != "" || first {
+				text += "id: " + mark + "\nevent: live\ndata: {}\n\n"
+			}
+			if text != "" && e.send(text) != nil {
+				return nil
+			}
+			known, first = fresh, false
+			if delay.For(ctx, max(readEvery, readPart*time.Since(begun))) != nil {
+				return nil
+			}
+		}
+	})
+}
+
+// readRows reads the rows of a list.
+func (v *visit) readRows(ctx context.Context, read func(*visit) ([]liveRow, error)) ([]liveRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	now := *v
+	now.ctx = ctx
+	return read(&now)
+}
+
+// timeless is the text of a row without the ages in it.
+func timeless(html string) string { return timeText.Get().ReplaceAllString(html, "></time>") }
+
+// markOf identifies what rows show.
+func markOf(rows []liveRow) string {
+	sum := sha256.New()
+	for _, row := range rows {
+		_, _ = io.WriteString(sum, row.ID+"\x00"+timeless(row.HTML)+"\x00") // never fails
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+func rowText(data rowEvent) string {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return ""
+	}
+	return "event: row\ndata: " + string(text) + "\n\n"
+}
+
+// rendered renders a row with a template of a page.
+func rendered(page, template, id string, data any) (liveRow, error) {
+	var b strings.Builder
+	err := pages[page].ExecuteTemplate(&b, template, data)
+	return liveRow{id, b.String()}, err
+}
+
+// rows returns the rows of a list as they are shown.
+func (l listing) rows(v *visit) (all []liveRow, err error) {
+	list, err := l.parts(v)
+	if err != nil {
+		return nil, err
+	}
+	return rowsOf(identified(list))
+}
+
+func rowsOf(list []part) (all []liveRow, err error) {
+	for _, p := range list {
+		for _, one := range p.Rows {
+			row, err := rendered("things", "thing", one.ID, one)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, row)
+		}
+	}
+	return all, nil
+}
+
+func (l listing) follow(v *visit) error { return v.followRows(l.rows) }
+
 // change returns the data of the event about a change.
 func (d *instanceList) change(c api.Change) ([]byte, error) {
-	data := struct {
-		ID   croft.InstanceID `json:"id"`
-		Gone bool             `json:"gone,omitempty"`
-		HTML string           `json:"html,omitempty"`
-	}{ID: c.ID, Gone: c.Gone}
+	data := rowEvent{ID: string(c.ID), Gone: c.Gone}
 	if !c.Gone {
 		var b strings.Builder
 		if err := pages["instances"].ExecuteTemplate(&b, "row", d.row(c.Instance)); err != nil {

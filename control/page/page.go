@@ -105,7 +105,10 @@ func views() []view {
 		{"GET " + Root + "/instances/{id}/{action}", (*visit).confirm},
 		{"POST " + Root + "/instances/{id}/{action}", (*visit).act},
 		{"GET " + Root + "/hosts", (*visit).showHosts},
+		{"GET " + Root + "/hosts/events", (*visit).followHosts},
 		{"GET " + Root + "/hosts/{id}", (*visit).showHost},
+		{"GET " + Root + "/hosts/{id}/pull", (*visit).pull},
+		{"POST " + Root + "/hosts/{id}/pull", (*visit).pull},
 		{"GET " + Root + "/hosts/{id}/{action}", (*visit).confirmHost},
 		{"POST " + Root + "/hosts/{id}/{action}", (*visit).actOnHost},
 		{"POST " + Root + "/hosts/{id}/images", (*visit).removeUnused},
@@ -113,16 +116,11 @@ func views() []view {
 		{"POST " + Root + "/hosts/{id}/leftovers/{instance}", (*visit).removeLeftover},
 		{"GET " + Root + "/audit", (*visit).showAudit},
 		{"POST " + Root + "/audit", (*visit).repair},
-		{"GET " + Root + "/volumes", (*visit).listVolumes},
-		{"GET " + Root + "/images", (*visit).listImages},
-		{"GET " + Root + "/backups", (*visit).listBackups},
-		{"GET " + Root + "/pools", (*visit).listPools},
-		{"GET " + Root + "/clusters", (*visit).listClusters},
 		{"GET " + Root + "/clusters/{id}", (*visit).showCluster},
 		{"GET " + Root + "/policies", (*visit).listPolicies},
 		{"POST " + Root + "/policies", (*visit).changePolicy},
 		{"GET " + Root + "/log", (*visit).listActions},
-		{"GET " + Root + "/peers", (*visit).listPeers},
+		{"GET " + Root + "/more", (*visit).more},
 		{"GET " + Root + "/dashboard", (*visit).showDashboard},
 		{"GET " + Root + "/project", (*visit).showProject},
 		{"POST " + Root + "/project/new", (*visit).createProject},
@@ -134,9 +132,14 @@ func views() []view {
 		{"GET " + Root + "/project/{what}/remove", (*visit).confirmRemoval},
 		{"POST " + Root + "/project/{what}/remove", (*visit).removeOfProject},
 	}
-	for name := range kinds() {
-		at := Root + "/" + name + "/{name}/remove"
-		all = append(all, view{"GET " + at, (*visit).remove}, view{"POST " + at, (*visit).remove})
+	for _, l := range listings() {
+		all = append(all, view{"GET " + Root + "/" + l.Path, l.show})
+		if l.live {
+			all = append(all, view{"GET " + Root + "/" + l.Path + "/events", l.follow})
+		}
+	}
+	for _, f := range forms() {
+		all = append(all, view{"GET " + Root + f.At, f.serve}, view{"POST " + Root + f.At, f.serve})
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/control/federation"
 	"croft/schedule"
 	"croft/tenant"
 	"croft/tenant/access"
@@ -34,10 +35,18 @@ type projectPage struct {
 	Usage    *history
 	CSV      string
 	Measures []tenant.Measure // that can be limited
-	Missing  []string         // parts that could not be read, and why
-	Given    url.Values       // the fields, as they were sent
-	Says     string           // why it was not done
+	Deeds    []deed
+	Mappings []mapped
+	Missing  []string   // parts that could not be read, and why
+	Given    url.Values // the fields, as they were sent
+	Says     string     // why it was not done
 	Kind     string
+}
+
+// mapped is a project of a peer whose members are members of a project.
+type mapped struct {
+	federation.Mapping
+	Deeds []deed
 }
 
 // member is a user with a role in a project.
@@ -94,6 +103,7 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 	for _, user := range slices.Sorted(maps.Keys(p.Members)) {
 		d.Users = append(d.Users, member{user, p.Members[user]})
 	}
+	d.Deeds = d.deeds(v)
 	in := api.InProject{Project: name}
 	d.Missing, err = readAll([]reading{
 		// without it, the project does not exist for the caller
@@ -111,6 +121,17 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 			d.Tokens = list.Tokens
 			return err
 		}},
+		{name: "mappings", read: func() error {
+			if !d.Recorded {
+				return nil
+			}
+			list, err := v.client.ListMappings(v.ctx, api.ProjectNamed{Project: name})
+			for _, one := range list.Mappings {
+				d.Mappings = append(d.Mappings, mapped{one, v.deeds(name, []string{"id", string(one.Peer), "theirs",
+					string(one.Theirs)}, "project.mappings.remove")})
+			}
+			return err
+		}},
 		{name: "usage", read: func() error {
 			_, _, periods := v.wantsHistory()
 			report, err := v.client.GetUsage(v.ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: name},
@@ -125,6 +146,22 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 		return err
 	}
 	return v.show(status, "project", "Project "+string(name), &d)
+}
+
+// deeds returns links to what can be done with the project.
+func (d *projectPage) deeds(v *visit) []deed {
+	var names []string
+	if d.Limits {
+		names = append(names, "project.note")
+	}
+	names = append(names, "project.mappings.new", "project.recount", "project.default-quota")
+	if d.Limits {
+		names = append(names, "project.remove")
+	}
+	if !d.Recorded {
+		names = []string{"project.default-quota"}
+	}
+	return v.deeds(d.Name, nil, names...)
 }
 
 // limitable lists what can be limited, the usual first.
@@ -219,12 +256,58 @@ func (v *visit) notDone(err error) error {
 	if ended(err) {
 		return err
 	}
-	f := failureOf(v.r, err)
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
-		f.Says = "the project was changed meanwhile, and this page shows it as it is now: look, and send it again"
+		return v.projectDiffers(p.Detail)
 	}
+	f := failureOf(v.r, err)
 	return v.showProjectAs(f.Status, projectPage{Given: v.r.PostForm, Says: f.Says, Kind: f.Kind})
 }
+
+// membersText and limitsText are what forms remember of a project, to show a difference.
+func membersText(p tenant.Tenant) string { return pairLines(p.Members, "=") }
+func limitsText(p tenant.Tenant) string  { return pairLines(p.Limits, "=") }
+
+// pairLines writes the pairs of a map, one in a line.
+func pairLines[K ~string, V any](all map[K]V, sign string) string {
+	var lines []string
+	for key, value := range all {
+		lines = append(lines, fmt.Sprint(key, sign, value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// projectDiffers shows what another request changed in a project since the form was made, and what this one wanted.
+func (v *visit) projectDiffers(why string) error {
+	p, err := v.client.GetProject(v.ctx, api.ProjectNamed{Project: v.projectName()})
+	if err != nil {
+		return err
+	}
+	f := v.r.PostForm
+	d := difference{Name: string(p.Name), Says: why, Sent: maps.Clone(f), Post: v.r.URL.RequestURI(),
+		Back: v.link("/project")}
+	d.Sent.Set("version", strconv.FormatInt(p.Generation, 10))
+	row := differing{What: "members", Was: f.Get("was-members"), Now: membersText(p)}
+	switch {
+	case f.Has("measure"):
+		row = differing{"limits", f.Get("was-limits"), limitsText(p), f.Get("measure") + "=" + f.Get("limit")}
+		d.Sent.Set("was-limits", row.Now)
+	case f.Has("typed"):
+		row.Want = f.Get("user") + " removed"
+		d.Sent.Set("was-members", row.Now)
+	default:
+		row.Want = f.Get("user") + "=" + f.Get("role")
+		d.Sent.Set("was-members", row.Now)
+	}
+	d.Rows = append(d.Rows, row)
+	return v.show(http.StatusPreconditionFailed, "difference", "Changed meanwhile", d)
+}
+
+// Limited writes the limits of the project.
+func (d *projectPage) Limited() string { return limitsText(d.Tenant) }
+
+// Joined writes the members of the project.
+func (d *projectPage) Joined() string { return membersText(d.Tenant) }
 
 // base names the project, and the version that the form was made of. Invalid.
 func (v *visit) base() (b api.ProjectBase, err error) {
@@ -280,7 +363,7 @@ func (v *visit) projectQuestion() (q question, err error) {
 	case "members":
 		q.Title, q.Name, q.Word = "Remove member", get("user"), get("user")
 		q.About = "The user loses the role in this project. Instances and keys stay."
-		q.Hidden = map[string]string{"user": get("user"), "version": get("version")}
+		q.Hidden = map[string]string{"user": get("user"), "version": get("version"), "was-members": get("was-members")}
 	case "keys":
 		q.Title, q.Name, q.Word = "Remove key", get("name"), get("name")
 		q.About = "New instances cannot name it any more. Instances that have it keep it."

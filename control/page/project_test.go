@@ -35,7 +35,9 @@ func managesAProject(t *testing.T, s served, _ string) {
 	v.send(http.StatusPreconditionFailed, "/ui/project/members", url.Values{"user": {"mallory"}, "role": {"member"},
 		"version": {version}})
 	v.says("was changed meanwhile")
-	v.hides("<bdi>mallory")
+	v.says("mallory=member")
+	v.get(http.StatusOK, "/ui/project")
+	v.hides("mallory")
 	removal := url.Values{"user": {"eve"}, "version": {field(t, v.text, "version")}}
 	v.get(http.StatusOK, "/ui/project/members/remove?"+removal.Encode())
 	v.send(http.StatusUnprocessableEntity, "/ui/project/members/remove", removal)

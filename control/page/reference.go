@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"croft/control/api"
 	"croft/control/page/manual"
@@ -22,16 +23,19 @@ type openAPI struct {
 }
 
 type operation struct {
+	ID                   string `json:"operationId"`
 	Tags                 []string
 	Summary, Description string
-	Parameters           []struct {
-		Name, In, Description string
-		Required              bool
-		Schema                schema
-	}
-	RequestBody struct {
+	Parameters           []parameter
+	RequestBody          struct {
 		Content map[string]struct{ Schema schema }
 	}
+}
+
+type parameter struct {
+	Name, In, Description string
+	Required              bool
+	Schema                schema
 }
 
 type schema struct {
@@ -41,6 +45,14 @@ type schema struct {
 	Items       *schema
 	Properties  map[string]schema
 	Required    []string
+	Enum        []string
+	Default     any
+	Minimum     *int64
+	Maximum     *int64
+	MaxLength   int
+	Encoding    string `json:"contentEncoding"`
+	WriteOnly   bool
+	Values      json.RawMessage `json:"additionalProperties"` // false, or the schema of the values of a map
 }
 
 // kind names the type of a value.
@@ -65,6 +77,12 @@ func (s schema) kind() string {
 	return cmp.Or(strings.Join(names, " or "), "any")
 }
 
+// parsed is the document of the API.
+var parsed = sync.OnceValues(func() (all openAPI, err error) {
+	err = json.Unmarshal(api.Document(), &all)
+	return all, err
+})
+
 // call is an operation in the reference.
 type call struct {
 	Method, Path, Summary string
@@ -88,8 +106,8 @@ type callGroup struct {
 
 // reference returns the reference of the API as a document, made from the OpenAPI document.
 func reference() (manual.Document, error) {
-	var all openAPI
-	if err := json.Unmarshal(api.Document(), &all); err != nil {
+	all, err := parsed()
+	if err != nil {
 		return manual.Document{}, err
 	}
 	var groups []callGroup

@@ -32,7 +32,57 @@ type served struct {
 	links session.Sessions
 	proxy http.Handler // the API
 	cut   func()       // ends all connections of browsers
+	done  *changesDone
 }
+
+// changesDone are the changes that the API has made for the page.
+type changesDone struct {
+	mu  sync.Mutex
+	all []string // method, path and token
+}
+
+// behind counts the changes that a handler makes.
+func (d *changesDone) behind(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			next.ServeHTTP(w, r)
+			return
+		}
+		seen := &statusSeen{ResponseWriter: w}
+		next.ServeHTTP(seen, r)
+		if d.mu.Lock(); seen.status < 300 {
+			d.all = append(d.all, strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("Authorization")}, " "))
+		}
+		d.mu.Unlock()
+	})
+}
+
+// of counts the changes for a caller, without questions that have a body.
+func (d *changesDone) of(token string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.all {
+		if strings.HasSuffix(one, " Bearer "+token) && !strings.Contains(one, "/candidates") {
+			n++
+		}
+	}
+	return n
+}
+
+// statusSeen keeps the status of an answer.
+type statusSeen struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *statusSeen) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (s *statusSeen) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // start serves the page of a simulated cloud until the test ends.
 func start(t *testing.T) served {
@@ -52,7 +102,8 @@ func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) { // the browser is gone
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
-	server, err := page.New(page.Config{API: before(proxy), Sessions: c.Store.PageSessions,
+	done := &changesDone{}
+	server, err := page.New(page.Config{API: before(done.behind(proxy)), Sessions: c.Store.PageSessions,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +113,7 @@ func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	front.Listener = counted
 	front.Start()
 	t.Cleanup(func() { counted.cut(); front.Close() })
-	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy, counted.cut}
+	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy, counted.cut, done}
 }
 
 // connections is a listener that can end its connections, also those of WebSockets.
@@ -156,6 +207,16 @@ func (v *visitor) do(want int, r *http.Request) http.Header {
 	if err != nil {
 		v.t.Fatal(err)
 	}
+	v.read(answer)
+	if answer.StatusCode != want {
+		v.t.Fatalf("%s %s: got %d, want %d:\n%s", r.Method, r.URL, answer.StatusCode, want, v.text)
+	}
+	return answer.Header
+}
+
+// read reads the page that answers a request.
+func (v *visitor) read(answer *http.Response) {
+	v.t.Helper()
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -165,10 +226,6 @@ func (v *visitor) do(want int, r *http.Request) http.Header {
 	if found := formToken.FindStringSubmatch(v.text); found != nil {
 		v.form = found[1]
 	}
-	if answer.StatusCode != want {
-		v.t.Fatalf("%s %s: got %d, want %d:\n%s", r.Method, r.URL, answer.StatusCode, want, v.text)
-	}
-	return answer.Header
 }
 
 func (v *visitor) request(method, path, body string) *http.Request {

@@ -2,7 +2,9 @@ package page
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,8 +14,10 @@ import (
 
 	"croft"
 	"croft/cluster"
+	"croft/compute/backup"
 	"croft/control/api"
 	pools "croft/pool/api"
+	"croft/tenant/access"
 )
 
 // thingList is what a list of the cloud's other things shows.
@@ -21,6 +25,83 @@ type thingList struct {
 	Title  string
 	Parts  []part
 	Filter *logFilter // of the action log
+	Follow string     // address of the stream of changes
+}
+
+// listing is a page with the things of one or more kinds.
+type listing struct {
+	Path, Title string
+	About       string // what the page of all lists says
+	May         access.Rule
+	parts       func(*visit) ([]part, error)
+	live        bool // its rows change while it is open
+}
+
+// listings lists the pages with things.
+func listings() []listing {
+	return []listing{
+		{"volumes", "Volumes", "Disks that outlive instances.", access.Reads, (*visit).volumes, true},
+		{"images", "Images", "What instances start from.", access.Reads, (*visit).images, true},
+		{"backups", "Backups", "Backups, their schedules and stores.", access.Reads, (*visit).backups, true},
+		{"pools", "Pools", "Warm instances, and the tickets that get them.", access.Reads, (*visit).pools, true},
+		{"clusters", "Clusters", "Instances that sites build for appliances.", access.Reads, (*visit).clusters, true},
+		{"sites", "Sites", "Sites, appliances, credentials and images of clusters.", access.Reads, (*visit).sites,
+			true},
+		{"sizes", "Sizes", "Named amounts for instances.", access.Reads, (*visit).sizes, false},
+		{"claims", "Claims", "Resources that are held for instances to come.", access.Reads, (*visit).claims, false},
+		{"aggregates", "Aggregates", "Hosts under a name, and the distances between places.", access.Reads,
+			(*visit).aggregates, false},
+		{"capabilities", "Capabilities", "What hosts offer and requests ask for.", access.Operates,
+			(*visit).capabilities, false},
+		{"definitions", "Definitions", "Which properties objects may have.", access.Operates, (*visit).definitions,
+			false},
+		{"invitations", "Invitations", "Tokens with which machines join as hosts.", access.Operates,
+			(*visit).invitations, false},
+		{"peers", "Peers", "Other clouds, and the keys that sign for them.", access.Operates, (*visit).peers, false},
+	}
+}
+
+// show shows the page with the things.
+func (l listing) show(v *visit) error {
+	all, err := l.parts(v)
+	if err != nil {
+		return err
+	}
+	d := thingList{Title: l.Title, Parts: identified(all)}
+	if l.live {
+		rows, err := rowsOf(d.Parts)
+		if err != nil {
+			return err
+		}
+		d.Follow = v.link("/"+l.Path+"/events", "seen", markOf(rows))
+	}
+	return v.show(http.StatusOK, "things", l.Title, d)
+}
+
+// identified gives each row an ID that no other row of the page has.
+func identified(all []part) []part {
+	for n := range all {
+		for i := range all[n].Rows {
+			row := &all[n].Rows[i]
+			row.Heads = all[n].Heads
+			row.ID = cmp.Or(row.ID, row.Name)
+			if len(all) > 1 {
+				row.ID = strconv.Itoa(n) + "-" + row.ID
+			}
+		}
+	}
+	return all
+}
+
+// more shows the pages that the navigation does not have.
+func (v *visit) more() error {
+	p := part{Heads: []string{"What it has"}}
+	for _, l := range listings() {
+		if access.MayAnywhere(l.May, v.caller.Roles) {
+			p.Rows = append(p.Rows, thing{Name: l.Title, Link: v.link("/" + l.Path), Cells: []any{l.About}})
+		}
+	}
+	return v.show(http.StatusOK, "things", "More", thingList{Title: "More", Parts: identified([]part{p})})
 }
 
 // part is a table of a list.
@@ -29,23 +110,26 @@ type part struct {
 	Heads     []string
 	Rows      []thing
 	Empty     string // says what to do first
+	Deeds     []deed
 	Next      string // address of older entries
 	Truncated bool   // there are more than the page reads
 }
 
 // thing is a row of a table: its cells after its name.
 type thing struct {
+	ID         string // unique in its table; by default the name
 	Name, Link string
 	Cells      []any // a text, a time.Time, a word or a *croft.Progress
 	Error      string
-	Remove     string // address of the page that asks for a confirmation
+	Deeds      []deed
+	Heads      []string // of the table
 }
 
 // word is a state in one word.
 type word string
 
 // Is tells templates which kind of value a cell is.
-func (p part) Is(cell any) string {
+func (t thing) Is(cell any) string {
 	switch cell.(type) {
 	case time.Time:
 		return "time"
@@ -62,42 +146,36 @@ const mostThings = 1000
 
 func (v *visit) in() api.InProject { return api.InProject{Project: v.project} }
 
-func (v *visit) showThings(title string, parts ...part) error {
-	return v.show(http.StatusOK, "things", title, thingList{Title: title, Parts: parts})
-}
-
-// removal returns the address of the page that removes a thing, for callers who may change something.
-func (v *visit) removal(project croft.Project, kind, name string) string {
-	if !v.mayChange() {
-		return ""
-	}
-	return link(project, "/"+kind+"/"+url.PathEscape(name)+"/remove")
-}
-
-func (v *visit) listVolumes() error {
+func (v *visit) volumes() ([]part, error) {
 	list, err := v.client.ListVolumes(v.ctx, v.in(), api.Listing{Limit: mostThings})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := part{Heads: []string{"State", "Size", "Instance", "Where", "Age"}, Truncated: list.Next != "",
-		Empty: "A volume is a disk that outlives instances: croft volume create NAME 10G"}
+		Empty: "A volume is a disk that outlives instances: create one.", Deeds: v.deeds(v.project, nil, "volumes.new")}
 	for _, one := range list.Volumes {
-		p.Rows = append(p.Rows, thing{Name: one.Name, Error: one.Error,
-			Remove: v.removal(one.Project, "volumes", one.Name), Cells: []any{word(one.State),
+		deeds := []string{"volumes.attach", "volumes.grow", "volumes.remove"}
+		if one.Instance != "" {
+			deeds = []string{"volumes.detach", "volumes.grow"}
+		}
+		p.Rows = append(p.Rows, thing{ID: string(one.ID), Name: one.Name, Error: one.Error,
+			Deeds: v.deeds(one.Project, []string{"name", one.Name}, deeds...), Cells: []any{word(one.State),
 				fmt.Sprintf("%d GiB", one.SizeGB), one.InstanceName, cmp.Or(one.Storage, one.Host), one.Created}})
 	}
-	return v.showThings("Volumes", p)
+	return []part{p}, nil
 }
 
-func (v *visit) listImages() error {
+func (v *visit) images() ([]part, error) {
 	list, err := v.client.ListCatalogImages(v.ctx, v.in(), api.Listing{Limit: mostThings})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := part{Heads: []string{"State", "Project", "Size", "Copies", "Login", "Age"}, Truncated: list.Next != "",
-		Empty: "Instances start from images, also by URL. To keep one in the catalog: croft image add NAME URL"}
+		Empty: "Instances start from images, also by URL. Add one to keep it in the catalog.",
+		Deeds: v.deeds(v.project, nil, "images.new")}
 	for _, one := range list.Images {
-		row := thing{Name: one.Name, Error: one.Error, Cells: []any{word(one.State), string(one.Project),
+		row := thing{ID: string(one.ID), Name: one.Name, Error: one.Error, Cells: []any{word(one.State),
+			string(one.Project),
 			bytesOf(one.SizeBytes), strconv.Itoa(one.Copies), one.User, one.Made}}
 		if one.State == "pending" && one.Origin == "" { // it is uploaded
 			named := api.CatalogImageNamed{InProject: v.in(), Name: one.Name}
@@ -106,31 +184,36 @@ func (v *visit) listImages() error {
 			}
 		}
 		if one.Project == cmp.Or(v.project, v.caller.Project) || v.caller.Operator() {
-			row.Remove = v.removal(one.Project, "images", one.Name)
+			row.Deeds = v.deeds(one.Project, []string{"name", one.Name}, "images.change", "images.remove")
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	return v.showThings("Images", p)
+	return []part{p}, nil
 }
 
-func (v *visit) listBackups() error {
+func (v *visit) backups() ([]part, error) {
 	list, err := v.client.ListBackups(v.ctx, v.in(), api.Listing{Limit: mostThings})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	schedules, err := v.client.ListBackupSchedules(v.ctx, v.in())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	overdue, err := v.client.ListUnprotected(v.ctx, api.OverdueFilter{InProject: v.in()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := part{Heads: []string{"State", "Instance", "Store", "Size", "Progress", "Age"}, Truncated: list.Next != "",
 		Empty: "A backup outlives its instance: open an instance, and choose Make backup"}
 	for _, one := range slices.Backward(list.Backups) {
-		all.Rows = append(all.Rows, thing{Name: one.Name, Error: one.Error,
-			Remove: v.removal(one.Project, "backups", one.Name), Cells: []any{word(one.State), one.InstanceName,
+		deeds := []string{"backups.remove"}
+		if one.State == backup.Ready {
+			deeds = []string{"backups.restore", "backups.restore-in-place", "backups.check", "backups.remove"}
+		}
+		all.Rows = append(all.Rows, thing{ID: one.ID, Name: one.Name, Error: one.Error,
+			Deeds: v.deeds(one.Project, []string{"name", one.Name}, deeds...), Cells: []any{word(one.State),
+				one.InstanceName,
 				one.Store, fmt.Sprintf("%d GiB", one.SizeGB), one.Progress, one.Created}})
 	}
 	late := part{Title: "Instances without a recent backup", Heads: []string{"Newest backup", "Schedule"},
@@ -144,32 +227,55 @@ func (v *visit) listBackups() error {
 		late.Rows = append(late.Rows, row)
 	}
 	due := part{Title: "Schedules", Heads: []string{"Instances", "Store", "Last run", "Next run"},
-		Empty: "A schedule makes backups at times: croft backup schedule create NAME --at 03:00"}
+		Empty: "A schedule makes backups at times: create one.", Deeds: v.deeds(v.project, nil,
+			"backups.schedules.new")}
 	for _, one := range schedules.Schedules {
 		which := cmp.Or(one.Instance, strings.Join(one.Labels, ", "), "all")
 		last := any("never")
 		if one.Last != nil {
 			last = *one.Last
 		}
-		due.Rows = append(due.Rows, thing{Name: one.Name, Error: one.Error, Cells: []any{which, one.Store, last,
-			one.Next.UTC().Format("2006-01-02 15:04 MST")}})
+		due.Rows = append(due.Rows, thing{ID: string(one.Project) + "/" + one.Name, Name: one.Name, Error: one.Error,
+			Deeds: v.deeds(one.Project, []string{"name", one.Name}, "backups.schedules.remove"),
+			Cells: []any{which, one.Store, last, one.Next.UTC().Format("2006-01-02 15:04 MST")}})
 	}
-	return v.showThings("Backups", all, late, due)
+	stores, err := v.backupStores()
+	return []part{all, late, due, stores}, err
 }
 
-func (v *visit) listPools() error {
+func (v *visit) backupStores() (part, error) {
+	p := part{Title: "Stores", Heads: []string{"State", "Repository", "Projects", "Checked"},
+		Empty: "A store keeps backups outside of the hosts: an operator adds one.",
+		Deeds: v.deeds(v.project, nil, "backups.stores.new")}
+	list, err := v.client.ListBackupStores(v.ctx, v.in(), api.Listing{Limit: mostThings})
+	for _, one := range list.Stores {
+		row := thing{Name: one.Name, Error: one.Error, Cells: []any{word(one.State), one.Repository, "all", "never"},
+			Deeds: v.deeds(v.project, []string{"name", one.Name}, "backups.stores.check", "backups.stores.remove")}
+		if len(one.Projects) > 0 {
+			row.Cells[2] = strings.Trim(fmt.Sprint(one.Projects), "[]")
+		}
+		if one.Checked != nil {
+			row.Cells[3] = *one.Checked
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	return p, err
+}
+
+func (v *visit) pools() ([]part, error) {
 	list, err := v.client.ListPools(v.ctx, v.in(), api.Listing{Limit: mostThings})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tickets, err := v.client.ListTickets(v.ctx, api.TicketFilter{InProject: v.in(), Page: api.Page{Limit: 200}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := part{Heads: []string{"Mode", "Tags", "Up", "Ready", "Taken", "Changing", "Most", "Waiting"},
 		Empty: "A pool keeps instances waiting for tickets: an operator makes it with a file of pools"}
 	for _, one := range list.Pools {
-		row := thing{Name: one.Name, Cells: []any{one.Mode, tagsOf(one), "–", "–", "–", "–", "–", "–"}}
+		row := thing{Name: one.Name, Cells: []any{one.Mode, tagsOf(one), "–", "–", "–", "–", "–", "–"},
+			Deeds: v.deeds(v.project, []string{"name", one.Name}, "pools.size")}
 		if s := one.Stock; s != nil {
 			row.Error = s.LastError
 			changing := s.Starting + s.Releasing + s.DeleteRequest + s.Deleting
@@ -180,7 +286,8 @@ func (v *visit) listPools() error {
 		p.Rows = append(p.Rows, row)
 	}
 	t := part{Title: "Tickets", Heads: []string{"State", "Tags", "Has, or waits for", "Age"},
-		Truncated: tickets.Next != "", Empty: "Nobody has a ticket: croft pool ticket open --tag TAG opens one"}
+		Truncated: tickets.Next != "", Empty: "No project has a ticket: open one.",
+		Deeds: v.deeds(v.project, nil, "pools.tickets.new")}
 	for _, one := range tickets.Tickets {
 		has := one.WaitsFor
 		if one.Resource != nil {
@@ -189,11 +296,11 @@ func (v *visit) listPools() error {
 		row := thing{Name: strconv.FormatInt(one.ID, 10), Cells: []any{ticketState(one),
 			strings.Join(one.Tags, ", "), cmp.Or(has, one.Reason), one.Opened}}
 		if one.State == pools.TicketOpen {
-			row.Remove = v.removal(v.project, "tickets", row.Name)
+			row.Deeds = v.deeds(v.project, []string{"id", row.Name}, "pools.tickets.renew", "pools.tickets.close")
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	return v.showThings("Pools", p, t)
+	return []part{p, t}, nil
 }
 
 func tagsOf(p pools.Pool) string {
@@ -214,13 +321,14 @@ func ticketState(t pools.Ticket) word {
 	return word(strings.ToLower(t.State))
 }
 
-func (v *visit) listClusters() error {
+func (v *visit) clusters() ([]part, error) {
 	list, err := v.client.ListClusters(v.ctx, api.ClusterFilter{InProject: v.in()})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := part{Heads: []string{"State", "Appliance", "Site", "Members", "Ready", "Step", "Expires"},
-		Empty: "A cluster is a group of instances that an appliance describes: croft cluster create NAME APPLIANCE"}
+		Empty: "A cluster is a group of instances that an appliance describes: create one.",
+		Deeds: v.deeds(v.project, nil, "clusters.new", "clusters.explain")}
 	for _, one := range list.Clusters {
 		ready := 0
 		for _, m := range one.Members {
@@ -228,21 +336,55 @@ func (v *visit) listClusters() error {
 				ready++
 			}
 		}
-		row := thing{Name: one.Name, Link: link(one.Project, "/clusters/"+string(one.ID)), Cells: []any{
-			word(strings.ToLower(string(one.State))), one.Appliance, one.Site, strconv.Itoa(len(one.Members)),
-			strconv.Itoa(ready), one.Step, any("never")}}
+		row := thing{ID: string(one.ID), Name: one.Name, Link: link(one.Project, "/clusters/"+string(one.ID)),
+			Cells: []any{
+				word(strings.ToLower(string(one.State))), one.Appliance, one.Site, strconv.Itoa(len(one.Members)),
+				strconv.Itoa(ready), one.Step, any("never")}}
 		if !one.Expires.IsZero() {
 			row.Cells[6] = one.Expires.UTC().Format("2006-01-02 15:04 MST")
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	return v.showThings("Clusters", p)
+	return []part{p}, nil
 }
 
 // clusterPage is what the page of a cluster shows.
 type clusterPage struct {
 	api.Cluster
 	Events []cluster.Event
+	Deeds  []deed
+
+	v *visit
+}
+
+// deeds returns links to forms about a part of the cluster.
+func (d clusterPage) deeds(name, value, form string) []deed {
+	return d.v.deeds(d.Project, []string{name, value, "id", string(d.ID)}, form)
+}
+
+// ForMember returns links to what can be done with a member.
+func (d clusterPage) ForMember(m cluster.Member) []deed {
+	if m.Role != cluster.Slave {
+		return nil
+	}
+	return d.deeds("host", string(m.ID), "clusters.hosts.remove")
+}
+
+// ForUse returns links to what can be done with a use.
+func (d clusterPage) ForUse(u cluster.Use) []deed {
+	return d.deeds("use", string(u.ID), "clusters.uses.end")
+}
+
+// ForOutput returns links to what can be done with an output.
+func (d clusterPage) ForOutput(name string) []deed {
+	return d.deeds("output", name, "clusters.outputs")
+}
+
+// OutputNames lists the outputs of the cluster.
+func (d clusterPage) OutputNames() []string {
+	all := slices.Concat(slices.Collect(maps.Keys(d.Outputs)), d.SecretOutputs)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Steps are the steps of the build of a member, for the picture.
@@ -266,7 +408,8 @@ func (v *visit) showCluster() error {
 		return err
 	}
 	v.project = c.Project
-	d := clusterPage{Cluster: c}
+	d := clusterPage{Cluster: c, v: v, Deeds: v.deeds(c.Project, []string{"id", string(c.ID)}, "clusters.change",
+		"clusters.grow", "clusters.account", "clusters.account.remove", "clusters.remove")}
 	events, err := v.client.ListClusterEvents(v.ctx, named)
 	if err != nil {
 		return err
@@ -275,29 +418,6 @@ func (v *visit) showCluster() error {
 	slices.Reverse(d.Events)
 	d.Events = d.Events[:min(len(d.Events), 100)]
 	return v.show(http.StatusOK, "cluster", c.Name, d)
-}
-
-func (v *visit) listPeers() error {
-	list, err := v.client.ListPartitions(v.ctx)
-	if err != nil {
-		return err
-	}
-	p := part{Heads: []string{"Kind", "Address", "Roles", "Imported", "Added"}}
-	for _, one := range list.Partitions {
-		row := thing{Name: one.Alias, Cells: []any{"import", "", "", "never", ""}}
-		if one.Home {
-			row.Cells[0] = "this cloud"
-		}
-		if one.Imported != nil {
-			row.Cells[3] = one.Imported.At
-		}
-		if one.Peer != nil {
-			row.Cells[0], row.Cells[1], row.Cells[4] = "peer", one.Peer.Endpoint, one.Peer.Added
-			row.Cells[2] = strings.Trim(fmt.Sprint(one.Peer.Roles), "[]")
-		}
-		p.Rows = append(p.Rows, row)
-	}
-	return v.showThings("Peers", p)
 }
 
 // logFilter is the filter of the action log.
@@ -319,13 +439,14 @@ func (v *visit) listActions() error {
 		Empty: "No action matches: the log has what was changed, not what was looked at"}
 	for _, e := range log.Entries {
 		object := strings.Trim(string(e.Object.Kind)+"/"+cmp.Or(e.Object.Name, e.Object.ID), "/")
-		p.Rows = append(p.Rows, thing{Name: e.Operation, Cells: []any{e.Time.UTC().Format("2006-01-02 15:04:05"),
-			e.User, object, e.Result, string(e.Project)}})
+		p.Rows = append(p.Rows, thing{ID: strconv.Itoa(len(p.Rows)), Name: e.Operation,
+			Cells: []any{e.Time.UTC().Format("2006-01-02 15:04:05"),
+				e.User, object, e.Result, string(e.Project)}})
 	}
 	if log.Next != "" {
 		p.Next = v.link("/log", "object", f.Object, "user", f.User, "since", f.Since, "after", log.Next)
 	}
-	return v.show(http.StatusOK, "things", "Log", thingList{Title: "Log", Parts: []part{p}, Filter: &f})
+	return v.show(http.StatusOK, "things", "Log", thingList{Title: "Log", Parts: identified([]part{p}), Filter: &f})
 }
 
 // policyPage is what the page of the policies shows.
@@ -334,9 +455,11 @@ type policyPage struct {
 	Operator   bool
 	Name, Text string // as typed
 	Version    string
+	Was        string // the text of that version
 	Tried      bool
 	Hints      []string
 	Says, Kind string
+	Deeds      []deed
 }
 
 func (v *visit) listPolicies() error {
@@ -346,7 +469,7 @@ func (v *visit) listPolicies() error {
 		if err != nil {
 			return err
 		}
-		d.Text, d.Version = p.Text, strconv.FormatInt(p.Generation, 10)
+		d.Text, d.Was, d.Version = p.Text, p.Text, strconv.FormatInt(p.Generation, 10)
 	}
 	return v.showPolicies(http.StatusOK, d)
 }
@@ -357,13 +480,16 @@ func (v *visit) showPolicies(status int, d policyPage) error {
 		return err
 	}
 	d.Policies, d.Operator = list.Policies, v.caller.Operator()
+	if d.Version != "" && d.Version != "0" {
+		d.Deeds = v.deeds("", []string{"name", d.Name}, "policies.remove")
+	}
 	return v.show(status, "policies", "Policies", d)
 }
 
 // changePolicy tries a policy on the tree of hosts, or stores it.
 func (v *visit) changePolicy() error {
 	f := v.r.PostForm
-	d := policyPage{Name: strings.TrimSpace(f.Get("name")), Version: f.Get("version"),
+	d := policyPage{Name: strings.TrimSpace(f.Get("name")), Version: f.Get("version"), Was: f.Get("was-text"),
 		Text: strings.ReplaceAll(f.Get("text"), "\r\n", "\n")}
 	hints, err := v.client.CheckPolicy(v.ctx, api.PolicyCheck{Name: d.Name, Text: d.Text})
 	d.Tried, d.Hints = err == nil, hints.Hints
@@ -375,6 +501,9 @@ func (v *visit) changePolicy() error {
 		_, err = v.client.SetPolicy(v.ctx, api.PolicyText{Name: d.Name, Text: d.Text, Base: api.MatchOf(version)})
 		if err == nil {
 			return v.redirect("/policies", "name", d.Name, "done", "policy")
+		}
+		if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
+			return v.policyDiffers(d, p.Detail)
 		}
 	}
 	if ended(err) {
@@ -388,56 +517,15 @@ func (v *visit) changePolicy() error {
 	return v.showPolicies(http.StatusOK, d)
 }
 
-// kind is a kind of things that can be removed.
-type kind struct {
-	Title  string
-	About  string
-	Done   string
-	list   string
-	remove func(v *visit, name string) error
-}
-
-// kinds lists the kinds by the first part of their path.
-func kinds() map[string]kind {
-	return map[string]kind{
-		"volumes": {"Remove volume", "The volume and everything on it are destroyed.",
-			"The volume is being removed.", "/volumes", func(v *visit, name string) error {
-				return v.client.RemoveVolume(v.ctx, api.VolumeNamed{InProject: v.in(), Name: name})
-			}},
-		"images": {"Remove image", "The image and its copies are destroyed. Instances that were made from it stay.",
-			"The image is being removed.", "/images", func(v *visit, name string) error {
-				return v.client.RemoveCatalogImage(v.ctx, api.CatalogImageNamed{InProject: v.in(), Name: name})
-			}},
-		"backups": {"Remove backup", "Its instance cannot be restored from it any more.",
-			"The backup is being removed.", "/backups", func(v *visit, name string) error {
-				return v.client.RemoveBackup(v.ctx, api.BackupNamed{InProject: v.in(), Name: name})
-			}},
-		"tickets": {"Close ticket", "Its resource goes back to the pool, and is cleaned or removed.",
-			"The ticket is closed.", "/pools", func(v *visit, id string) error {
-				_, err := v.client.CloseTicket(v.ctx, api.TicketNamed{InProject: v.in(), ID: id})
-				return err
-			}},
-	}
-}
-
-// remove asks for a confirmation of a removal, and does it.
-func (v *visit) remove() error {
-	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, Root+"/"), "/")
-	k, known := kinds()[section]
-	if !known {
-		return croft.Errorf(croft.NotFound, "there is no such page")
-	}
-	name := v.r.PathValue("name")
-	q := question{Title: k.Title, Name: name, About: k.About, Does: k.Title, Final: true, Word: name,
-		Post: v.link("/" + section + "/" + url.PathEscape(name) + "/remove"), Back: v.link(k.list)}
-	if v.r.Method != http.MethodPost {
-		return v.askAbout(http.StatusOK, q)
-	}
-	if sure, err := v.answered(q); !sure {
+// policyDiffers shows what another request changed in a policy since the form was made.
+func (v *visit) policyDiffers(d policyPage, why string) error {
+	now, err := v.client.GetPolicy(v.ctx, api.PolicyNamed{Name: d.Name})
+	if err != nil && croft.KindOf(err) != croft.NotFound { // it may have been removed
 		return err
 	}
-	if err := k.remove(v, name); err != nil {
-		return v.refused(q, err)
-	}
-	return v.redirect(k.list, "done", "remove-"+section)
+	sent := url.Values{"name": {d.Name}, "text": {d.Text}, "do": {"save"}, "was-text": {now.Text},
+		"version": {strconv.FormatInt(now.Generation, 10)}}
+	return v.show(http.StatusPreconditionFailed, "difference", "Changed meanwhile", difference{Name: d.Name, Says: why,
+		Rows: []differing{{"text", d.Was, now.Text, d.Text}}, Sent: sent, Post: v.link("/policies"),
+		Back: v.link("/policies", "name", d.Name)})
 }

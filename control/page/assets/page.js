@@ -103,7 +103,8 @@ function follow() {
 	events.addEventListener("live", sayLive);
 	events.addEventListener("row", (e) => {
 		const change = JSON.parse(e.data);
-		if (of) {
+		if (of === "any") refresh();
+		else if (of) {
 			const here = document.getElementById("i-" + change.id) || (change.html || "").includes(">" + live.dataset.host + "<");
 			if (of === "*" ? here : change.id === of) refresh();
 			return sayLive();
@@ -114,6 +115,10 @@ function follow() {
 		else if (!change.gone) unseen.add(change.id);
 		else unseen.delete(change.id);
 		sayLive();
+	});
+	events.addEventListener("rows", (e) => { // all that there are now
+		const here = new Set(JSON.parse(e.data).map((id) => "i-" + id));
+		for (const row of document.querySelectorAll("[data-list] tbody tr[id]")) if (!here.has(row.id)) row.classList.add("gone");
 	});
 	events.addEventListener("reload", () => { events.close(); location.reload(); });
 	events.addEventListener("refused", (e) => { events.close(); say(JSON.parse(e.data), "lost"); });
