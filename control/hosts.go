@@ -275,7 +275,7 @@ func listUsages(ctx context.Context, c *call, in api.HostNamed) (list api.GuestU
 
 // provider returns what a host offers, and how much of it is claimed. NotFound.
 func provider(ctx context.Context, c *call, in api.HostNamed) (croft.Provider, error) {
-	h, err := c.Cloud.Fleet.Find(ctx, in.ID)
+	h, err := c.Cloud.Fleet.Record(ctx, in.ID)
 	if err != nil {
 		return croft.Provider{}, err
 	}

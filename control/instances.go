@@ -249,31 +249,56 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	if err != nil {
 		return list, err
 	}
-	noted, err := c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)
-	if err != nil {
-		return list, err
-	}
 	labels := map[croft.InstanceID]map[string]objects.Value{}
-	for _, o := range noted {
-		labels[croft.InstanceID(o.ID)] = o.Properties
+	note := func(all []objects.Object, err error) error {
+		for _, o := range all {
+			labels[croft.InstanceID(o.ID)] = o.Properties
+		}
+		return err
 	}
-	read := pageOfAll
-	if c.project != "" {
-		read = pageOfProject
+	chosenByLabel := len(f) > 0 || in.AboutLabels()
+	if chosenByLabel {
+		if err := note(c.Objects.List(ctx, c.caller, listed(c), objects.Instance, f)); err != nil {
+			return list, err
+		}
 	}
 	show := func(st croft.Status) api.Instance {
 		shown := c.listed(st)
 		shown.Labels = labels[shown.ID]
 		return shown
 	}
+	read := pageOfAll
+	if c.project != "" && matches == nil && len(f) == 0 && c.operation.ID != "listClaims" {
+		read = pageOfProject
+	}
 	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(st croft.Status) bool {
 		inst := st.Instance
 		_, chosen := labels[inst.ID]
-		return c.scope.Sees(inst.Project) && (chosen || len(f) == 0) && wanted(inst) &&
-			(matches == nil || matches(show(st)))
+		if !c.scope.Sees(inst.Project) || len(f) > 0 && !chosen || !wanted(inst) {
+			return false
+		}
+		if matches == nil {
+			return true
+		}
+		of := api.TermsOf(st)
+		if !c.caller.Operator() {
+			of.Host, of.HostID = "", ""
+		}
+		of.Labels = labels[of.ID]
+		return matches(of)
 	})
 	if err != nil {
 		return list, err
+	}
+	if !chosenByLabel {
+		var refs []objects.Ref
+		for _, st := range all {
+			refs = append(refs, objects.Ref{Kind: objects.Instance, Project: st.Instance.Project,
+				ID: string(st.Instance.ID)})
+		}
+		if err := note(c.Objects.Some(ctx, c.caller, objects.Instance, refs)); err != nil {
+			return list, err
+		}
 	}
 	list.Instances = []api.Instance{}
 	for _, st := range all {
@@ -308,27 +333,14 @@ func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.Targ
 	}
 }
 
-// filtered reports whether a list has parameters by which few of its entries may match.
-func (c *call) filtered() bool {
-	for name := range c.query {
-		if name != "project" && name != "limit" && name != "after" {
-			return true
-		}
-	}
-	return false
-}
-
-// pageOfProject reads a page of the instances of a project for which wanted returns true. Names are unique in it.
+// pageOfProject reads a page of the instances of a project for which wanted returns true, which are most of them. Names
+// are unique in it.
 func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
 	all []croft.Status, more bool, err error) {
-	size := limit + 1
-	if c.filtered() || c.operation.ID == "listClaims" {
-		size = max(size, pageLength)
-	}
 	after, _, _ = strings.Cut(after, "/") // a name has no slash
 	for more = true; more && len(all) <= limit; {
 		var page []croft.Status
-		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, size); err != nil {
+		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, limit+1); err != nil {
 			return nil, false, err
 		}
 		for _, st := range page {
@@ -342,20 +354,39 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 
-// pageOfAll reads a page of the instances of all projects for which wanted returns true.
+// pageOfAll reads a page of the instances for which wanted returns true: it looks for them in the overview of all
+// instances, and reads only those that it finds.
 func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
 	all []croft.Status, more bool, err error) {
-	if all, err = c.Cloud.Scheduler.View.List(ctx, ""); err != nil {
+	left, err := c.Cloud.Instances.Overview(ctx, c.project)
+	if err != nil {
 		return nil, false, err
 	}
 	name, id, exact := strings.Cut(after, "/") // a name has no slash
-	all = slices.DeleteFunc(all, func(st croft.Status) bool {
+	start, _ := slices.BinarySearchFunc(left, struct{}{}, func(st *croft.Status, _ struct{}) int {
 		order := cmp.Compare(st.Instance.Name, name)
-		return order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) || !wanted(st)
+		if order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) {
+			return -1
+		}
+		return 1
 	})
-	slices.SortFunc(all, func(a, b croft.Status) int {
-		return cmp.Or(cmp.Compare(a.Instance.Name, b.Instance.Name), cmp.Compare(a.Instance.ID, b.Instance.ID))
-	})
+	for left = left[start:]; len(left) > 0 && len(all) <= limit; {
+		var found []croft.InstanceID
+		for ; len(left) > 0 && len(all)+len(found) <= limit; left = left[1:] {
+			if wanted(*left[0]) {
+				found = append(found, left[0].Instance.ID)
+			}
+		}
+		page, err := c.Cloud.Instances.Some(ctx, found)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, st := range page {
+			if wanted(st) {
+				all = append(all, st)
+			}
+		}
+	}
 	return all[:min(limit, len(all))], len(all) > limit, nil
 }
 

@@ -14,12 +14,14 @@ import (
 // feed turns events of etcd into changes of instances. It knows everything that a change shows from the watch alone.
 // The values that its maps point to never change.
 type feed struct {
-	conn      *conn
-	instances map[croft.InstanceID]*croft.Instance // without user-data
-	observed  map[string]*croft.Observation        // by host/instance
-	hosts     map[croft.HostID]*croft.Host
-	alive     map[croft.HostID]bool
-	changes   []croft.Change // of the revision that is being processed
+	conn     *conn
+	observed map[string]*croft.Observation // by host/instance
+	hosts    map[croft.HostID]*croft.Host  // without whether they are alive
+	alive    map[croft.HostID]bool
+	on       map[croft.HostID]map[croft.InstanceID]bool
+	changes  []croft.Change // of the revision that is being processed
+
+	overview
 }
 
 // Follow implements cloud.Instances. After a broken watch it starts again.
@@ -31,36 +33,51 @@ func (s *Instances) Follow(ctx context.Context, begun func(revision int64), chan
 func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed func([]croft.Change)) {
 	k := s.conn.keys
 	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(k.hosts(), clientv3.WithPrefix()),
-		clientv3.OpGet(k.allAlive(), clientv3.WithPrefix()), clientv3.OpGet(k.instances(), clientv3.WithPrefix()),
-		clientv3.OpGet(k.allObserved(), clientv3.WithPrefix())).Commit()
+		clientv3.OpGet(k.allAlive(), clientv3.WithPrefix()), clientv3.OpGet(k.allObserved(), clientv3.WithPrefix()),
+		clientv3.OpGet(k.instances(), clientv3.WithPrefix())).Commit()
 	if err != nil {
 		return
 	}
-	f := feed{conn: s.conn, instances: map[croft.InstanceID]*croft.Instance{},
-		observed: map[string]*croft.Observation{}, hosts: map[croft.HostID]*croft.Host{},
-		alive: map[croft.HostID]bool{}}
+	f := &feed{conn: s.conn, observed: map[string]*croft.Observation{}, hosts: map[croft.HostID]*croft.Host{},
+		alive: map[croft.HostID]bool{}, on: map[croft.HostID]map[croft.InstanceID]bool{}, overview: newOverview()}
 	for _, r := range got.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
 			f.note(&clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
 		}
 	}
-	f.changes = nil
+	f.changes, f.revision = nil, got.Header.Revision
 	// Only a single watch has the same order of events at every server, and delivers all events of a revision in one
 	// response. So this watch also covers the keys between the three kinds of keys.
 	from, to := k.allAlive(), clientv3.GetPrefixRangeEnd(k.allObserved())
 	watch := s.conn.etcd.Watch(ctx, from, clientv3.WithRange(to), clientv3.WithRev(got.Header.Revision+1))
+	f.ask = func(asker context.Context) error {
+		ctx, cancel := context.WithCancel(ctx) // the watch is found by the metadata in its context
+		defer cancel()
+		defer context.AfterFunc(asker, cancel)()
+		return s.conn.etcd.RequestProgress(ctx)
+	}
+	s.kept.Store(f)
+	defer s.kept.CompareAndSwap(f, nil)
 	begun(got.Header.Revision)
 	for answer := range watch {
 		if answer.Err() != nil {
 			return
 		}
 		for i, e := range answer.Events {
+			f.mu.Lock()
 			f.note(e)
+			f.mu.Unlock()
 			last := i+1 == len(answer.Events) || answer.Events[i+1].Kv.ModRevision != e.Kv.ModRevision
 			if last && len(f.changes) > 0 {
 				changed(f.changes)
 				f.changes = nil
 			}
+			if last {
+				f.advance(e.Kv.ModRevision)
+			}
+		}
+		if answer.IsProgressNotify() {
+			f.advance(answer.Header.Revision)
 		}
 	}
 }
@@ -78,13 +95,19 @@ func (f *feed) note(e *clientv3.Event) {
 		} else if f.conn.decode(e.Kv.Key, e.Kv.Value, o) == nil {
 			f.observed[at] = o
 		}
-		f.tell(e.Kv.ModRevision, croft.InstanceID(last(e.Kv.Key)))
+		id := croft.InstanceID(last(e.Kv.Key))
+		if st := f.statuses[id]; st != nil {
+			f.statuses[id] = f.join(st.Instance)
+		}
+		f.tell(e.Kv.ModRevision, id)
 	case strings.HasPrefix(key, k.allAlive()):
 		host := croft.HostID(strings.TrimPrefix(key, k.allAlive()))
 		if f.alive[host] = put; !put {
 			delete(f.alive, host)
 		}
-		f.noteHost(host, e.Kv.ModRevision)
+		for _, id := range f.renewHost(host) {
+			f.tell(e.Kv.ModRevision, id)
+		}
 	case strings.HasPrefix(key, k.hosts()):
 		host := croft.HostID(last(e.Kv.Key))
 		if h := new(storedHost); !put {
@@ -93,47 +116,76 @@ func (f *feed) note(e *clientv3.Event) {
 			f.hosts[host] = &croft.Host{ID: h.ID, Name: h.Name, Location: h.Location, VirtType: h.VirtType,
 				NoSetUp: h.NoSetUp}
 		}
+		f.renewHost(host)
 	}
 }
 
 // noteRecord keeps the record of an instance, and adds a change.
 func (f *feed) noteRecord(e *clientv3.Event, put bool) {
 	id := croft.InstanceID(last(e.Kv.Key))
+	was := f.statuses[id]
 	if put {
 		if inst, err := f.conn.decodeInstance(e.Kv); err == nil {
 			inst.Spec.UserData, inst.Spec.ClusterKey = nil, ""
-			f.instances[id] = &inst
+			if was == nil || was.Instance.Name != inst.Name {
+				f.sorted = nil
+			}
+			f.move(id, was, inst.Host)
+			f.statuses[id] = f.join(inst)
 		}
 		f.tell(e.Kv.ModRevision, id)
 		return
 	}
-	if was, ok := f.instances[id]; ok {
-		delete(f.instances, id)
-		f.changes = append(f.changes, croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: was.Project,
-			Gone: true, Status: croft.Status{Instance: croft.Instance{ID: id, Project: was.Project, Name: was.Name}}})
+	if was != nil {
+		f.move(id, was, "")
+		delete(f.statuses, id)
+		f.sorted = nil
+		inst := was.Instance
+		f.changes = append(f.changes, croft.Change{Revision: e.Kv.ModRevision, Instance: id, Project: inst.Project,
+			Gone: true, Status: croft.Status{Instance: croft.Instance{ID: id, Project: inst.Project, Name: inst.Name}}})
 	}
 }
 
-// noteHost adds a change of every instance of a host that became alive or silent, in the order of their IDs.
-func (f *feed) noteHost(host croft.HostID, revision int64) {
-	for _, id := range slices.Sorted(maps.Keys(f.instances)) {
-		if f.instances[id].Host == host {
-			f.tell(revision, id)
+// move notes the host of an instance; empty: it has none.
+func (f *feed) move(id croft.InstanceID, was *croft.Status, to croft.HostID) {
+	if was != nil && was.Instance.Host != to {
+		if delete(f.on[was.Instance.Host], id); len(f.on[was.Instance.Host]) == 0 {
+			delete(f.on, was.Instance.Host)
 		}
 	}
-}
-
-// tell adds a change of an instance, if it has a record.
-func (f *feed) tell(revision int64, id croft.InstanceID) {
-	inst, ok := f.instances[id]
-	if !ok {
+	if to == "" {
 		return
 	}
-	st := croft.Status{Instance: *inst, Observation: f.observed[place(inst.Host, id)]}
+	if f.on[to] == nil {
+		f.on[to] = map[croft.InstanceID]bool{}
+	}
+	f.on[to][id] = true
+}
+
+// join returns the status of an instance.
+func (f *feed) join(inst croft.Instance) *croft.Status {
+	st := &croft.Status{Instance: inst, Observation: f.observed[place(inst.Host, inst.ID)]}
 	if h := f.hosts[inst.Host]; h != nil {
 		now := *h
 		now.Alive = f.alive[inst.Host]
 		st.Host = &now
 	}
-	f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: inst.Project, Status: st})
+	return st
+}
+
+// renewHost joins the instances of a host again, and returns them in the order of their IDs.
+func (f *feed) renewHost(host croft.HostID) []croft.InstanceID {
+	all := slices.Sorted(maps.Keys(f.on[host]))
+	for _, id := range all {
+		f.statuses[id] = f.join(f.statuses[id].Instance)
+	}
+	return all
+}
+
+// tell adds a change of an instance, if it has a record.
+func (f *feed) tell(revision int64, id croft.InstanceID) {
+	if st := f.statuses[id]; st != nil {
+		f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: st.Instance.Project,
+			Status: *st})
+	}
 }

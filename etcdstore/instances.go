@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -23,6 +24,8 @@ type Instances struct {
 	conn       *conn
 	projects   *tenants.Projects
 	admissions *tenants.Admissions
+
+	kept atomic.Pointer[feed] // of Follow; nil: it does not run, or has not begun
 }
 
 var (

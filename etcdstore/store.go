@@ -106,7 +106,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	projects.Keep(clusters.Kept(s.shared())...)
 	projects.Keep(backups.Kept(s.shared())...)
 	reach := pools.Reach{AwaitFree: s.awaitFree, MaxTxnOps: s.MaxTxnOps}
-	instances := &Instances{s, projects, tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
+	instances := &Instances{conn: s, projects: projects,
+		admissions: tenants.NewAdmissions(projects, recordsOf(s), &s.work)}
 	objects := properties.NewObjects(s.shared(), thingsOf(s.keys), projects)
 	volumes := volumesOf(s, projects)
 	named := aggregates.New(s.shared(), s.keys.hosts())

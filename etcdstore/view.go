@@ -142,11 +142,22 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 	if err != nil {
 		return nil, false, s.conn.wrap(err, "list instances")
 	}
-	j := s.conn.newJoiner()
+	var ids []croft.InstanceID
+	for _, kv := range named.Kvs[:min(limit, len(named.Kvs))] {
+		ids = append(ids, croft.InstanceID(kv.Value))
+	}
+	page, err = s.some(ctx, ids, named.Header.Revision)
+	slices.SortFunc(page, func(a, b croft.Status) int { return cmp.Compare(a.Instance.Name, b.Instance.Name) })
+	return page, len(named.Kvs) > limit, err
+}
+
+// some reads those of the named instances that exist at a revision.
+func (s *Instances) some(ctx context.Context, ids []croft.InstanceID, revision int64) ([]croft.Status, error) {
+	k, j := s.conn.keys, s.conn.newJoiner()
 	read := func(keys []string) error {
 		var ops []clientv3.Op
 		for _, key := range keys {
-			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(named.Header.Revision)))
+			ops = append(ops, clientv3.OpGet(key, clientv3.WithRev(revision)))
 		}
 		found, err := s.conn.shared().GetMany(ctx, "list instances", ops)
 		for _, kvs := range found {
@@ -155,11 +166,11 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 		return err
 	}
 	var records []string
-	for _, kv := range named.Kvs[:min(limit, len(named.Kvs))] {
-		records = append(records, k.instance(croft.InstanceID(kv.Value)))
+	for _, id := range ids {
+		records = append(records, k.instance(id))
 	}
 	if err := read(records); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var rest []string
 	hosts := map[croft.HostID]bool{"": true}
@@ -174,11 +185,9 @@ func (s *Instances) Page(ctx context.Context, project croft.Project, after strin
 		hosts[inst.Host] = true
 	}
 	if err := read(rest); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	page, err = j.join()
-	slices.SortFunc(page, func(a, b croft.Status) int { return cmp.Compare(a.Instance.Name, b.Instance.Name) })
-	return page, len(named.Kvs) > limit, err
+	return j.join()
 }
 
 // WatchInstance implements schedule.View. Until the instance has a host, only its record can change; afterwards also

@@ -134,6 +134,31 @@ func (w worldInstances) List(context.Context, croft.Project) ([]croft.Status, er
 	return w.instances, w.step("list")
 }
 
+func (w worldInstances) Overview(context.Context, croft.Project) ([]*croft.Status, error) {
+	return overviewOf(w.instances), w.step("list")
+}
+
+func (w worldInstances) Some(_ context.Context, ids []croft.InstanceID) ([]croft.Status, error) {
+	return someOf(w.instances, ids), nil
+}
+
+// overviewOf and someOf return what a store with these instances returns.
+func overviewOf(all []croft.Status) (seen []*croft.Status) {
+	for i := range all {
+		seen = append(seen, &all[i])
+	}
+	return seen
+}
+
+func someOf(all []croft.Status, ids []croft.InstanceID) (some []croft.Status) {
+	for _, st := range all {
+		if slices.Contains(ids, st.Instance.ID) {
+			some = append(some, st)
+		}
+	}
+	return some
+}
+
 func (w worldInstances) Instance(_ context.Context, id croft.InstanceID) (croft.Instance, error) {
 	err := w.step("read", string(id))
 	for _, st := range w.instances {

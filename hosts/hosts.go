@@ -19,7 +19,9 @@ import (
 // Host is a host with its load.
 type Host struct {
 	croft.Host
+	// Its instances by time of creation, of a host that was looked for; nil in lists.
 	Instances []croft.Status `json:"-"`
+	on        []croft.InstanceID
 	// How many are on it.
 	Count   int             `json:"instances"`
 	Offered croft.Resources `json:"offered,omitzero"` // the total that may be claimed; left out: not known
@@ -63,6 +65,11 @@ func (f *Fleet) Records(ctx context.Context, ids ...croft.HostID) (map[croft.Hos
 // Record returns the record of the host with this ID or, if it is missing, with this name. NotFound. Conflict: several
 // have the name.
 func (f *Fleet) Record(ctx context.Context, idOrName string) (croft.Host, error) {
+	if id, err := croft.ParseHostID(idOrName); err == nil {
+		if one, err := f.Records(ctx, id); err != nil || len(one) == 1 {
+			return one[id], err
+		}
+	}
 	all, err := f.Records(ctx)
 	if err != nil {
 		return croft.Host{}, err
@@ -130,13 +137,13 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	if err != nil {
 		return nil, err
 	}
-	instances, err := f.Instances.List(ctx, "")
+	instances, err := f.Instances.Overview(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	on := map[croft.HostID][]croft.Status{}
+	on := map[croft.HostID][]croft.InstanceID{}
 	for _, st := range instances {
-		on[st.Instance.Host] = append(on[st.Instance.Host], st)
+		on[st.Instance.Host] = append(on[st.Instance.Host], st.Instance.ID)
 	}
 	offers := map[croft.HostID]croft.Provider{}
 	for _, p := range providers {
@@ -160,9 +167,9 @@ func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, e
 	return all, nil
 }
 
-// hostOn returns a host with its instances and, if known, its inventory and claims.
-func hostOn(h croft.Host, on []croft.Status, offers map[croft.HostID]croft.Provider) Host {
-	full := Host{Host: h, Instances: on, Count: len(on)}
+// hostOn returns a host with the IDs of its instances and, if known, its inventory and claims.
+func hostOn(h croft.Host, on []croft.InstanceID, offers map[croft.HostID]croft.Provider) Host {
+	full := Host{Host: h, on: on, Count: len(on)}
 	p, known := offers[h.ID]
 	if !known {
 		return full
@@ -268,18 +275,24 @@ func (h Host) LargeClockDifference() bool {
 
 // shareMachines adds a note to hosts whose agents run on one machine. Simulated hosts do not count.
 func shareMachines(all []Host) {
+	on := map[string][]int{} // positions, by running system
 	for i, h := range all {
-		if h.Boot == "" || !h.Alive || h.VirtType == "sim" {
-			continue
+		if h.Boot != "" && h.Alive && h.VirtType != "sim" {
+			on[h.Boot] = append(on[h.Boot], i)
 		}
-		for j, other := range all {
-			if i != j && other.Alive && other.Boot == h.Boot && other.VirtType != "sim" {
+	}
+	for _, together := range on {
+		for _, i := range together {
+			for _, j := range together {
+				if i == j {
+					continue
+				}
 				all[i].Notes = append(
 					all[i].Notes,
 					fmt.Sprintf("its agent and that of host %s run on one machine: both offer "+
 						"the machine's room unless the settings below offer divide it, and where they share a network, guests of "+
 						"the agent that started second get their metadata on a disk and cannot report that they are ready",
-						other.Name),
+						all[j].Name),
 				)
 			}
 		}
@@ -324,11 +337,23 @@ func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
 	if all == nil {
 		return Host{}, noClaims
 	}
-	h, err := among(all, idOrName)
+	h, err := f.chosen(ctx, all, idOrName)
 	if err != nil {
 		return h, err
 	}
 	return h, noClaims
+}
+
+// chosen returns one of the hosts with its instances.
+func (f *Fleet) chosen(ctx context.Context, all []Host, idOrName string) (h Host, err error) {
+	if h, err = among(all, idOrName); err != nil {
+		return h, err
+	}
+	h.Instances, err = f.Instances.Some(ctx, h.on)
+	slices.SortStableFunc(h.Instances, func(a, b croft.Status) int {
+		return a.Instance.Created.Compare(b.Instance.Created)
+	})
+	return h, err
 }
 
 // find is Find without claims, which only Placement knows.
@@ -337,7 +362,7 @@ func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	return among(all, idOrName)
+	return f.chosen(ctx, all, idOrName)
 }
 
 // among returns the host with this UUID, else the host with this name. A host that is named with another host's UUID

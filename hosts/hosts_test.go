@@ -58,6 +58,10 @@ func (o *office) RemoveEtcdMember(_ context.Context, h croft.HostID) error {
 }
 
 func (o *office) List(context.Context, croft.Project) ([]croft.Status, error) { return nil, nil }
+func (o *office) Overview(context.Context, croft.Project) ([]*croft.Status, error) {
+	return nil, nil
+}
+func (o *office) Some(context.Context, []croft.InstanceID) ([]croft.Status, error) { return nil, nil }
 
 func (o claims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	return nil, o.broken

@@ -45,6 +45,10 @@ type EtcdMembers interface {
 type Instances interface {
 	// List returns the instances of a project; empty: of all projects.
 	List(ctx context.Context, project croft.Project) ([]croft.Status, error)
+	// Overview returns what List returns, by name and without orders and user-data, for readers that change nothing.
+	Overview(ctx context.Context, project croft.Project) ([]*croft.Status, error)
+	// Some returns those of the named instances that exist, as List does, in this order.
+	Some(ctx context.Context, ids []croft.InstanceID) ([]croft.Status, error)
 	// Find returns an instance of a project, with its order, observation and host. NotFound.
 	Find(ctx context.Context, project croft.Project, idOrName string) (croft.Status, error)
 	// Instance returns a record. NotFound: there is no record.

@@ -107,6 +107,18 @@ func (d diaryInstances) List(context.Context, croft.Project) ([]croft.Status, er
 	return []croft.Status{{Instance: *d.inst}}, d.step("list")
 }
 
+func (d diaryInstances) Overview(ctx context.Context, p croft.Project) ([]*croft.Status, error) {
+	all, err := d.List(ctx, p)
+	return overviewOf(all), err
+}
+
+func (d diaryInstances) Some(_ context.Context, ids []croft.InstanceID) ([]croft.Status, error) {
+	if d.inst == nil {
+		return nil, nil
+	}
+	return someOf([]croft.Status{{Instance: *d.inst}}, ids), nil
+}
+
 func (d diaryInstances) Reorder(_ context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	return inst, d.step("order", string(o.Want), "on", string(o.Host))
 }

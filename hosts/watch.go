@@ -47,14 +47,24 @@ func (w *Watcher) Look(ctx context.Context) error {
 			err = errors.Join(err, lost)
 		}
 	}
-	all, listed := w.Fleet.Instances.List(ctx, "")
+	seen, listed := w.Fleet.Instances.Overview(ctx, "")
+	var lost []croft.InstanceID
+	for _, st := range seen {
+		if isToRecreate(st.Instance) {
+			lost = append(lost, st.Instance.ID)
+		}
+	}
+	var all []croft.Status
+	if listed == nil {
+		all, listed = w.Fleet.Instances.Some(ctx, lost)
+	}
 	if listed != nil {
 		return errors.Join(err, listed)
 	}
 	stays := map[croft.InstanceID]string{}
 	for _, st := range all {
 		inst := st.Instance
-		if inst.State != croft.StateLost || !inst.Spec.Restart.Elsewhere(inst.Storage != "") {
+		if !isToRecreate(inst) {
 			continue
 		}
 		l := LostInstance{}
@@ -73,6 +83,11 @@ func (w *Watcher) Look(ctx context.Context) error {
 	}
 	w.stays = stays
 	return err
+}
+
+// isToRecreate reports whether an instance is lost and to run elsewhere.
+func isToRecreate(inst croft.Instance) bool {
+	return inst.State == croft.StateLost && inst.Spec.Restart.Elsewhere(inst.Storage != "")
 }
 
 // tell logs which hosts have fallen silent, or returned.

@@ -49,6 +49,12 @@ func (t Terms) terms() map[string][]string {
 	return map[string][]string{"name": t.Name, "state": t.State, "host": t.Host, "image": t.Image, "label": t.Label}
 }
 
+// AboutLabels reports whether a term is about labels.
+func (t Terms) AboutLabels() bool {
+	about := func(not string) bool { return strings.HasPrefix(not, "label=") }
+	return len(t.Label) > 0 || slices.ContainsFunc(t.Not, about)
+}
+
 // ListingOf returns the parameters of lists with entries of a type.
 func ListingOf(entry reflect.Type) []Parameter {
 	var all []Parameter

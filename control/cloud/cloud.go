@@ -70,6 +70,12 @@ type Instances interface {
 	// more. Its cost depends only on the length of the page, not on the size of the cloud.
 	Page(ctx context.Context, project croft.Project, after string, limit int) (page []croft.Status, more bool,
 		err error)
+	// Overview returns the instances of a project by name, or of all if it is empty, for readers that change nothing:
+	// without orders and user-data, and of their hosts only what lists show. Callers must not change the statuses. It
+	// costs little in a process that follows.
+	Overview(ctx context.Context, project croft.Project) ([]*croft.Status, error)
+	// Some returns those of the named instances that exist, in this order.
+	Some(ctx context.Context, ids []croft.InstanceID) ([]croft.Status, error)
 	// Follow calls begun with the revision from which no change is missed. It then calls changed with all changes of
 	// one revision, one call at a time and in the order of revisions, until ctx ends. A change may be reported twice.
 	// If changes were lost, it makes this first call again: then list again.

@@ -17,7 +17,7 @@ import (
 // The length of a page of the list, and the most instances that are sorted by another column than the name.
 const (
 	pageLength = 100
-	mostSorted = 5000
+	mostSorted = 2000
 )
 
 // instanceList is what the list of instances shows.

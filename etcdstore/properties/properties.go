@@ -247,6 +247,38 @@ func (s *Objects) List(ctx context.Context, scope access.Scope, kind objects.Kin
 	return all, under, err
 }
 
+// Some implements objects.Store.
+func (s *Objects) Some(ctx context.Context, kind objects.Kind, refs []objects.Ref) ([]objects.Object,
+	objects.Definitions, error) {
+	ops := s.getDefinitions(kind)
+	definitions := len(ops)
+	for _, ref := range refs {
+		if err := ref.Check(); err != nil { // parts of it become part of keys
+			return nil, nil, err
+		}
+		ops = append(ops, clientv3.OpGet(s.keys().Object(ref)))
+	}
+	stored, err := s.conn.GetMany(ctx, "list properties", ops)
+	if err != nil {
+		return nil, nil, err
+	}
+	under, err := s.definitions(kind, stored[:definitions])
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []objects.Object
+	for i, found := range stored[definitions:] {
+		for _, entry := range found {
+			o, err := s.decodeObject(refs[i], entry)
+			if err != nil {
+				return nil, nil, err
+			}
+			all = append(all, o)
+		}
+	}
+	return all, under, nil
+}
+
 // prefixes returns the prefixes of the objects of a kind within a scope.
 func (s *Objects) prefixes(scope access.Scope, kind objects.Kind) []string {
 	k := s.keys()

@@ -13,7 +13,8 @@ import (
 func TestInstancesWithoutARecentBackupAreNamedWithTheTime(t *testing.T) {
 	now := time.Date(2027, 1, 2, 3, 0, 0, 0, time.UTC)
 	one := func(name string, created, last time.Duration) backups.Unprotected {
-		u := backups.Unprotected{Instance: croft.Instance{Name: name, Project: "dev", Created: now.Add(-created)}}
+		inst := croft.Instance{Name: name, Project: "dev", Created: now.Add(-created)}
+		u := backups.Unprotected{Instance: &inst}
 		if last > 0 {
 			u.Last = now.Add(-last)
 		}

@@ -77,6 +77,7 @@ type Manager struct {
 	Vault     cluster.Vault // a manager without a key carries out no jobs
 	Snapshots Snapshots
 	Scheduler *schedule.Scheduler
+	Instances Instances
 	Hosts     schedule.Registry
 	// Labels returns the labels of a project's instances, as name=value
 	Labels   func(ctx context.Context, project croft.Project) (map[croft.InstanceID][]string, error)
@@ -88,6 +89,12 @@ type Manager struct {
 	Log      *slog.Logger
 	// how long a backup names an instance that is to be restored from it, and has no order for that; 2 min by default
 	ForgetAfter time.Duration
+}
+
+// Instances shows the instances.
+type Instances interface {
+	// Overview returns the instances of a project by name; with an empty project, all. They must not be changed.
+	Overview(ctx context.Context, project croft.Project) ([]*croft.Status, error)
 }
 
 // New completes a manager by its metrics.

@@ -155,11 +155,11 @@ func (m *Manager) expire(ctx context.Context, p backup.Schedule, all []backup.Ba
 
 // Unprotected is an instance without a recent backup.
 type Unprotected struct {
-	Instance croft.Instance
-	Last     time.Time // of its newest complete backup; zero: it has none
-	Failed   string    // why the newest attempt since then failed; empty: there was none
-	FailedAt time.Time // when that failed
-	Schedule string    // the schedule that should have made one; empty: none makes backups of it
+	Instance *croft.Instance // without its user-data; not to be changed
+	Last     time.Time       // of its newest complete backup; zero: it has none
+	Failed   string          // why the newest attempt since then failed; empty: there was none
+	FailedAt time.Time       // when that failed
+	Schedule string          // the schedule that should have made one; empty: none makes backups of it
 }
 
 // unscheduled is how old the newest backup of an instance may be that no schedule makes backups of.
@@ -168,16 +168,13 @@ const unscheduled = 24 * time.Hour
 // Overdue returns the instances of a project, of all with an empty project, whose newest backup is older than a time,
 // by name; 0: older than their schedules should let it become or, without a schedule, than a day.
 func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.Duration) ([]Unprotected, error) {
-	return Protection{m.Scheduler.View, m.Store, m.Labels}.Overdue(ctx, project, time.Now(), than)
+	return Protection{m.Instances, m.Store, m.Labels}.Overdue(ctx, project, time.Now(), than)
 }
 
 // Protection finds the instances without a recent backup. All fields are required.
 type Protection struct {
-	Instances interface {
-		// List returns the instances of a project; with an empty project, all.
-		List(ctx context.Context, project croft.Project) ([]croft.Status, error)
-	}
-	Records interface {
+	Instances Instances
+	Records   interface {
 		// Backups returns the backups of a project, the oldest first; with an empty project, all.
 		Backups(ctx context.Context, project croft.Project) ([]backup.Backup, error)
 		// Plans returns the schedules of a project; with an empty project, all.
@@ -190,7 +187,7 @@ type Protection struct {
 // Overdue is like Manager.Overdue, at a time.
 func (p Protection) Overdue(ctx context.Context, project croft.Project, now time.Time, than time.Duration) (
 	found []Unprotected, err error) {
-	instances, err := p.Instances.List(ctx, project)
+	instances, err := p.Instances.Overview(ctx, project)
 	if err != nil {
 		return nil, err
 	}
@@ -219,9 +216,9 @@ func (p Protection) Overdue(ctx context.Context, project croft.Project, now time
 	}
 	for _, st := range instances {
 		u := last[st.Instance.ID]
-		u.Instance = st.Instance
+		u.Instance = &st.Instance
 		allowed, since := unscheduled, u.Last
-		if plan, is := strictest(plans, u.Instance, labels[u.Instance.ID]); is {
+		if plan, is := strictest(plans, *u.Instance, labels[u.Instance.ID]); is {
 			u.Schedule, allowed = plan.Name, plan.Allowed()
 			since = latest(u.Last, u.Instance.Created, plan.Created) // the schedule could make none before
 		}

@@ -20,6 +20,9 @@ type Store interface {
 	// List returns the objects of a kind within the scope, in any order, and the definitions of the kind, at one
 	// revision. Objects whose record is gone are left out.
 	List(ctx context.Context, scope access.Scope, kind Kind) ([]Object, Definitions, error)
+	// Some returns what is stored of the referred objects of a kind, in any order, and the definitions of the kind. It
+	// does not check whether there are such records.
+	Some(ctx context.Context, kind Kind, refs []Ref) ([]Object, Definitions, error)
 	// Definition returns the definition at a place. NotFound: none exists.
 	Definition(ctx context.Context, at Place) (Definition, error)
 	// PutDefinition stores a definition at its place, and returns it with its new generation; d.Generation is the
@@ -74,7 +77,22 @@ func (s *Service) List(ctx context.Context, c access.Caller, scope access.Scope,
 	if err != nil {
 		return nil, err
 	}
-	under := definitions.Effective(kind)
+	return definitions.visible(c, kind, all, f), nil
+}
+
+// Some returns the parts that the caller may read of objects whose records the caller has just been shown. Objects
+// without such parts are left out.
+func (s *Service) Some(ctx context.Context, c access.Caller, kind Kind, refs []Ref) ([]Object, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	all, definitions, err := s.store.Some(ctx, kind, refs)
+	return definitions.visible(c, kind, all, nil), err
+}
+
+// visible returns the parts of objects that the caller may read, of those that match the filter.
+func (d Definitions) visible(c access.Caller, kind Kind, all []Object, f Filter) []Object {
+	under := d.Effective(kind)
 	chosen := []Object{}
 	for _, o := range all {
 		if o = under.visible(c, o); !o.Empty() && f.Match(o) {
@@ -82,7 +100,7 @@ func (s *Service) List(ctx context.Context, c access.Caller, scope access.Scope,
 		}
 	}
 	slices.SortFunc(chosen, func(a, b Object) int { return a.compare(b.Ref) })
-	return chosen, nil
+	return chosen
 }
 
 // attempts bounds how often a change is retried after a concurrent one: of several concurrent attempts, one always

@@ -83,7 +83,8 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 	}
 	kept = backups.New(backups.Manager{Partition: store.Partition(), Store: store.Backups,
 		Vault:     building.Vault,
-		Snapshots: requests, Scheduler: scheduler, Hosts: store.Registry, Labels: Labels(store), Log: building.Log})
+		Snapshots: requests, Scheduler: scheduler, Instances: store.Instances, Hosts: store.Registry,
+		Labels: Labels(store), Log: building.Log})
 	over.Backups = kept
 	return over, nil
 }

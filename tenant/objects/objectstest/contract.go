@@ -48,11 +48,37 @@ func TestStore(t *testing.T, start func(t *testing.T) Fixture) {
 		{"of writes that build on the same only one is made", testConflict},
 		{"a write under a definition that changed is a conflict", testDefinitionChanged},
 		{"nothing is kept of an empty object", testEmpty},
+		{"some objects are read by their references", testSome},
 		{"definitions are set, replaced and removed by generation", testDefinitions},
 		{"many writers lose nothing", testWriters},
 		{"a change whose answer was lost can be repeated", testLost},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
+	}
+}
+
+func testSome(t *testing.T, f Fixture) {
+	s := objects.New(f.Store)
+	var refs []objects.Ref
+	for range 3 {
+		ref := f.Add(t, objects.Instance, "p")
+		must(s.Change(t.Context(), Operator, access.Everything(), ref, objects.Change{AddTags: []string{"keep"}}))(t)
+		refs = append(refs, ref)
+	}
+	without := f.Add(t, objects.Instance, "p")
+	got := must(s.Some(t.Context(), Operator, objects.Instance, []objects.Ref{refs[2], without, refs[0]}))(t)
+	var ids []string
+	for _, o := range got {
+		ids = append(ids, o.ID)
+		if !slices.Equal(o.Tags, []string{"keep"}) {
+			t.Errorf("got %+v", o)
+		}
+	}
+	want := []string{refs[0].ID, refs[2].ID}
+	slices.Sort(ids)
+	slices.Sort(want)
+	if !slices.Equal(ids, want) {
+		t.Errorf("got %q, want %q", ids, want)
 	}
 }
 

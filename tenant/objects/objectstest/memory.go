@@ -121,6 +121,20 @@ func (m *Memory) List(_ context.Context, scope access.Scope, kind objects.Kind) 
 	return all, m.of(kind), nil
 }
 
+// Some implements objects.Store.
+func (m *Memory) Some(_ context.Context, kind objects.Kind, refs []objects.Ref) ([]objects.Object, objects.Definitions,
+	error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []objects.Object
+	for _, ref := range refs {
+		if o, stored := m.objects[ref]; stored {
+			all = append(all, o)
+		}
+	}
+	return all, m.of(kind), nil
+}
+
 // Definition implements objects.Store.
 func (m *Memory) Definition(_ context.Context, at objects.Place) (objects.Definition, error) {
 	m.mu.Lock()
