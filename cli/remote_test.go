@@ -13,9 +13,9 @@ import (
 
 // overAPI lists the commands that do the same over the API of a cloud, if the caller has the permissions.
 const overAPI = `
-schedule list show logs screen console ssh exec cp forward port-forward
+schedule list show logs usage screen console ssh exec cp forward port-forward
 schedule start stop reboot rebuild recreate resize move remove wait keep protect eject
-instance create list show logs screen console ssh exec cp forward port-forward
+instance create list show logs usage screen console ssh exec cp forward port-forward
 instance start stop reboot rebuild recreate resize move remove wait keep protect eject
 claim list use remove
 cluster create explain list show events set resize grow shrink remove account output ssh

@@ -6,6 +6,7 @@ import (
 	"context"
 	"croft"
 	"croft/cluster"
+	"croft/compute"
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/control/federation"
@@ -101,6 +102,11 @@ func (c *Client) KeepInstance(ctx context.Context, in api.Expiry) (api.Instance,
 // ChangeInstance: Change labels of an instance, when it expires, or whether it is protected.
 func (c *Client) ChangeInstance(ctx context.Context, in api.InstancePatch) (api.Instance, error) {
 	return call[api.Instance](ctx, c, "PATCH /v1/instances/{id}", in)
+}
+
+// GetInstanceUsage: Read what an instance used in the last hour and day.
+func (c *Client) GetInstanceUsage(ctx context.Context, in api.InstanceNamed) (compute.UsageHistory, error) {
+	return call[compute.UsageHistory](ctx, c, "GET /v1/instances/{id}/usage", in)
 }
 
 // RunCommand: Run a command in the guest.

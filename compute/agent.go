@@ -71,6 +71,8 @@ type Config struct {
 	MaxBuilds   int           // concurrent builds; 4 by default
 	ResyncEvery time.Duration // how often every instance is examined; 30 s by default
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
+	UsageEvery  time.Duration // how often the usage of guests is measured; 1 min by default
+	UsageFile   string        // their past usage across restarts of the agent; empty: it ends with the agent
 	// announces to users that an instance expires soon, when it is this agent's turn; nil: only the log reports it
 	Announce func(context.Context, croft.Instance) error
 	Log      *slog.Logger // required
@@ -125,6 +127,7 @@ type Agent struct {
 	recorded    [problemKinds]string // the problems in the host's record
 
 	instances instances
+	samples   *samples
 
 	// Accessed only by the sweep.
 	foundHere []audit.Difference // by the last sweep
@@ -152,6 +155,7 @@ func New(c Config) (*Agent, error) {
 	c.MaxBuilds = cmp.Or(c.MaxBuilds, 4)
 	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
+	c.UsageEvery = cmp.Or(c.UsageEvery, hourEvery)
 	if c.Peers == nil {
 		c.Peers = func(croft.Host) (*http.Client, error) { return endpoint.AgentClient(nil), nil }
 	}
@@ -163,6 +167,7 @@ func New(c Config) (*Agent, error) {
 		builds:    make(chan struct{}, c.MaxBuilds),
 		copies:    make(chan struct{}, mostCopies),
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
+		samples:   newSamples(c.UsageFile),
 
 		caretaker: &audit.Caretaker{Host: c.Host.ID, Records: c.Records, Shared: c.Shared, Inventory: c.Inventory,
 			Volumes: c.VolumeRequests, Resizes: c.Resizes, Images: c.Catalog, Every: c.SweepEvery,
@@ -212,6 +217,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	})
 	work.Go(func() { delay.Every(ctx, awaitPoll, a.lookAgain) })
 	work.Go(func() { delay.Every(ctx, a.SweepEvery, a.sweep) })
+	work.Go(func() { a.measure(ctx) })
 	work.Go(func() {
 		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})

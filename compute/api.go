@@ -33,6 +33,7 @@ import (
 //	DELETE /v1/images[?image=REFERENCE|SHA256]     remove one image, or all unused ones: the removed ones, a list of Held as JSON
 //	GET /v1/holding                                the guests and disks of the host: audit.Contents as JSON
 //	GET /v1/usages                                 usage of its guests: a list of Usage as JSON
+//	GET /v1/instances/{id}/usage                   its usage in the last day: UsageHistory as JSON
 //	DELETE /v1/instances/{id}/files                remove disks without an owner
 //	GET /v1/instances/{id}/leaving                 for the target of its move, with the move's key: departure as JSON
 //	GET /v1/instances/{id}/leaving/{disk|base}     likewise: the file from the chunk ?from= on, as diskcopy sends it
@@ -61,6 +62,7 @@ func (api *API) Handler() http.Handler {
 	mux.Handle("DELETE /v1/images", api.authorized(api.cached(removeHeld)))
 	mux.Handle("GET /v1/holding", api.authorized(api.contents))
 	mux.Handle("GET /v1/usages", api.authorized(api.usages))
+	mux.Handle("GET /v1/instances/{id}/usage", api.authorized(api.usage))
 	mux.Handle("DELETE /v1/instances/{id}/files", api.authorized(api.removeFiles))
 	mux.Handle("GET /v1/instances/{id}/leaving", api.leaving(api.departure))
 	mux.Handle("GET /v1/instances/{id}/leaving/{file}", api.leaving(api.copyFile))

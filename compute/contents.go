@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"time"
 
 	"croft"
 	"croft/hosts/audit"
@@ -97,4 +98,20 @@ func (api *API) usages(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(all) // ignore clients that went away
+}
+
+// usage answers with the usage of one guest in the last day.
+func (api *API) usage(w http.ResponseWriter, r *http.Request) {
+	id, err := croft.ParseInstanceID(r.PathValue("id"))
+	var order croft.Order
+	if err == nil {
+		order, err = api.Agent.Orders.Order(r.Context(), api.Agent.Host.ID, id)
+	}
+	if err != nil {
+		httpapi.Error(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// ignore clients that went away
+	_ = json.NewEncoder(w).Encode(api.Agent.samples.history(id, order.CreateRevision, time.Now()))
 }

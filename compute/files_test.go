@@ -243,7 +243,7 @@ func TestEveryCallOfTheAPINeedsTheToken(t *testing.T) {
 		return w
 	}
 	for _, call := range []string{"GET /v1/instances/x/console", "POST /v1/instances/x/console", "POST /v1/images",
-		"GET /v1/holding", "GET /v1/usages", "DELETE /v1/instances/x/files"} {
+		"GET /v1/holding", "GET /v1/usages", "GET /v1/instances/x/usage", "DELETE /v1/instances/x/files"} {
 		method, path, _ := strings.Cut(call, " ")
 		for _, c := range [][2]string{{"secret", ""}, {"secret", "Bearer guess"}, {"secret", "secret"}, {"", "Bearer "},
 			{"secret", "Bearer "}} {

@@ -115,6 +115,7 @@ func (l *logbook) agent() *Agent {
 		Log:  slog.New(slog.DiscardHandler)},
 		builds:    make(chan struct{}, 1),
 		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
+		samples:   newSamples(""),
 		reporters: mailbox.New[croft.InstanceID]()}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states)
 	a.caretaker = &audit.Caretaker{Host: here, Records: a.Records, Inventory: a.Inventory, Log: a.Log}

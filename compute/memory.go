@@ -13,10 +13,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// called is an instance's project and name.
+// called is what an instance's order says about its owner and its measurement.
 type called struct {
-	project croft.Project
-	name    string
+	project    croft.Project
+	name       string
+	order      int64 // identity of the order
+	processors int64
 }
 
 // memory is the agent's knowledge about an instance that it cannot read from elsewhere. All of it may be lost: a new
@@ -48,7 +50,7 @@ type memory struct {
 	departure atomic.Pointer[departure] // what the target of its move may copy; nil: nothing
 
 	state  atomic.Value // croft.State: last observed state, written or not
-	called atomic.Value // called: its project and name
+	called atomic.Value // called
 }
 
 // tracedOrder is the span of an order that belongs to a trace. It lasts from the first step until the order is carried
@@ -191,7 +193,7 @@ func (i *instances) states() map[croft.State]int {
 	return counts
 }
 
-// names returns the projects and names of instances that have an order.
+// names returns what the orders say of the instances that have one.
 func (i *instances) names() map[croft.InstanceID]called {
 	i.mu.Lock()
 	defer i.mu.Unlock()

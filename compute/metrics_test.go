@@ -55,10 +55,12 @@ func TestUsagesAreOfTheGuestsThereAre(t *testing.T) {
 	t.Parallel()
 	const uuid = "{" + string(guest) + "}"
 	l, _ := alone(t)
-	names := func() map[croft.InstanceID]called { return map[croft.InstanceID]called{guest: {"team", "web"}} }
+	names := func() map[croft.InstanceID]called {
+		return map[croft.InstanceID]called{guest: {project: "team", name: "web"}}
+	}
 	info := map[string]float64{"croft_instance_info{web,team," + string(guest) + "}": 1}
 	h := measured{logHypervisor{logbook: l}, []Usage{{Instance: guest, CPU: 1500 * time.Millisecond, MemoryBytes: 2,
-		DiskRead: 3, DiskWritten: 4, NetReceived: 5, NetSent: 6}}}
+		DiskRead: 3, DiskWritten: 4, DiskReads: 7, DiskWrites: 8, NetReceived: 5, NetSent: 6}}}
 	for _, c := range []struct {
 		name       string
 		hypervisor Hypervisor
@@ -68,8 +70,14 @@ func TestUsagesAreOfTheGuestsThereAre(t *testing.T) {
 		{"each guest's", h, nil, map[string]float64{"croft_agent_usages_read{}": 1,
 			"croft_instance_cpu_seconds_total" + uuid: 1.5, "croft_instance_memory_bytes" + uuid: 2,
 			"croft_instance_disk_read_bytes_total" + uuid: 3, "croft_instance_disk_written_bytes_total" + uuid: 4,
+			"croft_instance_disk_reads_total" + uuid: 7, "croft_instance_disk_writes_total" + uuid: 8,
 			"croft_instance_network_received_bytes_total" + uuid: 5,
 			"croft_instance_network_sent_bytes_total" + uuid:     6}},
+		{"none that a busy guest did not report", measured{h.logHypervisor,
+			[]Usage{{Instance: guest, CPU: time.Second, NetReceived: 5, NetSent: 6, Busy: true}}}, nil,
+			map[string]float64{"croft_agent_usages_read{}": 1, "croft_instance_cpu_seconds_total" + uuid: 1,
+				"croft_instance_network_received_bytes_total" + uuid: 5,
+				"croft_instance_network_sent_bytes_total" + uuid:     6}},
 		{"none of guests without an order here, such as another cloud's", measured{h.logHypervisor,
 			[]Usage{{Instance: "a stranger's", CPU: time.Second}}}, nil,
 			map[string]float64{"croft_agent_usages_read{}": 1}},
@@ -187,6 +195,12 @@ func TestWhatAHostHasIsAnsweredAsJSON(t *testing.T) {
 		{"usages of no guest", http.MethodGet, "/v1/usages", true, func(*logbook) {}, http.StatusOK, "[]"},
 		{"usages while the hypervisor is away", http.MethodGet, "/v1/usages", true,
 			func(l *logbook) { l.fail = failing(errPlanned, "usages") }, http.StatusServiceUnavailable, "planned"},
+		{"past usage of an instance without an order", http.MethodGet, "/v1/instances/" + string(guest) + "/usage",
+			true, func(*logbook) {}, http.StatusNotFound, ""},
+		{"past usage of no instance", http.MethodGet, "/v1/instances/x/usage", true, func(*logbook) {},
+			http.StatusBadRequest, "x"},
+		{"past usage of a guest that was never measured", http.MethodGet, "/v1/instances/" + string(guest) + "/usage",
+			true, func(l *logbook) { l.order = new(run()) }, http.StatusOK, `"points":[]`},
 		{"files of nobody", http.MethodDelete, "/v1/instances/" + string(guest) + "/files", false, func(*logbook) {},
 			http.StatusNoContent, ""},
 		{"files of no instance", http.MethodDelete, "/v1/instances/x/files", false, func(*logbook) {},

@@ -70,7 +70,8 @@ func (p *pass) run(ctx context.Context) (err error) {
 		p.forget()
 		return nil
 	case p.want != nil:
-		m.called.Store(called{p.want.Project, p.want.Name})
+		m.called.Store(called{p.want.Project, p.want.Name, p.want.CreateRevision,
+			p.want.Spec.Resources[croft.VCPU]})
 		m.volumes = p.want.Volumes
 	}
 	if failed {

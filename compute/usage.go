@@ -2,6 +2,7 @@ package compute
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,8 +23,12 @@ type Usage struct {
 	MemoryBytes uint64           `json:"memory_bytes"`           // resident on the host now
 	DiskRead    uint64           `json:"disk_read_bytes"`        // bytes since the guest started
 	DiskWritten uint64           `json:"disk_written_bytes"`     // bytes since the guest started
+	DiskReads   uint64           `json:"disk_reads"`             // operations since the guest started
+	DiskWrites  uint64           `json:"disk_writes"`            // operations since the guest started
 	NetReceived uint64           `json:"network_received_bytes"` // by the guest
 	NetSent     uint64           `json:"network_sent_bytes"`     // bytes since the guest started
+	// Busy: memory and disk are unknown, and 0 here, because another operation uses the guest's monitor.
+	Busy bool `json:"busy,omitempty"`
 }
 
 // usagePatience is how long the hypervisor may take to answer; scrapers of metrics rarely wait longer.
@@ -43,6 +48,8 @@ type usageMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(Usage) float64
+	// unknown while the guest is Busy: a counter that became 0 would count as restarted
+	asks bool
 }
 
 func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) *usages {
@@ -53,8 +60,9 @@ func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) 
 		"1 for each instance of this host that has an order, with its name.", []string{"uuid", "project", "name"},
 		nil)
 	add := func(name, help string, kind prometheus.ValueType, value func(Usage) float64) {
+		asks := strings.HasPrefix(name, "memory_") || strings.HasPrefix(name, "disk_")
 		u.all = append(u.all, usageMetric{prometheus.NewDesc("croft_instance_"+name, help, []string{"uuid"}, nil), kind,
-			value})
+			value, asks})
 	}
 	add("cpu_seconds_total", "CPU time of the guest, of all its CPUs together.", prometheus.CounterValue,
 		func(x Usage) float64 { return x.CPU.Seconds() })
@@ -64,6 +72,10 @@ func newUsages(hypervisor Hypervisor, names func() map[croft.InstanceID]called) 
 		func(x Usage) float64 { return float64(x.DiskRead) })
 	add("disk_written_bytes_total", "Bytes that the guest has written to its disks.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.DiskWritten) })
+	add("disk_reads_total", "Read operations of the guest's disks.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.DiskReads) })
+	add("disk_writes_total", "Write operations of the guest's disks.", prometheus.CounterValue,
+		func(x Usage) float64 { return float64(x.DiskWrites) })
 	add("network_received_bytes_total", "Bytes that the guest has received.", prometheus.CounterValue,
 		func(x Usage) float64 { return float64(x.NetReceived) })
 	add("network_sent_bytes_total", "Bytes that the guest has sent.", prometheus.CounterValue,
@@ -116,6 +128,9 @@ func (u *usages) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(u.read, prometheus.GaugeValue, truth(err == nil))
 	for _, one := range all {
 		for _, m := range u.all {
+			if one.Busy && m.asks {
+				continue
+			}
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(one), string(one.Instance))
 		}
 	}

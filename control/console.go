@@ -79,6 +79,32 @@ func copyAtOnce(w http.ResponseWriter, from io.Reader) error {
 	}
 }
 
+// usageTime limits the wait for a host that is asked for the usage of an instance.
+const usageTime = 5 * time.Second
+
+// instanceUsage returns what an instance used in the last hour and day.
+func instanceUsage(ctx context.Context, c *call, _ api.InstanceNamed) (h compute.UsageHistory, err error) {
+	st, err := c.find(ctx)
+	if err != nil {
+		return h, err
+	}
+	asking, cancel := context.WithTimeout(ctx, usageTime)
+	defer cancel()
+	h, err = c.Cloud.Monitor.History(asking, st)
+	switch {
+	case err == nil:
+		return h, c.checkSame(st, nil)
+	case c.caller.Operator(): // for others, errors do not name the host
+		return h, err
+	case errors.Is(err, croft.NotFound):
+		return h, api.NewProblem(api.NotFound, "nothing is measured of "+st.Instance.Name+" yet")
+	case errors.Is(err, croft.Unavailable), errors.Is(err, context.DeadlineExceeded):
+		return h, api.NewProblem(api.BackendDown, "the host of "+st.Instance.Name+" does not answer at the moment, "+
+			"and it alone knows what "+st.Instance.Name+" uses: try again later")
+	}
+	return h, err
+}
+
 // attachConsole connects the client to the console of the guest.
 func attachConsole(c *call, in api.Console) error {
 	return c.attach("console", func(ctx context.Context, st croft.Status, use func(io.ReadWriteCloser) error) error {

@@ -146,6 +146,11 @@ var instanceOperations = noun{Tag: "instances",
 		stream(Operation{ID: "getInstanceLog", At: "GET /v1/instances/{id}/log", May: access.Reads, Media: bytesMedia,
 			Summary: "Read what the guest wrote to its serial console"},
 			getInstanceLog),
+		do(Operation{ID: "getInstanceUsage", At: "GET /v1/instances/{id}/usage", May: access.Reads,
+			Summary: "Read what an instance used in the last hour and day",
+			Description: "Averages, which its host measures and keeps: of each minute of the last hour, and of each ten " +
+				"minutes of the last day. Intervals in which the guest was off are missing. They end with the instance, and " +
+				"restart on another host. 404: nothing is measured yet. 503: the host does not answer."}, instanceUsage),
 		stream(Operation{ID: "attachConsole", At: "GET /v1/instances/{id}/console", May: access.Changes, Stream: true,
 			Log: always, Fails: []int{http.StatusConflict}, Status: http.StatusSwitchingProtocols,
 			Summary:     "Attach to the serial console over WebSocket",

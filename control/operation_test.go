@@ -32,7 +32,7 @@ r getUsage listUsage
 r listPools getPool listPoolResources listTickets getTicket
 m openTicket renewTicket closeTicket
 a getResourceLog
-r listInstances discoverTargets getInstance getInstanceLog getScreen watchEvents watchInstance listKeys listProjects getProject getQuota listActions
+r listInstances discoverTargets getInstance getInstanceLog getInstanceUsage getScreen watchEvents watchInstance listKeys listProjects getProject getQuota listActions
 r listObjects getObject getProperty changeObject setProperty removeProperty checkDefinition
 m createInstance destroyInstance startInstance stopInstance rebootInstance ejectInstance resizeInstance rebuildInstance attachConsole attachScreen runCommand explainRequest
 m recreateInstance

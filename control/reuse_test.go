@@ -413,6 +413,7 @@ func (u reuse) takeNames(t *testing.T, member, admin role, mine belongings) {
 		t.Errorf("the key and the sandbox of the former tenant give %+v", ticket)
 	}
 	for _, path := range []string{"instances", "instances/" + mine.id, "instances/" + mine.id + "/log",
+		"instances/" + mine.id + "/usage",
 		"instances/" + mine.member, "objects/instances/" + mine.id, "objects/groups/" + mine.group, "keys",
 		"tickets?all=true",
 		"clusters", "clusters/" + mine.clusterName, "clusters/" + mine.cluster, "credentials",

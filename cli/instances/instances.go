@@ -145,9 +145,9 @@ func (a *asking) addRequestFlags(cmd *cobra.Command) {
 // verbs returns what can be done with instances: the subcommands of schedule and of croft instance.
 func verbs() []*cobra.Command {
 	return []*cobra.Command{showCommand(), listCommand(), removeCommand(), stopCommand(), startCommand(),
-		consoleCommand(), logsCommand(), screenCommand(), sshCommand(), execCommand(), copyCommand(), forwardCommand(),
-		portForwardCommand(), waitCommand(), rebootCommand(), ejectCommand(),
-		rebuildCommand(), recreateCommand(), moveCommand(), keepCommand(), protectCommand(), resizeCommand()}
+		consoleCommand(), logsCommand(), usageCommand(), screenCommand(), sshCommand(), execCommand(), copyCommand(),
+		forwardCommand(), portForwardCommand(), waitCommand(), rebootCommand(), ejectCommand(), rebuildCommand(),
+		recreateCommand(), moveCommand(), keepCommand(), protectCommand(), resizeCommand()}
 }
 
 // NounCommand returns the command croft instance.

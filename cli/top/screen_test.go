@@ -126,6 +126,10 @@ func TestHowBusyAGuestIsTakesTwoReadings(t *testing.T) {
 	first := sample{}.next(at, compute.Usage{CPU: 10 * time.Second})
 	second := first.next(at.Add(2*time.Second), compute.Usage{CPU: 13 * time.Second})
 	restarted := second.next(at.Add(4*time.Second), compute.Usage{CPU: time.Second})
+	busy := sample{memory: 5}.next(at, compute.Usage{Busy: true})
+	if busy.memory != 5 {
+		t.Errorf("while its monitor is busy, its memory is %d", busy.memory)
+	}
 	if first.rate != nil || second.rate == nil || *second.rate != 1.5 || restarted.rate != nil {
 		t.Errorf("the rates are %v, %v and %v", first.rate, second.rate, restarted.rate)
 	}

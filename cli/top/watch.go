@@ -155,6 +155,9 @@ func (w *watch) readHost(ctx context.Context, h hosts.Host) {
 // next returns the reading that follows this one. A load needs two readings.
 func (r sample) next(at time.Time, u compute.Usage) sample {
 	now := sample{at: at, cpu: u.CPU, memory: u.MemoryBytes}
+	if u.Busy { // its memory is unknown
+		now.memory = r.memory
+	}
 	if !r.at.IsZero() && u.CPU >= r.cpu && at.After(r.at) {
 		rate := float64(u.CPU-r.cpu) / float64(at.Sub(r.at))
 		now.rate = &rate

@@ -139,6 +139,9 @@ type Images interface {
 
 // Monitor reads data that changes all the time.
 type Monitor interface {
+	// History returns what an instance used in the last day, as its host measured it. NotFound: it is on no host yet,
+	// or that has measured nothing. Unavailable: the host does not answer.
+	History(ctx context.Context, st croft.Status) (compute.UsageHistory, error)
 	// Usages returns the current resource use of a host's guests. Unavailable: the host does not answer.
 	Usages(ctx context.Context, host croft.Host) ([]compute.Usage, error)
 }

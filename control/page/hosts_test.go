@@ -152,7 +152,13 @@ func manyHosts(under http.Handler, n int) http.Handler {
 // crowded returns the page of the same cloud with many hosts. It has the same sessions.
 func (s served) crowded(t *testing.T, n int) served {
 	t.Helper()
-	server, err := page.New(page.Config{API: manyHosts(s.proxy, n), Sessions: s.links.Store})
+	return s.over(t, manyHosts(s.proxy, n))
+}
+
+// over serves the page once more, over another handler of the API.
+func (s served) over(t *testing.T, api http.Handler) served {
+	t.Helper()
+	server, err := page.New(page.Config{API: api, Sessions: s.links.Store})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"croft"
-	"croft/compute"
 	"croft/control/api"
 	"croft/internal/wording"
 )
@@ -25,7 +23,7 @@ type instancePage struct {
 	Backups   []api.Backup
 	Log       []logLine
 	Timeline  *timeline
-	Usage     *usageNow
+	Usage     *measured
 	Placement []fact
 	Facts     map[string]string // what the forms remember
 	Missing   []string          // parts that could not be read, and why
@@ -70,7 +68,7 @@ func (v *visit) showInstance() error {
 		{name: "snapshots", read: func() error { return d.readSnapshots(v) }},
 		{name: "backups", read: func() error { return d.readBackups(v) }},
 		{name: "log", read: func() error { return d.readLog(v) }},
-		{name: "usage", read: func() error { return d.readUsage(v) }},
+		{name: "usage", read: func() (err error) { d.Usage, err = v.readMeasured(i); return err }},
 		{name: "policy", read: func() error { return d.readStanding(v) }},
 	})
 	if err != nil {
@@ -114,31 +112,6 @@ func (d *instancePage) readLog(v *visit) error {
 		Object: "instance/" + string(d.ID), Limit: mostLogLines})
 	for _, e := range log.Entries {
 		d.Log = append(d.Log, logLine{At: e.Time, User: e.User, What: e.Operation, Outcome: e.Result})
-	}
-	return err
-}
-
-// usageNow is what a guest uses at the moment.
-type usageNow struct {
-	compute.Usage
-	Processors int64 // of the instance
-}
-
-// Processor is the time that its processors have run.
-func (u usageNow) Processor() string { return wording.Exact(rounded(u.CPU)) }
-
-// readUsage reads what the guest uses. The API has this for operators only, and only of the moment.
-func (d *instancePage) readUsage(v *visit) error {
-	if !d.Operator || d.HostID == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(v.ctx, 2*time.Second)
-	defer cancel()
-	list, err := v.client.ListUsages(ctx, api.HostNamed{ID: string(d.HostID)})
-	for _, u := range list.Usages {
-		if u.Instance == d.ID {
-			d.Usage = &usageNow{u, d.Resources["VCPU"]}
-		}
 	}
 	return err
 }

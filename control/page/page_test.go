@@ -65,6 +65,8 @@ func TestThePage(t *testing.T) {
 		"the nearest limit is marked":              showsWhichLimitCounts,
 		"usage is exported":                        exportsUsage,
 		"the dashboard finds problems":             findsTroubles,
+		"usage of an instance is drawn":            drawsUsage,
+		"the page waits for no host":               waitsForNoHost,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}

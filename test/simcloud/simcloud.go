@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"croft"
 	"croft/compute"
@@ -215,6 +216,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Hypervisor: h.Hypervisor,
 		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},
 		NICs:       []compute.NIC{{Network: "default"}},
+		UsageEvery: 100 * time.Millisecond,
 		GuestAddresses: func(ctx context.Context) ([]string, error) {
 			return h.Hypervisor.GuestAddresses(ctx, "default")
 		},

@@ -22,7 +22,9 @@ func (s Suite) usages(t *testing.T) {
 	}
 	b.must(b.hv.Start(b.ctx, m.ID))
 	first := b.awaitUsage(meters, m.ID, func(u compute.Usage) bool { return u.CPU > 0 && u.MemoryBytes > 0 })
-	b.awaitUsage(meters, m.ID, func(u compute.Usage) bool { return u.CPU > first.CPU })
+	b.awaitUsage(meters, m.ID, func(u compute.Usage) bool {
+		return u.CPU > first.CPU && !u.Busy && u.DiskReads > 0 && u.DiskRead > 0 // the firmware reads from the disk
+	})
 	b.must(b.hv.Remove(b.ctx, m.ID))
 	if _, there := b.usage(meters, m.ID); there {
 		t.Error("a guest that is removed uses something")

@@ -13,8 +13,8 @@ import (
 const usageStats = libvirt.DOMAIN_STATS_CPU_TOTAL | libvirt.DOMAIN_STATS_BALLOON |
 	libvirt.DOMAIN_STATS_INTERFACE | libvirt.DOMAIN_STATS_BLOCK
 
-// Usages implements compute.Meters, in one call for all guests. Busy guests report fewer values, so that the
-// call does not wait for them.
+// Usages implements compute.Meters, in one call for all guests. The call does not wait for the monitors of guests, so
+// that busy guests lack the values that come from it.
 func (d *Driver) Usages(ctx context.Context) ([]compute.Usage, error) {
 	return call(ctx, d.conn, task{verb: "read what the guests use"}, func(c *libvirt.Connect) ([]compute.Usage, error) {
 		all,
@@ -45,9 +45,12 @@ func usage(s libvirt.DomainStats) compute.Usage {
 	if s.Balloon != nil {
 		u.MemoryBytes = s.Balloon.Rss << 10
 	}
+	u.Busy = s.Balloon == nil || !s.Balloon.RssSet
 	for _, disk := range s.Block {
 		u.DiskRead += disk.RdBytes
 		u.DiskWritten += disk.WrBytes
+		u.DiskReads += disk.RdReqs
+		u.DiskWrites += disk.WrReqs
 	}
 	for _, nic := range s.Net {
 		u.NetReceived += nic.RxBytes

@@ -11,6 +11,7 @@ import (
 	"croft/compute"
 	"croft/control/api"
 	"croft/hosts/audit"
+	"croft/internal/testing/patient"
 	"croft/schedule"
 )
 
@@ -213,6 +214,10 @@ func (s *suite) load() {
 	if err != nil || len(used.Usages) != 1 || used.Usages[0].Instance != web.ID {
 		s.Errorf("usages are %+v, %v", used, err)
 	}
+	patient.Until(s, "the usage of the instance is measured", func() bool {
+		h, err := s.Client.GetInstanceUsage(s.ctx, api.InstanceNamed{ID: string(web.ID)})
+		return err == nil && len(h.Hour.Points) > 0 && len(h.Day.Points) > 0 && h.Hour.Points[0].Processor != nil
+	})
 }
 
 func (s *suite) tokens() {

@@ -132,3 +132,23 @@ func (a agents) Usages(ctx context.Context, h croft.Host) ([]compute.Usage, erro
 	}
 	return all, nil
 }
+
+// maxHistory limits the answer with the history of one guest, in bytes.
+const maxHistory = 1 << 20
+
+// History implements cloud.Monitor.
+func (a agents) History(ctx context.Context, st croft.Status) (h compute.UsageHistory, err error) {
+	const verb = "read the usage of"
+	answer, err := consoles{a}.ask(ctx, st, verb, http.MethodGet, "/usage", false)
+	if err != nil {
+		return h, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return h, refused(fmt.Sprintf("%s %s on host %s", verb, st.Instance.Name, st.Host.Name), answer)
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxHistory)).Decode(&h); err != nil {
+		return h, unreached(ctx, st, verb, false, err)
+	}
+	return h.Bounded(), nil
+}

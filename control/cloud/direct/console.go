@@ -132,12 +132,12 @@ func (c consoles) Run(ctx context.Context, st croft.Status, command compute.Gues
 
 var errNoResult = errors.New("it is not complete")
 
-// ask requests the console or the screen from the agent of the instance's host. The response may be nil with or without
-// an error.
+// ask requests something of the instance, such as its console, from the agent of the instance's host. The response may
+// be nil with or without an error.
 func (c consoles) ask(ctx context.Context, st croft.Status, verb, method, path string,
 	follow bool) (*http.Response, error) {
 	if st.Host == nil || st.Host.API == "" {
-		return nil, croft.Errorf(croft.NotFound, "instance %s has no console: it is on no host yet", st.Instance.Name)
+		return nil, croft.Errorf(croft.NotFound, "%s %s: it is on no host yet", verb, st.Instance.Name)
 	}
 	address := strings.TrimSuffix(st.Host.API, "/") + "/v1/instances/" + string(st.Instance.ID) + path
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
