@@ -88,10 +88,15 @@ var projectOperations = noun{Tag: "projects",
 				return history(ctx, c, []croft.Project{c.project}, in.Days)
 			}),
 		do(Operation{ID: "listUsage", At: "GET /v1/usage", May: access.Reads,
-			Summary:     "List what projects used, by day, each with the projects below it",
-			Description: "Admins of a project see the projects below it too, operators all."},
+			Summary: "List what projects used, by day, each with the projects below it",
+			Description: "Admins of a project see the projects below it too, operators all. For operators, `capacity` has what " +
+				"the hosts that took instances offered."},
 			func(ctx context.Context, c *call, in api.Days) (usage.Report, error) {
-				return history(ctx, c, c.scope.Projects(), in)
+				report, err := history(ctx, c, c.scope.Projects(), in)
+				if err == nil && c.caller.Operator() {
+					report.Capacity, err = c.Cloud.Usage.Capacity(ctx, usage.Filter{Since: in.Since, Until: in.Until})
+				}
+				return report, err
 			}),
 		do(Operation{ID: "getDefaultQuota", At: "GET /v1/quota", May: access.EveryHuman,
 			Summary: "Get the limits of projects that have none of their own"},

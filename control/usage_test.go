@@ -11,6 +11,7 @@ import (
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/internal/delay"
+	"croft/internal/testing/patient"
 	"croft/tenant/usage"
 )
 
@@ -71,6 +72,18 @@ func TestUsageIsSeenLikeQuotas(t *testing.T) {
 		"former=yes", "since=2026-02-02&since=2026-02-02"} {
 		got := a.ask(t, "anna", http.MethodGet, "/v1/usage?"+query, nil)
 		got.want(t, http.StatusBadRequest, api.BadQuery)
+	}
+
+	capacity := func(token string) int64 {
+		var r usage.Report
+		a.ask(t, token, http.MethodGet, "/v1/usage", nil).into(t, &r)
+		return usage.Sum(r.Capacity).Peak["VCPU"]
+	}
+	patient.Until(t, "the capacity is measured", func() bool { return capacity("operator") > 0 })
+	for _, token := range []string{"adam", "anna", "reader", "berta"} {
+		if n := capacity(token); n != 0 {
+			t.Errorf("%s sees that the hosts offer %d vCPU", token, n)
+		}
 	}
 
 	// A later project of the name has no usage of the former one.

@@ -97,6 +97,8 @@ import (
 //	/croft/<partition>/usage/now/<project>/<born>  its current usage, and today's
 //	/croft/<partition>/usage/days/<project>/<born>/<date>
 //	                                               its usage on an earlier day
+//	/croft/<partition>/usage/capacity              what the hosts offer now, and offered today
+//	/croft/<partition>/usage/offered/<date>        what they offered on an earlier day
 //	/croft/<partition>/tokens/<project>/<token>    an access token: its user, and the hash of its secret
 //	/croft/<partition>/page/sessions/<holder>/<session>
 //	                                               a browser that is logged in, under a lease: its sealed credentials

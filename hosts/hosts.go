@@ -57,6 +57,23 @@ func (h Host) State() string {
 	return "ready"
 }
 
+// Offered returns what the hosts that take instances offer together. Unavailable: not all of it is known.
+func (f *Fleet) Offered(ctx context.Context) (croft.Resources, error) {
+	all, err := f.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := croft.Resources{}
+	for _, h := range all {
+		if h.State() == "ready" {
+			for class, n := range h.Offered {
+				sum[class] += n
+			}
+		}
+	}
+	return sum, nil
+}
+
 // Records returns the records of the named hosts that exist; without names, of all hosts.
 func (f *Fleet) Records(ctx context.Context, ids ...croft.HostID) (map[croft.HostID]croft.Host, error) {
 	return f.Hosts.Hosts(ctx, ids...)

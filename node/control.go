@@ -173,6 +173,8 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	})
 	p.Start(ctx, "what projects use", store.Projects.Settle)
 	p.Start(ctx, "the history of usage", usage.Recorder{Name: uuid.NewString(), Store: store.Usage, Log: log}.Run)
+	p.Start(ctx, "the history of what the hosts offer", usage.Surveyor{Store: store.Usage, Offered: made.Fleet.Offered,
+		Log: log}.Run)
 	p.Start(ctx, "the tree of projects", tree.Run)
 	p.Start(ctx, "the changes that the API tells", server.Run)
 	p.Start(ctx, "the copy of the hosts", view.Run)

@@ -36,7 +36,8 @@ A note gives the time for which a day's amounts are estimated: they changed whil
 server recorded usage, so half of that time is charged with the amounts before it, half
 with the amounts after it. Days are kept for 400 days, also those of removed projects,
 which operators see with --former. With very many projects the oldest days are removed
-sooner.`,
+sooner. With -o json, operators also see what the hosts that took instances offered on each
+day (capacity).`,
 		Example: `  croft usage
   croft usage --project lab --since 30d --by project
   croft usage --since 2026-01-01 --until 2026-01-31 -o json`,
@@ -143,10 +144,11 @@ type projectTotal struct {
 type usageTotals struct {
 	Until    time.Time      `json:"recorded_until,omitzero"`
 	Projects []projectTotal `json:"projects"`
+	Capacity []usage.Day    `json:"capacity,omitempty"`
 }
 
 func totalled(r usage.Report) usageTotals {
-	all := usageTotals{Until: r.Until, Projects: []projectTotal{}}
+	all := usageTotals{Until: r.Until, Projects: []projectTotal{}, Capacity: r.Capacity}
 	for _, a := range r.Projects {
 		sum := usage.Sum(a.Days)
 		all.Projects = append(all.Projects, projectTotal{a.Project, a.Former, len(a.Days), sum.UnitSeconds, sum.Peak,

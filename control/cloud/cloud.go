@@ -109,7 +109,7 @@ type Ports interface {
 	Connect(ctx context.Context, st croft.Status, port int, use func(io.ReadWriteCloser) error) error
 }
 
-// Etcd is the cloud's store.
+// Etcd is the cloud's store, and the authority of hosts in it.
 type Etcd interface {
 	// Problems describes current and imminent problems, one sentence each.
 	Problems(ctx context.Context) []string
@@ -122,6 +122,8 @@ type Keys = schedule.Keys
 type Usage interface {
 	// List returns the usage of a scope that the filter chooses.
 	List(ctx context.Context, of access.Scope, f usage.Filter) (usage.Report, error)
+	// Capacity returns what all hosts offered on the days of the filter.
+	Capacity(ctx context.Context, f usage.Filter) ([]usage.Day, error)
 }
 
 // Images manages the images cached on hosts.

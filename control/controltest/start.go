@@ -3,6 +3,7 @@ package controltest
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -150,6 +151,10 @@ func start(t testing.TB, file string, change func(*simcloud.Cloud, *control.Conf
 		}
 	})
 	run.Go(func() { _ = usage.Recorder{Name: "test", Store: c.Store.Usage, Every: time.Second}.Run(ctx) })
+	run.Go(func() {
+		_ = usage.Surveyor{Store: c.Store.Usage, Offered: under.Fleet.Offered, Every: 200 * time.Millisecond,
+			Log: slog.New(slog.DiscardHandler)}.Run(ctx)
+	})
 	run.Go(func() { _ = under.Backups.Run(ctx) })
 	run.Go(func() { building.Ensure(ctx); _ = builds.Run(ctx) })
 	front := httptest.NewServer(server.Handler())

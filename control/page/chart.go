@@ -21,7 +21,8 @@ const (
 type period struct {
 	First, End time.Time // of its first day, and of the day after its last
 	usage.Day
-	Name string
+	Offered tenant.Amounts // by the hosts, at most; nil: not known
+	Name    string
 }
 
 // periodsUntil returns the periods that end with the present one. The history is kept for 400 days.
@@ -79,6 +80,18 @@ func fill(all []period, accounts []usage.Account) {
 	}
 }
 
+// fillOffered sets what the hosts offered at most in periods.
+func fillOffered(all []period, capacity []usage.Day) {
+	for i := range all {
+		first, end := all[i].First.Format(time.DateOnly), all[i].End.Format(time.DateOnly)
+		for _, d := range capacity {
+			if d.Date >= first && d.Date < end {
+				all[i].Offered = usage.Sum([]usage.Day{{Peak: all[i].Offered}, d}).Peak
+			}
+		}
+	}
+}
+
 // chart is a measure of the history as a picture: a bar for each period. Its lengths are in units of the picture.
 type chart struct {
 	Says          string // what it shows, in words
@@ -87,11 +100,14 @@ type chart struct {
 	Base          int // of the bars
 	Bars          []bar
 	Empty         bool
+	Offered       bool // it shows what the hosts offered, too
 }
 
 // bar is a period in a chart: its average as a bar, its peak as a line.
 type bar struct {
 	Name, Average, Peak     string
+	Offered                 string // by the hosts; empty: not known
+	OfferedY                int
 	Estimated               bool
 	X, Y, Wide, High, PeakY int
 	TextX                   int
@@ -116,7 +132,7 @@ func chartOf(m tenant.Measure, all []period, now time.Time) *chart {
 			end = now
 		}
 		averages[i] = float64(p.UnitSeconds[m]) / max(1, end.Sub(p.First).Seconds())
-		top = max(top, averages[i], float64(p.Peak[m]))
+		top = max(top, averages[i], float64(p.Peak[m]), float64(p.Offered[m]))
 	}
 	c.Empty = top == 0
 	scale := float64(chartBase-chartTop) / max(top, 1e-9)
@@ -131,6 +147,9 @@ func chartOf(m tenant.Measure, all []period, now time.Time) *chart {
 		}
 		b.Y = chartBase - b.High
 		b.PeakY = chartBase - int(float64(p.Peak[m])*scale)
+		if n := p.Offered[m]; n > 0 {
+			b.Offered, b.OfferedY, c.Offered = amountOf(m, n), chartBase-int(float64(n)*scale), true
+		}
 		b.TextX = b.X + b.Wide/2
 		if (len(all)-1-i)%every == 0 {
 			b.Label, b.Odd = p.First.Format("2 Jan"), len(all) > mostLabels && (len(all)-1-i)/every%2 == 1
@@ -144,6 +163,9 @@ func chartOf(m tenant.Measure, all []period, now time.Time) *chart {
 	last := cmp.Or(len(c.Bars), 1) - 1
 	c.Says = fmt.Sprintf("%s, average of each period: at most %s, last %s", measureName(m),
 		average(m, slices.Max(append(averages, 0))), c.Bars[last].Average)
+	if offered := c.Bars[last].Offered; offered != "" {
+		c.Says += ", of " + offered + " that the hosts offered"
+	}
 	return c
 }
 
@@ -194,10 +216,12 @@ func (v *visit) wantsHistory() (m tenant.Measure, by string, all []period) {
 
 var historyMeasures = append(slices.Clone(mainMeasures), tenant.CountInstances)
 
-// historyOf shows the usage of accounts. The links are to the page at a path.
-func (v *visit) historyOf(path string, accounts []usage.Account, until time.Time) *history {
+// historyOf shows the usage of accounts, and what the hosts offered if that is known. The links are to the page at a
+// path.
+func (v *visit) historyOf(path string, accounts []usage.Account, capacity []usage.Day, until time.Time) *history {
 	m, by, all := v.wantsHistory()
 	fill(all, accounts)
+	fillOffered(all, capacity)
 	now := time.Now()
 	h := &history{chart: chartOf(m, all, now), Until: until, Stale: now.Sub(until) > staleHistory}
 	for _, other := range historyMeasures {

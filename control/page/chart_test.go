@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,25 @@ func TestTheChartShowsAverages(t *testing.T) {
 	}
 	if empty := chartOf("VCPU", periodsUntil(now, byWeek), now); !empty.Empty {
 		t.Errorf("a chart of nothing is %+v", empty)
+	}
+}
+
+func TestTheChartShowsWhatTheHostsOffered(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	all := periodsUntil(now, byWeek)
+	fillOffered(all, []usage.Day{{Date: "2026-11-22", Peak: tenant.Amounts{"VCPU": 90}},
+		{Date: "2026-11-23", Peak: tenant.Amounts{"VCPU": 8}}, {Date: "2026-11-29", Peak: tenant.Amounts{"VCPU": 16}},
+		{Date: "2026-11-30", Peak: tenant.Amounts{"VCPU": 12}}})
+	c := chartOf("VCPU", all, now)
+	before, last, present := c.Bars[len(c.Bars)-4], c.Bars[len(c.Bars)-2], c.Bars[len(c.Bars)-1]
+	if before.Offered != "" || last.Offered != "16" || present.Offered != "12" || !c.Offered || c.Top != "90" {
+		t.Errorf("up to %s, the bars are %+v, %+v and %+v", c.Top, before, last, present)
+	}
+	if last.OfferedY >= present.OfferedY || !strings.HasSuffix(c.Says, "last 0, of 12 that the hosts offered") {
+		t.Errorf("it says %q, and the lines are at %d and %d", c.Says, last.OfferedY, present.OfferedY)
+	}
+	if c := chartOf("instances", all, now); c.Offered {
+		t.Errorf("hosts offer instances: %+v", c)
 	}
 }
 

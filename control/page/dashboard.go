@@ -92,7 +92,8 @@ func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
 		return nil, err
 	}
 	for _, says := range list.Problems {
-		all = append(all, trouble{Bad: true, Kind: "etcd", What: says, Do: "see the operations guide: croft doctor"})
+		all = append(all, trouble{Bad: true, Kind: "cloud", What: says,
+			Do: "do what it says; the guide to operations has more", DoLink: docsRoot + "/operations"})
 	}
 	var rows, taking []hostRow
 	for _, h := range list.Hosts {
@@ -252,7 +253,11 @@ func (d *dashboard) readUsage(v *visit) error {
 			roots = append(roots, a)
 		}
 	}
-	d.Trend = v.historyOf("/dashboard", roots, report.Until)
+	capacity := report.Capacity
+	if v.project != "" {
+		capacity = nil // it is of the whole cloud
+	}
+	d.Trend = v.historyOf("/dashboard", roots, capacity, report.Until)
 	total := recently(roots, week)
 	for _, a := range report.Projects {
 		sum := recently([]usage.Account{a}, week)

@@ -137,7 +137,7 @@ func (v *visit) showProjectAs(status int, d projectPage) error {
 			report, err := v.client.GetUsage(v.ctx, api.ProjectDays{ProjectNamed: api.ProjectNamed{Project: name},
 				Days: api.Days{Since: periods[0].First.Format(time.DateOnly)}})
 			if err == nil {
-				d.Usage = v.historyOf("/project", report.Projects, report.Until)
+				d.Usage = v.historyOf("/project", report.Projects, nil, report.Until)
 			}
 			return err
 		}},

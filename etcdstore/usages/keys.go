@@ -21,6 +21,10 @@ func (k Keys) day(id usage.ID, date string) string {
 	return k.days(id) + date
 }
 
+// capacity is the key of the capacity meter, capacityOn the key of an earlier day.
+func (k Keys) capacity() string              { return string(k) + "usage/capacity" }
+func (k Keys) capacityOn(date string) string { return string(k) + "usage/offered/" + date }
+
 // accountsOf returns the prefix of the accounts of a project and of former projects of its name.
 func (k Keys) accountsOf(p croft.Project) string { return k.accounts() + string(p) + "/" }
 

@@ -231,3 +231,42 @@ func TestRecordersTakeOver(t *testing.T) {
 		return h.Recorder == "two" && usage.Sum(r.Projects[0].Days).UnitSeconds["VCPU"] > 0
 	})
 }
+
+func TestWhatTheHostsOfferIsKeptForTheDaysOfProjects(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	if days := etcdtest.Must(s.Usage.Capacity(t.Context(), usage.Filter{}))(t); days != nil {
+		t.Errorf("before the first measurement there is %+v", days)
+	}
+	var was usage.Gauge
+	write := func(next usage.Meter, over []usage.Day) error {
+		return s.Usage.WriteGauge(t.Context(), was, next, over)
+	}
+	m := usage.NewMeter(midnight).Set(tenant.Amounts{"VCPU": 8}, 0)
+	if err := write(m, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(m, nil); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("a write over an unknown one: %v", err)
+	}
+	for _, hours := range []int{12, 36, 24 * 450} {
+		was = etcdtest.Must(s.Usage.Gauge(t.Context()))(t)
+		next, over := was.Until(midnight.Add(time.Duration(hours) * time.Hour))
+		if err := write(next, over); err != nil {
+			t.Fatal(err)
+		}
+		days := etcdtest.Must(s.Usage.Capacity(t.Context(), usage.Filter{}))(t)
+		switch last := days[len(days)-1]; {
+		case hours == 12 && (len(days) != 1 || last.UnitSeconds["VCPU"] != 8*12*3600):
+			t.Errorf("after half a day it has %+v", days)
+		case hours == 36 && (len(days) != 2 || days[0].UnitSeconds["VCPU"] != 8*24*3600 || last.Date != "2026-03-02"):
+			t.Errorf("after a day and a half it has %+v", days)
+		case hours > 36 && (days[0].Date < "2026-03-03" || len(days) > 401):
+			t.Errorf("after 450 days it has %d days from %s on", len(days), days[0].Date)
+		}
+	}
+	some := etcdtest.Must(s.Usage.Capacity(t.Context(), usage.Filter{Since: "2027-05-20", Until: "2027-05-21"}))(t)
+	if len(some) != 2 {
+		t.Errorf("of two days it has %+v", some)
+	}
+}

@@ -44,6 +44,8 @@ type Report struct {
 	// Until is the time up to which the history is complete; zero: nothing was ever recorded.
 	Until    time.Time `json:"recorded_until,omitzero"`
 	Projects []Account `json:"projects"` // by name
+	// Capacity is what the hosts that took instances offered together, for operators, by day since it is measured.
+	Capacity []Day `json:"capacity,omitempty"`
 }
 
 // Filter selects a part of the history.

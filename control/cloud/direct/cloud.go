@@ -66,7 +66,7 @@ func Over(store *etcdstore.Store, claims Claims, s Settings, how Scheduling) (*c
 		Foreign: s.Placement.Cloud != ""}
 	over := &cloud.Cloud{
 		Scheduler: scheduler, Instances: store.Instances, Consoles: consoles{a}, Ports: ports{}, Fleet: fleet,
-		Etcd: store.Cluster, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
+		Etcd: health{store}, Aggregates: store.Aggregates, Distances: distances{store}, Policies: store.Policies,
 		NamedSizes: store.Sizes,
 		Keys:       store.SSHKeys, Projects: store.Projects, Claims: claims, Usage: store.Usage, Images: images,
 		Catalog: stored,
