@@ -15,7 +15,7 @@ import (
 // path below Root, then the operations.
 const uses = `
 GET /instances: whoami listInstances watchEvents listProjects
-GET /instances/{id}: getInstance listActions listBackups listSnapshots listUsages getStanding
+GET /instances/{id}: getInstance listActions listBackups listSnapshots getInstanceUsage getStanding
 GET /instances/{id}/log: getInstanceLog
 GET /instances/{id}/console: attachConsole
 GET /instances/{id}/screen: attachScreen getScreen
@@ -66,6 +66,7 @@ var reasons = map[string]string{
 	"keepInstance":    "changeInstance sets the expiry, too",
 	"watchInstance":   "watchEvents has the changes of all instances",
 	"forwardPort":     "a browser has no port to forward to: schedule port-forward",
+	"listUsages":      "getInstanceUsage has what an instance uses",
 	"discoverTargets": "Prometheus asks for it",
 	"getClaim":        "the form for the use of a claim reads it by its name in the table",
 	"getTicket": "the list has all of a ticket but its data, which the holder reads: croft pool " +
