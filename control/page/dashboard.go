@@ -186,29 +186,36 @@ func (v *visit) troubledStorage(in api.InProject) (all []trouble, err error) {
 	return all, errors.Join(err, failed)
 }
 
-// overdueBackups lists instances without a recent backup.
+// overdueBackups lists instances whose last backup is old or failed, and counts those that never had one.
 func (v *visit) overdueBackups(in api.InProject) (all []trouble, err error) {
 	list, err := v.client.ListUnprotected(v.ctx, api.OverdueFilter{InProject: in}, api.Listing{Limit: mostTroubles})
+	without := 0
 	for _, u := range list.Instances {
+		if u.Last == nil && u.Failed == "" && u.Schedule == "" {
+			without++
+			continue
+		}
 		one := trouble{Kind: "backup", Name: u.Name, Link: link(u.Project, "/instances/"+string(u.Instance)),
-			What: "no backup yet", Do: "make one",
+			Bad: u.Failed != "" || u.Schedule != "", What: "no backup yet", Do: "make one",
 			DoLink: link(u.Project, "/instances/"+string(u.Instance)+"/backup")}
 		if u.Last != nil {
 			one.What = "the last backup is " + wording.Age(time.Since(*u.Last)) + " old"
 		}
 		if u.Failed != "" {
-			one.Bad = true
 			one.What += "; the newest attempt failed: " + u.Failed
 		}
 		if u.Schedule != "" {
-			one.Bad = true
 			one.What += ", although schedule " + u.Schedule + " makes them"
 		}
 		all = append(all, one)
 	}
-	if list.Next != "" {
-		all = append(all, trouble{Kind: "backup", What: "there are more without a recent backup",
-			Do: "croft backup overdue"})
+	if without > 0 {
+		what := wording.Count(without, "instance") + " without any backup"
+		if list.Next != "" {
+			what = "at least " + what
+		}
+		all = append(all, trouble{Kind: "backup", What: what, Do: "make a schedule",
+			DoLink: link(in.Project, "/backups")})
 	}
 	return all, err
 }

@@ -170,8 +170,12 @@ func (v *visit) images() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	named, err := v.client.ListImages(v.ctx, api.Listing{Limit: mostThings})
+	if err != nil {
+		return nil, err
+	}
 	p := part{Heads: []string{"State", "Project", "Size", "Copies", "Login", "Age"}, Truncated: list.Next != "",
-		Empty: "Instances start from images, also by URL. Add one to keep it in the catalog.",
+		Empty: "The hosts fetch an image when an instance needs it. Add one to keep copies of it.",
 		Deeds: v.deeds(v.project, nil, "images.new")}
 	for _, one := range list.Images {
 		row := thing{ID: string(one.ID), Name: one.Name, Error: one.Error, Cells: []any{word(one.State),
@@ -188,7 +192,21 @@ func (v *visit) images() ([]part, error) {
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	return []part{p}, nil
+	return []part{p, namedImages(named)}, nil
+}
+
+// namedImages lists the images that requests may name and that hosts fetch from their publishers.
+func namedImages(list api.Catalog) part {
+	p := part{Title: "From their publishers", Heads: []string{"Description", "Login", "Verified by", "Architecture"},
+		Truncated: list.Next != "", Empty: "No image has a name here: requests give URLs."}
+	for _, one := range list.Images {
+		about := one.Description
+		if one.Alias != "" {
+			about = "the same as " + one.Alias
+		}
+		p.Rows = append(p.Rows, thing{Name: one.Name, Cells: []any{about, one.User, one.VerifiedBy, string(one.Arch)}})
+	}
+	return p
 }
 
 func (v *visit) backups() ([]part, error) {
