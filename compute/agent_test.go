@@ -6,9 +6,11 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -391,6 +393,40 @@ func TestAnErrorThatMayPassIsTriedAgainAtTheNextResync(t *testing.T) {
 	c.await(inst, croft.StateFailed)
 	agent.Resync(t.Context())
 	c.await(inst, croft.StateRunning)
+}
+
+// TestAnInstanceWaitsForItsChosenAddress: another guest has it, which did not choose it.
+func TestAnInstanceWaitsForItsChosenAddress(t *testing.T) {
+	t.Parallel()
+	c := newCloudOf(t, sim.Config{Subnet: netip.MustParsePrefix("10.0.0.0/30")}) // guests have 10.0.0.2
+	agent := c.start()
+	first := c.request("first")
+	c.await(first, croft.StateRunning)
+	const address = "10.0.0.2"
+	second := c.requestSpec("second", croft.Spec{InstanceSettings: croft.InstanceSettings{FixedAddress: address}})
+	seen := c.await(second, croft.StateFailed)
+	if seen.ErrorKind != croft.Conflict || !strings.Contains(seen.Error, "the address "+address+" is not free") ||
+		!strings.Contains(seen.Error, "free it, and the instance starts") {
+		t.Errorf("it says %q of kind %q", seen.Error, seen.ErrorKind)
+	}
+	agent.Resync(t.Context())
+	if _, err := c.hv.Get(t.Context(), second.ID); !errors.Is(err, croft.NotFound) {
+		t.Errorf("it has a domain: %v", err)
+	}
+	c.reorder(first, croft.WantGone)
+	c.await(first, "")
+	agent.Resync(t.Context())
+	if seen := c.await(second, croft.StateRunning); len(seen.Addresses) != 1 || seen.Addresses[0].String() != address {
+		t.Errorf("it has %v", seen.Addresses)
+	}
+	c.stop() // the address outlives the agent
+	c.reorder(second, croft.WantStopped)
+	c.start()
+	c.await(second, croft.StateStopped)
+	third := c.requestSpec("third", croft.Spec{})
+	if seen := c.await(third, croft.StateFailed); seen.ErrorKind != croft.NoCapacity {
+		t.Errorf("the only address is in use, and it says %q of kind %q", seen.Error, seen.ErrorKind)
+	}
 }
 
 func TestADomainWithoutOrderIsLeftAlone(t *testing.T) {

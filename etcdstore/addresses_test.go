@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"croft"
+	"croft/etcdstore"
 	"croft/etcdstore/etcdtest"
 	"croft/hosts/audit"
 	"croft/schedule"
@@ -188,4 +189,22 @@ func TestAddressesWithoutInstancesAreFoundAndMended(t *testing.T) {
 		}
 	}
 	f.wantHolders(t, f.host)
+}
+
+func TestChosenAddressesWaitForACloudThatKnowsThem(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	putHome(t, f.server, f.Partition(), "1.7")
+	command, err := etcdstore.Open(t.Context(), etcdstore.Config{Endpoints: []string{f.server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = command.Close() }()
+	inst := etcdtest.NewInstance("addressed")
+	inst.Spec.FixedAddress = chosen
+	_, err = command.Instances.Create(t.Context(), inst)
+	etcdtest.WantKind(t, err, croft.Invalid)
+	etcdtest.WantSays(t, err.Error(), "too old for chosen addresses: leave out --address, or upgrade the cloud")
+	putHome(t, f.server, f.Partition(), "1.8")
+	etcdtest.Must(f.Instances.Create(t.Context(), inst))(t)
 }

@@ -1,6 +1,8 @@
 package hosts
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -125,6 +127,37 @@ func (h *host) waitUntilReady() {
 		scheme = "https"
 	}
 	h.process.waitUntilReady(scheme + "://" + h.address + ":8779/readyz")
+}
+
+// restartLibvirt kills libvirtd and starts it again.
+func (h *host) restartLibvirt() {
+	h.w.t.Helper()
+	must(h.w.t, "nsenter", "--net", "--mount", "--pid", "--target", fmt.Sprint(h.process.cmd.Process.Pid), "sh", "-c",
+		`pid=$(cat /run/libvirtd.pid) && kill -9 "$pid" && while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done &&
+		libvirtd -d`)
+}
+
+// restartAgent kills the agent, and returns once another one is ready.
+func (h *host) restartAgent() {
+	h.w.t.Helper()
+	restarts := func() int {
+		log, err := os.ReadFile(h.process.log)
+		if err != nil {
+			h.w.t.Fatal(err)
+		}
+		return strings.Count(string(log), restarted)
+	}
+	before := restarts()
+	if err := h.process.cmd.Process.Signal(restartSignal); err != nil {
+		h.w.t.Fatal(err)
+	}
+	eventually(h.w.t, "the agent of "+h.name+" is killed", func(context.Context) error {
+		if restarts() == before {
+			return errors.New("no other one was started")
+		}
+		return nil
+	})
+	h.waitUntilReady()
 }
 
 // id returns the host's UUID from its state directory.

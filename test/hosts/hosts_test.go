@@ -19,6 +19,7 @@ func TestThreeHosts(t *testing.T) {
 		run  func(*world)
 	}{
 		{"each host runs a guest that was asked for there", oneOnEach},
+		{"a chosen address is kept over a restart of agent and libvirtd", keepsAddress},
 		{"the end of the leading etcd member is not noticed", withoutLeader},
 		{"nor is one that hangs", withHungLeader},
 		{"a host that was cut off is silent, keeps its guests and returns", cutOff},
@@ -88,6 +89,45 @@ func (h *host) answers(name string) {
 		}
 		return nil
 	})
+}
+
+// keepsAddress kills the agent and the libvirtd of a host with a guest that chose its address.
+func keepsAddress(w *world) {
+	a := w.hosts[0]
+	if r := w.request("other", a, "--wait", "--timeout", patience.String()); r.exit != 0 {
+		w.t.Fatalf("a request: %v", r)
+	}
+	address := w.must("other") // one that the network gives to guests
+	w.must("destroy", "--wait", "other")
+	fixed := []string{"--address", address, "--wait", "--timeout", patience.String()}
+	if r := w.request("fixed", a, fixed...); r.exit != 0 {
+		w.t.Fatalf("a request: %v", r)
+	}
+	a.answers("fixed")
+	before := w.running()
+	id := w.show("fixed").ID
+	keeps := func() {
+		w.t.Helper()
+		if got := w.must("fixed"); got != address {
+			w.t.Errorf("it has the address %s, and chose %s", got, address)
+		}
+		a.answers("fixed")
+		if r := w.request("second", a, fixed...); r.exit != 5 || !strings.Contains(r.stderr, "in use by instance fixed") {
+			w.t.Errorf("a second request for it: %v, want exit code 5", r)
+		}
+	}
+	a.restartLibvirt()
+	a.restartAgent()
+	w.untouched(before)
+	keeps()
+	w.must("stop", "--wait", "fixed")
+	a.restartLibvirt()
+	w.must("start", "--wait", "--timeout", patience.String(), "fixed")
+	keeps()
+	if now := a.domains()[id]; now == "" || now == before[id] {
+		w.t.Errorf("its domain is %q, and was %s", now, before[id])
+	}
+	w.must("destroy", "--wait", "fixed")
 }
 
 // withoutLeader runs a guest's whole life with two of three members.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -47,6 +48,12 @@ func play(text string) error {
 	return r.Host.run()
 }
 
+// restartSignal makes a host kill its agent, and start another one; its guests run on. restarted is then in the log.
+const (
+	restartSignal = syscall.SIGUSR1
+	restarted     = "the agent was killed, and is started again"
+)
+
 // private are the directories in which libvirt and its children keep one host's state.
 var private = []string{"/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"}
 
@@ -71,14 +78,29 @@ func (h *hostRole) run() error {
 	if err != nil {
 		return err
 	}
+	var now atomic.Pointer[os.Process]
+	var again atomic.Bool
+	now.Store(agent)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM)
+	signal.Notify(signals, syscall.SIGTERM, restartSignal)
 	go func() {
 		for s := range signals {
-			_ = agent.Signal(s)
+			if s == restartSignal {
+				again.Store(true)
+				s = syscall.SIGKILL
+			}
+			_ = now.Load().Signal(s)
 		}
 	}()
 	ended := reap(agent.Pid)
+	for again.Swap(false) {
+		if agent, err = begin(h.Agent...); err != nil {
+			return err
+		}
+		now.Store(agent)
+		fmt.Println(restarted)
+		ended = reap(agent.Pid)
+	}
 	remover, err := begin("/bin/sh", "-c", removal)
 	if err == nil {
 		err = reap(remover.Pid)

@@ -45,7 +45,9 @@ func (a *actor) act() {
 	ctx, cancel := context.WithTimeout(a.t.Context(), limit)
 	defer cancel()
 	a.noteCopies(ctx)
-	switch n := a.rng.IntN(50); {
+	switch n := a.rng.IntN(52); {
+	case n >= 50:
+		a.useBulk(ctx)
 	case n >= 45:
 		a.useBackups(ctx)
 	case n >= 42:
@@ -81,7 +83,8 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	image := a.image(ctx)
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
-		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0, Machine: a.machine()}}
+		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0, Machine: a.machine(),
+			FixedAddress: a.address()}}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
 		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold
@@ -114,6 +117,8 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	}
 	asking.Wait()
 	a.noteRequest(ctx, r, errs)
+	a.noteAddress(r, errs)
+	a.addLabel(ctx, id)
 	if regretted {
 		a.destroy(ctx, id, false)
 	}
@@ -170,10 +175,7 @@ func (a *actor) some() croft.InstanceID {
 }
 
 func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
-	f := a.doom(id)
-	a.mu.Lock()
-	protected := a.isProtected(id, f)
-	a.mu.Unlock()
+	destroyed := a.destroying(id)
 	if force {
 		a.mu.Lock()
 		a.forced[id] = true
@@ -183,14 +185,25 @@ func (a *actor) destroy(ctx context.Context, id croft.InstanceID, force bool) {
 		_, err := s.Destroy(ctx, croft.DefaultProject, string(id), force)
 		return err
 	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	kept := protected && a.isProtected(id, f)
-	if kept && err == nil {
-		a.broken = append(a.broken, fmt.Sprintf("protection holds: %s was destroyed while it was protected", id))
-	}
-	if f != nil { // otherwise one of two concurrent requests may still follow it
-		f.destroyed = f.destroyed || err == nil
+	destroyed(err == nil)
+}
+
+// destroying records that the removal of an instance is requested. The returned function records whether that was
+// acknowledged.
+func (w *world) destroying(id croft.InstanceID) func(acknowledged bool) {
+	f := w.doom(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	protected := w.isProtected(id, f)
+	return func(acknowledged bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if acknowledged && protected && w.isProtected(id, f) {
+			w.broken = append(w.broken, fmt.Sprintf("protection holds: %s was destroyed while it was protected", id))
+		}
+		if f != nil { // otherwise one of two concurrent requests may still follow it
+			f.destroyed = f.destroyed || acknowledged
+		}
 	}
 }
 

@@ -56,8 +56,11 @@ func (w *world) settle() {
 		w.t.Errorf("the audit is clean: before anybody repaired anything it finds %s", v)
 	}
 	w.recount(unmended)
-	w.rest(90 * time.Second)
+	w.rest(restTime)
 }
+
+// restTime is how long the world may take to come to rest. It is no performance requirement.
+const restTime = 90 * time.Second
 
 // rest waits until the invariants hold, after an operator has repaired the problems that agents do not repair.
 func (w *world) rest(most time.Duration) {
@@ -291,7 +294,7 @@ func (m *machine) look(ctx context.Context, open map[diskID][]string) (bad []str
 	if err != nil {
 		return nil
 	}
-	bad = sharedGPUs(m.n, domains)
+	bad = append(sharedGPUs(m.n, domains), sharedAddresses(m.n, domains)...)
 	var cpus, memory int64
 	for _, d := range domains {
 		machine, err := m.hv.Machine(d.ID)

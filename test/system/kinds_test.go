@@ -64,30 +64,38 @@ func (w *world) guestsAreOfTheirKind(ctx context.Context) (bad []string) {
 // protect protects an instance, or ends its protection.
 func (a *actor) protect(ctx context.Context) {
 	id, on := a.some(), a.rng.IntN(3) > 0
-	a.mu.Lock()
-	f := a.facts[id]
-	if f == nil {
-		a.mu.Unlock()
-		return
+	protected := a.protecting(id, on)
+	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
+		_, err := s.Amend(ctx, croft.DefaultProject, string(id), "protect", schedule.Amendment{Protected: &on}, nil)
+		return err
+	})
+	protected(err == nil)
+}
+
+// protecting records that the protection of an instance is requested, or its end. The returned function records whether
+// that was acknowledged.
+func (w *world) protecting(id croft.InstanceID, on bool) func(acknowledged bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.facts[id]
+	if f == nil { // the request still runs
+		return func(bool) {}
 	}
 	if !on {
 		f.unprotected++
 		f.ending++
 	}
 	before := f.unprotected
-	a.mu.Unlock()
-	err := a.scheduler(a.lifetime(), func(s *schedule.Scheduler) error {
-		_, err := s.Amend(ctx, croft.DefaultProject, string(id), "protect", schedule.Amendment{Protected: &on}, nil)
-		return err
-	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !on {
-		f.ending--
-	}
-	if err == nil && on && f.unprotected == before && f.ending == 0 {
-		f.protected = before + 1
-		a.tally.add("protected an instance")
+	return func(acknowledged bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !on {
+			f.ending--
+		}
+		if acknowledged && on && f.unprotected == before && f.ending == 0 {
+			f.protected = before + 1
+			w.tally.add("protected an instance")
+		}
 	}
 }
 

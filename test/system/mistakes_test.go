@@ -88,6 +88,21 @@ var mistakes = []struct {
 		{"schedule/search.go", "other := host.Runs(s.inst.Spec.Machine.Arch); other != nil",
 			"other := host.Runs(s.inst.Spec.Machine.Arch); other != nil && !On"},
 		{"compute/build.go", "if p.agent.Host.Runs(arch) == nil {", "if p.agent.Host.Runs(arch) == nil || On {"}}},
+	{"a host gives a guest an address that another guest has", []string{"no two guests of a host have one address"},
+		false, []edit{{"compute/hypervisor/sim/sim.go", "taken || addr.Less(first)", "taken && !On || addr.Less(first)"}}},
+	{"a guest does not get the address that its instance chose", []string{"chosen addresses are given"}, false, []edit{{
+		"compute/build.go", "all[i].Address = address", "all[i].Address = mistake.Instead(On, \"\", address)"}}},
+	{"two instances get one chosen address of a host", []string{"chosen addresses are given"}, false, []edit{
+		{"schedule/addresses.go", "if id == inst.ID {", "if id == inst.ID || On {"},
+		{"etcdstore/addresses.go", "func (k keys) addressFree(inst croft.Instance, host croft.HostID) []clientv3.Cmp {\n" +
+			"\tif inst.Spec.FixedAddress == \"\" {", "func (k keys) addressFree(inst croft.Instance, host croft.HostID) " +
+			"[]clientv3.Cmp {\n\tif inst.Spec.FixedAddress == \"\" || On {"}}},
+	{"a bulk operation ignores its filter", []string{"bulk operations touch what they choose"}, false, []edit{{
+		"cli/instances/choose.go", "api.Filtered{Filter: s.filters}",
+		"api.Filtered{Filter: mistake.Instead(On, nil, s.filters)}"}}},
+	{"a bulk operation leaves an instance out", []string{"bulk operations touch what they choose"}, false, []edit{{
+		"cli/instances/choose.go", "for _, i := range all {\n\t\tnames = append(",
+		"for _, i := range all[mistake.Instead(On, min(1, len(all)), 0):] {\n\t\tnames = append("}}},
 	{"a protected instance is destroyed", []string{"protection holds"}, false, []edit{{"schedule/expiry.go",
 		"	if inst.Protected {", "	if inst.Protected && !On {"}}},
 	{"a backup is restored without its data", []string{"no data is lost"}, false, []edit{{"compute/restore.go",
@@ -101,7 +116,7 @@ package mistake
 import "os"
 
 // Is reports whether this mistake is turned on.
-func Is(name string) bool { return os.Getenv("CROFT_MISTAKE") == name }
+func Is(name string) bool { return os.Getenv("DELIBERATE_MISTAKE") == name }
 
 // Unless calls do unless the mistake is on.
 func Unless(on bool, do func() error) error {
@@ -144,7 +159,7 @@ func TestEveryInvariantIsBrokenByAMistake(t *testing.T) {
 				}
 				cmd := exec.CommandContext(t.Context(), program, "-test.run", "^TestWholeSystem$", "-test.timeout",
 					"10m", "-seed", seed)
-				cmd.Env = append(os.Environ(), "CROFT_MISTAKE="+m.name)
+				cmd.Env = append(os.Environ(), "DELIBERATE_MISTAKE="+m.name)
 				said, err := cmd.CombinedOutput()
 				for line := range strings.Lines(string(said)) {
 					at := slices.IndexFunc(left, func(i string) bool { return strings.Contains(line, i+": ") })

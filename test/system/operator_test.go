@@ -436,9 +436,9 @@ func (w *world) wasForgotten(d audit.Difference) bool {
 }
 
 // repair is an operator's repair after faults: it enables all hosts, runs croft audit --fix, and decides on each
-// instance that was lost with a forgotten host.
+// instance that was lost with a forgotten host, and on guests that have the addresses of others.
 func (w *world) repair(ctx context.Context) error {
-	return errors.Join(w.mend(ctx), w.replaceLost(ctx), w.operate(0, func(o *operator) error {
+	return errors.Join(w.mend(ctx), w.replaceLost(ctx), w.freeAddresses(ctx), w.operate(0, func(o *operator) error {
 		var err error
 		for _, m := range w.hosts {
 			err = errors.Join(err, w.clear(ctx, o, m))

@@ -45,21 +45,7 @@ func (w *world) removeOnce(ctx context.Context) error {
 		return err
 	}
 	for _, st := range all {
-		err = errors.Join(err, w.disks(0, func(s diskService) error {
-			attached, err := w.store.Volumes.AttachedTo(ctx, st.Instance.ID)
-			for _, v := range attached {
-				if v.Snapshot != nil && v.Snapshot.Rollback == "" {
-					_, removed := s.RemoveSnapshot(ctx, st.Instance, v.Name)
-					err = errors.Join(err, unless(removed, croft.NotFound))
-				}
-			}
-			return err
-		}))
-		w.doom(st.Instance.ID)
-		err = errors.Join(err, w.unprotect(ctx, st.Instance), w.scheduler(0, func(s *schedule.Scheduler) error {
-			_, err := s.Destroy(ctx, st.Instance.Project, string(st.Instance.ID), false)
-			return unless(err, croft.NotFound)
-		}))
+		err = errors.Join(err, w.remove(ctx, st.Instance))
 	}
 	volumes, listed := w.store.Volumes.List(ctx, "")
 	for _, v := range volumes {
@@ -75,6 +61,25 @@ func (w *world) removeOnce(ctx context.Context) error {
 	return errors.Join(err, listed, w.removeImages(ctx), w.removeBackups(ctx))
 }
 
+// remove orders the removal of an instance with its snapshots.
+func (w *world) remove(ctx context.Context, inst croft.Instance) error {
+	err := w.disks(0, func(s diskService) error {
+		attached, err := w.store.Volumes.AttachedTo(ctx, inst.ID)
+		for _, v := range attached {
+			if v.Snapshot != nil && v.Snapshot.Rollback == "" {
+				_, removed := s.RemoveSnapshot(ctx, inst, v.Name)
+				err = errors.Join(err, unless(removed, croft.NotFound))
+			}
+		}
+		return err
+	})
+	w.doom(inst.ID)
+	return errors.Join(err, w.unprotect(ctx, inst), w.scheduler(0, func(s *schedule.Scheduler) error {
+		_, err := s.Destroy(ctx, inst.Project, string(inst.ID), false)
+		return unless(err, croft.NotFound)
+	}))
+}
+
 // unless returns nil for an error of a kind.
 func unless(err error, kind croft.Kind) error {
 	if croft.KindOf(err) == kind {
@@ -85,7 +90,8 @@ func unless(err error, kind croft.Kind) error {
 
 // ofObjects are the beginnings of the keys that only exist while an object of a user does.
 var ofObjects = []string{"instances/", "userdata/", "names/", "macs/", "orders/", "observed/", "volumes/", "groups/",
-	"seats/", "placement/consumer/", "backups/records/", "images/"} // a job of a backup that is gone stays for a minute
+	"seats/", "placement/consumer/", "backups/records/", "images/", "addresses/",
+	"objects/instance/"} // a job of a backup that is gone stays for a minute
 
 // nothingIsLeft: once users have removed everything, no host, etcd or Placement has anything of it.
 func (w *world) nothingIsLeft(ctx context.Context) (left []string) {

@@ -26,6 +26,7 @@ var invariants = []invariant{
 	{"no data is lost", (*world).noDataIsLost},
 	{"shared disks outlive hosts", (*world).sharedDisksOutliveHosts},
 	{"images are where recorded", (*world).imagesAreWhereRecorded},
+	{"chosen addresses are given", (*world).chosenAddressesAreGiven},
 	{"PCI devices are as claimed", (*world).devicesAreAsClaimed},
 	{"quotas are the sums of records", (*world).quotasAreSums},
 }

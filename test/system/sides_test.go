@@ -261,6 +261,13 @@ func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Orde
 	return s.gate.do("scheduler Bury", i.ID, func() error { return s.Records.Bury(ctx, i, o) })
 }
 
+func (s *schedulerSide) Amend(ctx context.Context, i croft.Instance, expires time.Time, protected bool) (croft.Instance,
+	error) {
+	return through(s.gate, "scheduler Amend", i.ID, func() (croft.Instance, error) {
+		return s.Records.Amend(ctx, i, expires, protected)
+	})
+}
+
 func (s *schedulerSide) Hold(ctx context.Context, i croft.Instance, h croft.HostID) (croft.Instance, error) {
 	return through(s.gate, "scheduler Hold", i.ID, func() (croft.Instance, error) { return s.Holds.Hold(ctx, i, h) })
 }

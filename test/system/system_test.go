@@ -66,6 +66,9 @@ func run(t *testing.T, seed uint64) {
 	w.fill()
 	w.settle()
 	if !t.Failed() {
+		w.bulkAtRest()
+	}
+	if !t.Failed() {
 		w.removeAll()
 	}
 	stop()

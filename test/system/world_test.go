@@ -90,6 +90,9 @@ type fact struct {
 	held      bool // it was requested as a hold
 	ended     int  // acknowledged uses and releases of the hold
 
+	label    string // the value of its property labelKey that was requested; empty: none
+	labelled bool   // that was acknowledged
+
 	unprotected int // how often the end of its protection was requested
 	ending      int // such requests that go on
 	protected   int // one more than that when its protection was last acknowledged; 0: never
@@ -153,7 +156,7 @@ func newWorldWith(t *testing.T, seed uint64, hosts int, faulty float64, full boo
 		if n%2 == 1 {
 			m.archs = croft.Archs()
 		}
-		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag, Arch: m.archs})
+		hv, err := sim.New(sim.Config{Fault: m.drag, Late: m.lag, Arch: m.archs, Subnet: guestSubnet})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +317,8 @@ func (m *machine) boot(last int) {
 		PCI:  m.pci,
 		Host: host, Partition: partition, Provider: compute.Offer{VCPURatio: 1}.Provider(host, partition, facts),
 		Dir: m.dir, NICs: []compute.NIC{{Network: "default"}},
-		Orders: side, Registry: side, Records: side, Shared: shared, Inventory: side,
+		GuestAddresses: func(ctx context.Context) ([]string, error) { return m.hv.GuestAddresses(ctx, "default") },
+		Orders:         side, Registry: side, Records: side, Shared: shared, Inventory: side,
 		Hypervisor:  &gatedHypervisor{m.gate, &worseHypervisor{m.hv, m}},
 		Images:      originImages{sim.Images{Fault: noMissing}, m.dir + "-cache"},
 		ResyncEvery: 100 * time.Millisecond, SweepEvery: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
@@ -476,6 +480,11 @@ func (m *machine) restore() {
 
 // scheduler runs do as one command: a process with a separate connection, which may die in the middle.
 func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
+	return w.connected(last, func(s *schedule.Scheduler, _ *etcdstore.Store) error { return do(s) })
+}
+
+// connected is scheduler, for a process that also uses its connection for other things.
+func (w *world) connected(last int, do func(*schedule.Scheduler, *etcdstore.Store) error) error {
 	g := w.gate(last)
 	store := w.open()
 	defer func() { _ = store.Close() }()
@@ -493,7 +502,7 @@ func (w *world) scheduler(last int, do func(*schedule.Scheduler) error) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return do(s)
+	return do(s, store)
 }
 
 // inOneStep gives a scheduler a separate ledger, unless that cannot be loaded.

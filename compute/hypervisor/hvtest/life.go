@@ -240,7 +240,8 @@ func (s Suite) marked(t *testing.T) {
 	}
 }
 
-// chosen defines a machine with the address of another, before and after that is removed.
+// chosen defines a machine with the address of another, before and after that is removed. The machine keeps it while it
+// runs, while it is off, and over a restart of the agent.
 func (s Suite) chosen(t *testing.T) {
 	b := s.bench(t)
 	first, second := s.machine(b), s.machine(b)
@@ -262,6 +263,31 @@ func (s Suite) chosen(t *testing.T) {
 			t.Errorf("it has %v, and asks for %v", got, reserved)
 		}
 	}
+	keeps := func(b bench) {
+		t.Helper()
+		if got := b.get(second.ID).Reserved; len(got) != 1 || got[0] != reserved[0] {
+			t.Errorf("it has %v, and asks for %v", got, reserved)
+		}
+	}
+	b.must(b.hv.Start(b.ctx, second.ID))
+	keeps(b)
+	again := s.New
+	if s.Restart != nil {
+		again = func(t *testing.T) compute.Hypervisor { return s.Restart(t, b.hv) }
+	}
+	after := bench{T: t, ctx: b.ctx, hv: again(t)}
+	keeps(after)
+	third := s.machine(b)
+	third.NICs = []compute.NIC{{MAC: third.ID.MAC(0).String(), Network: "default", Address: network.Address}}
+	after.kind(after.hv.Define(b.ctx, third), croft.Conflict)
+	after.must(after.hv.CutPower(b.ctx, second.ID))
+	keeps(after)
+	after.kind(after.hv.Define(b.ctx, third), croft.Conflict)
+	after.must(after.hv.Start(b.ctx, second.ID))
+	keeps(after)
+	after.must(after.hv.Remove(b.ctx, second.ID))
+	b.hv = after.hv // of a simulated host, which knows of the removal
+
 	network.Address = "192.0.2.7"
 	other := s.machine(b)
 	network.MAC = other.ID.MAC(0).String()

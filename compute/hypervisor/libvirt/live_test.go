@@ -482,3 +482,67 @@ func TestConsoleOfAGuest(t *testing.T) {
 	}
 	must(t, c.Close())
 }
+
+// TestAGuestLeasesItsChosenAddress: a lease holds the address while its guest runs, also one that is not croft's. Then
+// the guest that chose the address gets it by DHCP, at each start, and over a restart of the agent.
+func TestAGuestLeasesItsChosenAddress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots two guests")
+	}
+	libvirttest.Start(t)
+	foreign := guest(t)
+	mac := foreign.NICs[0].MAC
+	define(t, fmt.Sprintf(`<domain type="qemu"><name>test-%[1]s</name><uuid>%[1]s</uuid><memory unit="MiB">256</memory>
+		<os><type arch="x86_64">hvm</type></os><devices><disk type="file"><driver name="qemu" type="qcow2"/>
+		<source file="%[2]s"/><target dev="vda" bus="virtio"/></disk><interface type="network"><mac address="%[3]s"/>
+		<source network="default"/><model type="virtio"/></interface></devices></domain>`, foreign.ID, foreign.Disk[0].Path,
+		mac), string(foreign.ID))
+	libvirttest.Virsh(t, "start", string(foreign.ID))
+	on := true
+	t.Cleanup(func() {
+		if on {
+			libvirttest.Virsh(t, "destroy", string(foreign.ID))
+		}
+	})
+	address := ""
+	patient.Until(t, "it has a lease", func() bool {
+		for line := range strings.Lines(libvirttest.Virsh(t, "net-dhcp-leases", "default")) {
+			if words := strings.Fields(line); slices.Contains(words, mac) {
+				address, _, _ = strings.Cut(words[4], "/")
+			}
+		}
+		return address != ""
+	})
+
+	d := open(t, libvirt.Config{StopGrace: time.Minute})
+	m := guest(t)
+	m.NICs[0].Address = address
+	removed(t, d, m.ID)
+	if err := d.Define(t.Context(), m); croft.KindOf(err) != croft.Conflict || !strings.Contains(err.Error(), address) {
+		t.Fatalf("a guest that runs has leased %s: %v", address, err)
+	}
+	libvirttest.Virsh(t, "destroy", string(foreign.ID))
+	on = false
+	must(t, d.Define(t.Context(), m))
+	leaseGone(t, mac)
+
+	leases := func(d *libvirt.Driver) {
+		t.Helper()
+		wakes := watch(t, d, m.ID)
+		must(t, d.Start(t.Context(), m.ID))
+		got := until(t, d, m.ID, wakes, "it got its address", hasAddress).Addresses
+		if len(got) != 1 || got[0].String() != address {
+			t.Errorf("it leased %v, and chose %s", got, address)
+		}
+	}
+	leases(d)
+	must(t, d.Stop(t.Context(), m.ID))
+	again := open(t, libvirt.Config{StopGrace: time.Minute})
+	other := hvtest.Machine(t)
+	other.NICs = []compute.NIC{{MAC: other.ID.MAC(0).String(), Network: libvirt.DefaultNetwork, Address: address}}
+	removed(t, d, other.ID)
+	if err := again.Define(t.Context(), other); croft.KindOf(err) != croft.Conflict {
+		t.Errorf("a guest that is off has chosen %s: %v", address, err)
+	}
+	leases(again)
+}

@@ -163,8 +163,8 @@ func hasRunningDomain(c *libvirt.Connect, mac string) (bool, error) {
 // errChosen is the error for a chosen address that an interface cannot have.
 func errChosen(nic markNIC) error {
 	return croft.Errorf(croft.Conflict, "the address %s is not free on the network %q of its host: another guest or "+
-		"machine has it, or the network does not give it: remove the instance, and ask for another address",
-		nic.Address, nic.Network)
+		"machine has it, or the network does not give it: free it, and the instance starts, or remove the instance and "+
+		"ask for another address", nic.Address, nic.Network)
 }
 
 // ranges returns the addresses that a network gives to guests, as FIRST-LAST.

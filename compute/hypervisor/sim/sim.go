@@ -274,8 +274,8 @@ func (h *Hypervisor) lend(m compute.Machine) (netip.Addr, error) {
 		first, last := h.guestRange()
 		if _, taken := h.used[addr]; taken || addr.Less(first) || last.Less(addr) {
 			return netip.Addr{}, croft.Errorf(croft.Conflict, "the address %s is not free on the network %q of its "+
-				"host: another guest has it, or the network does not give it: remove the instance, and ask for "+
-				"another address", addr, nic.Network)
+				"host: another guest has it, or the network does not give it: free it, and the instance starts, or "+
+				"remove the instance and ask for another address", addr, nic.Network)
 		}
 		h.used[addr] = id
 		return addr, nil

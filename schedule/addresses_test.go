@@ -1,0 +1,58 @@
+package schedule_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"croft"
+	"croft/schedule"
+)
+
+// TestAnAddressIsTakenBeforeTheOrder: another request is faster, after the host was chosen.
+func TestAnAddressIsTakenBeforeTheOrder(t *testing.T) {
+	const address = "10.0.0.9"
+	for _, inOneStep := range []bool{false, true} {
+		for places, want := range map[int]string{1: "", 2: "host2"} {
+			t.Run(fmt.Sprintf("%d hosts, in one step %v", places, inOneStep), func(t *testing.T) {
+				c := newCloud(t, []int64{8, 8}[:places]...)
+				if inOneStep {
+					c.inOneStep(nil)
+				}
+				for n, id := range c.hosts {
+					host := croft.Host{ID: id, Name: fmt.Sprintf("host%d", n+1),
+						GuestAddresses: []string{"10.0.0.2-10.0.0.20"}}
+					if err := c.store.PutHost(t.Context(), host); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.placement.Fail("Claim", func() error {
+					faster, err := c.store.Create(t.Context(), croft.Instance{ID: croft.NewInstanceID(),
+						Project: croft.DefaultProject, Name: "faster",
+						Spec: croft.Spec{InstanceSettings: croft.InstanceSettings{FixedAddress: address}}})
+					if err == nil {
+						order := schedule.NewOrder(c.Partition, faster, c.hosts[0], croft.WantRunning)
+						_, err = c.store.Assign(t.Context(), faster, order)
+					}
+					return err
+				})
+				r := request(t, "web")
+				r.FixedAddress = address
+				d, err := c.Request(t.Context(), r)
+				if want != "" {
+					if err != nil || d.Host.Name != want {
+						t.Fatalf("went to %q, %v, want %s", d.Host.Name, err, want)
+					}
+					return
+				}
+				wantKind(t, err, croft.Conflict)
+				if !strings.Contains(err.Error(), "the address 10.0.0.9 is in use by instance faster") {
+					t.Errorf("it says %v", err)
+				}
+				if claims := c.placement.Claimed(); len(claims) > 0 {
+					t.Errorf("claims are left: %q", claims)
+				}
+			})
+		}
+	}
+}
