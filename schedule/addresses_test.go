@@ -56,3 +56,21 @@ func TestAnAddressIsTakenBeforeTheOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOldAgentGetsNoChosenAddress: an agent that does not know chosen addresses publishes no range.
+func TestAnOldAgentGetsNoChosenAddress(t *testing.T) {
+	c := newCloud(t, 8, 8)
+	r := request(t, "web")
+	r.FixedAddress = "10.0.0.9"
+	_, err := c.Request(t.Context(), r)
+	wantKind(t, err, croft.NotFound)
+	c.nothingLeft(t)
+	host := croft.Host{ID: c.hosts[1], Name: "host2", GuestAddresses: []string{"10.0.0.2-10.0.0.20"}}
+	if err := c.store.PutHost(t.Context(), host); err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Request(t.Context(), r)
+	if err != nil || d.Host.Name != "host2" {
+		t.Errorf("went to %q, %v, want host2", d.Host.Name, err)
+	}
+}
