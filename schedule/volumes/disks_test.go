@@ -124,6 +124,49 @@ func TestTheEndOfABackupEndsTheRequestForItsSnapshot(t *testing.T) {
 	w.must(w.EndCapture(t.Context(), d.Instance, "backup-1"))
 }
 
+// The host of the snapshot, which was declared dead, is back: it keeps the layers of the snapshot until that is given
+// up, and cannot enlarge the volume before.
+func TestTheEndOfABackupGivesUpItsLostSnapshot(t *testing.T) {
+	w := start(t)
+	ctx := t.Context()
+	s, _ := w.scheduler()
+	d, err := s.Request(ctx, wanted(t, croft.NewDisk{SizeGB: 1, Name: "data"}))
+	w.must(err)
+	v, err := w.Find(ctx, "lab", "data")
+	w.must(err)
+	w.must(w.store.Volumes.MadeVolume(ctx, w.host, v.ID, 1))
+	v, err = w.Find(ctx, "lab", "data")
+	w.must(err)
+	snapshot := croft.Volume{ID: croft.NewVolumeID(), Project: "lab", Name: "backup-1", Host: w.host, SizeGB: 2,
+		Instance: d.Instance.ID, Snapshot: &croft.Snapshot{Instance: d.Instance.ID, Backup: "nightly",
+			Volumes: []croft.VolumeID{v.ID}}}
+	snapshot, err = w.store.Volumes.CreateSnapshot(ctx, snapshot, d.Instance, []croft.Volume{v})
+	w.must(err)
+	_, err = w.store.Volumes.Settle(ctx, snapshot)
+	w.must(err)
+	st, err := w.store.Instances.FindByID(ctx, d.Instance.ID)
+	w.must(err)
+	_, err = w.store.Instances.Lose(ctx, st.Instance, croft.Loss{Reason: "its host died"}, croft.Order{
+		Partition: w.store.Partition(), Host: w.host, Instance: d.Instance.ID, Generation: 2, Want: croft.WantLeft})
+	w.must(err)
+	for range 2 { // attached, and detached
+		_, err = w.Grow(ctx, "lab", "data", 2)
+		etcdtest.WantKind(t, err, croft.Conflict)
+		etcdtest.WantSays(t, err.Error(), "snapshot backup-1 of instance web, lost with its host, has it: remove the snapshot first")
+		_, err = w.Detach(ctx, "lab", "data")
+		w.must(err)
+	}
+	w.must(w.EndCapture(ctx, d.Instance, "backup-1"))
+	_, err = w.FindSnapshot(ctx, d.Instance, "backup-1")
+	etcdtest.WantKind(t, err, croft.NotFound)
+	order, err := w.store.Volumes.Volume(ctx, w.host, snapshot.ID)
+	if err != nil || !order.Removing {
+		t.Errorf("its host has no order to remove the snapshot: %+v, %v", order, err)
+	}
+	_, err = w.Grow(ctx, "lab", "data", 2)
+	w.must(err)
+}
+
 func TestARequestWithNewVolumesThatDiesAnywhereIsUndoneOrDone(t *testing.T) {
 	for n := range 12 {
 		for _, after := range []bool{false, true} {

@@ -40,6 +40,19 @@ func (m *Manager) uncaptured(ctx context.Context, v croft.Volume) error {
 	return err
 }
 
+// notLost returns a Conflict if a snapshot that was lost with its instance has a volume. Its host keeps the layers of
+// the snapshot until that is removed.
+func (m *Manager) notLost(ctx context.Context, v croft.Volume) error {
+	all, err := m.Snapshots(ctx, v.Project)
+	for _, s := range all {
+		if s.Snapshot.Lost && slices.Contains(s.Snapshot.Volumes, v.ID) {
+			return croft.Errorf(croft.Conflict, "snapshot %s of instance %s, lost with its host, has it: remove the "+
+				"snapshot first", s.Name, m.nameOf(ctx, s.Snapshot.Instance))
+		}
+	}
+	return err
+}
+
 // WithoutSnapshots returns a Conflict if an instance has snapshots, whose data would be lost with its disks.
 func (m *Manager) WithoutSnapshots(ctx context.Context, inst croft.Instance, remedy string) error {
 	snapshots, _, err := m.disksOf(ctx, inst.ID)
@@ -77,6 +90,9 @@ func (m *Manager) EndCapture(ctx context.Context, inst croft.Instance, name stri
 	}
 	if err == nil && v.Snapshot.Backup == "" {
 		return nil // a user took it
+	}
+	if err == nil && v.Snapshot.Lost {
+		return m.giveUpLost(ctx, v)
 	}
 	if err == nil && v.ClaimedGB == 0 {
 		if v, err = m.undo(ctx, v); err == nil && v.ClaimedGB == 0 {

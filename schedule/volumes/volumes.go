@@ -5,6 +5,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -582,7 +583,7 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 		if err != nil || sizeGB == v.SizeGB {
 			return v, err
 		}
-		if err := errors.Join(m.reachable(ctx, v), m.uncaptured(ctx, v)); err != nil {
+		if err := cmp.Or(m.reachable(ctx, v), m.uncaptured(ctx, v), m.notLost(ctx, v)); err != nil {
 			return v, err
 		}
 		if v, err = m.Enlarge(ctx, v, sizeGB); err != nil {

@@ -112,7 +112,8 @@ func keepsAddress(w *world) {
 			w.t.Errorf("it has the address %s, and chose %s", got, address)
 		}
 		a.answers("fixed")
-		if r := w.request("second", a, fixed...); r.exit != 5 || !strings.Contains(r.stderr, "in use by instance fixed") {
+		r := w.request("second", a, fixed...)
+		if r.exit != 5 || !strings.Contains(r.stderr, "in use by instance fixed") {
 			w.t.Errorf("a second request for it: %v, want exit code 5", r)
 		}
 	}

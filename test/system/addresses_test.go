@@ -15,14 +15,14 @@ import (
 
 // guestSubnet is the network of the guests of each host. It is small, so that a guest that did not choose its address
 // often has one that another instance asks for.
-var guestSubnet = netip.MustParsePrefix("10.0.0.0/28")
+var guestSubnet = netip.MustParsePrefix("10.0.0.0/29")
 
 // address returns an address for a request, one of a few; mostly none.
 func (a *actor) address() string {
 	if a.rng.IntN(3) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("10.0.0.%d", 4+a.rng.IntN(3))
+	return fmt.Sprintf("10.0.0.%d", 2+a.rng.IntN(3))
 }
 
 // noteAddress counts what requests with a chosen address led to.
@@ -60,7 +60,7 @@ func (w *world) chosenAddressesAreGiven(ctx context.Context) (bad []string) {
 		return []string{err.Error()}
 	}
 	want := map[string]map[croft.HostID]croft.InstanceID{}
-	for n := range 16 {
+	for n := range 8 {
 		want[fmt.Sprintf("10.0.0.%d", n)] = map[croft.HostID]croft.InstanceID{}
 	}
 	for _, st := range all {

@@ -89,7 +89,8 @@ var mistakes = []struct {
 			"other := host.Runs(s.inst.Spec.Machine.Arch); other != nil && !On"},
 		{"compute/build.go", "if p.agent.Host.Runs(arch) == nil {", "if p.agent.Host.Runs(arch) == nil || On {"}}},
 	{"a host gives a guest an address that another guest has", []string{"no two guests of a host have one address"},
-		false, []edit{{"compute/hypervisor/sim/sim.go", "taken || addr.Less(first)", "taken && !On || addr.Less(first)"}}},
+		false, []edit{{"compute/hypervisor/sim/sim.go", "taken || addr.Less(first)",
+			"taken && !On || addr.Less(first)"}}},
 	{"a guest does not get the address that its instance chose", []string{"chosen addresses are given"}, false, []edit{{
 		"compute/build.go", "all[i].Address = address", "all[i].Address = mistake.Instead(On, \"\", address)"}}},
 	{"two instances get one chosen address of a host", []string{"chosen addresses are given"}, false, []edit{

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -135,7 +136,13 @@ func (h *gatedHypervisor) Get(ctx context.Context, id croft.InstanceID) (compute
 }
 
 func (h *gatedHypervisor) Define(ctx context.Context, m compute.Machine) error {
-	return h.gate.do("hypervisor Define", m.ID, func() error { return h.Hypervisor.Define(ctx, m) })
+	return h.gate.do("hypervisor Define", m.ID, func() error {
+		err := h.Hypervisor.Define(ctx, m)
+		if croft.KindOf(err) == croft.Conflict && strings.Contains(err.Error(), "is not free on the network") {
+			h.gate.tally.add("a host refused a chosen address")
+		}
+		return err
+	})
 }
 
 func (h *gatedHypervisor) Mark(ctx context.Context, id croft.InstanceID, m compute.Ordered) error {
