@@ -84,7 +84,7 @@ func (a *actor) create(ctx context.Context, id croft.InstanceID, regretted bool)
 	n := a.rng.IntN(40)
 	r := schedule.Request{ID: id, Query: query, Image: image, Name: fmt.Sprintf("vm-%d", n),
 		InstanceSettings: croft.InstanceSettings{Ephemeral: a.rng.IntN(3) == 0, Machine: a.machine(),
-			FixedAddress: a.address()}}
+			FixedAddress: a.address(ctx)}}
 	if a.rng.IntN(4) == 0 {
 		r.Hold = time.Hour
 		if a.rng.IntN(3) == 0 { // the caretaker may be faster than the user of the hold

@@ -17,12 +17,17 @@ import (
 // often has one that another instance asks for.
 var guestSubnet = netip.MustParsePrefix("10.0.0.0/29")
 
-// address returns an address for a request, one of a few; mostly none.
-func (a *actor) address() string {
-	if a.rng.IntN(3) > 0 {
+// address returns an address for a request, mostly one that a guest has on some host; or none.
+func (a *actor) address(ctx context.Context) string {
+	if a.rng.IntN(2) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("10.0.0.%d", 2+a.rng.IntN(3))
+	m := a.machines[a.rng.IntN(len(a.machines))]
+	domains, err := m.hv.List(context.WithValue(ctx, looking{}, true))
+	if err != nil || len(domains) == 0 || a.rng.IntN(4) == 0 {
+		return fmt.Sprintf("10.0.0.%d", 2+a.rng.IntN(3))
+	}
+	return domains[a.rng.IntN(len(domains))].Reserved[0].String()
 }
 
 // noteAddress counts what requests with a chosen address led to.
