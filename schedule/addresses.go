@@ -36,10 +36,14 @@ func (s *search) readAddress(ctx context.Context, o *snapshot) error {
 	if at := s.query.anchor(); at >= 0 {
 		only = s.query.Groups[at].InTree
 	}
-	given, holder := false, ""
+	possible, given, holder := false, false, ""
 	for _, id := range slices.Sorted(maps.Keys(hosts)) {
 		host := hosts[id]
-		if only != "" && id != only || !host.GivesAddress(address) || s.within(o, host) != nil {
+		if only != "" && id != only || s.within(o, host) != nil {
+			continue
+		}
+		possible = true
+		if !host.GivesAddress(address) {
 			continue
 		}
 		given = true
@@ -50,7 +54,10 @@ func (s *search) readAddress(ctx context.Context, o *snapshot) error {
 			holder = o.holders[id]
 		}
 	}
-	if !given {
+	switch {
+	case !possible: // for other reasons, such as volumes on a host that was removed from the cloud
+		return nil
+	case !given:
 		return croft.Errorf(croft.NotFound, "schedule %s: the address %s is outside the ranges that the networks "+
 			"default of its possible hosts give to guests: choose another address, or leave it to the host",
 			s.inst.Name, address)

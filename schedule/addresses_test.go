@@ -57,6 +57,23 @@ func TestAnAddressIsTakenBeforeTheOrder(t *testing.T) {
 	}
 }
 
+// TestWithoutAPossibleHostTheAddressIsNotTheReason: the only host that the request admits is not in the cloud.
+func TestWithoutAPossibleHostTheAddressIsNotTheReason(t *testing.T) {
+	c := newCloud(t, 8)
+	host := croft.Host{ID: c.hosts[0], Name: "host1", GuestAddresses: []string{"10.0.0.2-10.0.0.20"}}
+	if err := c.store.PutHost(t.Context(), host); err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, "web")
+	r.FixedAddress = "10.0.0.9"
+	r.Query.Groups[0].InTree = croft.NewHostID()
+	_, err := c.Request(t.Context(), r)
+	wantKind(t, err, croft.NoCapacity)
+	if strings.Contains(err.Error(), "range") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 // TestAnOldAgentGetsNoChosenAddress: an agent that does not know chosen addresses publishes no range.
 func TestAnOldAgentGetsNoChosenAddress(t *testing.T) {
 	c := newCloud(t, 8, 8)

@@ -508,7 +508,8 @@ func (w *world) replaceLost(ctx context.Context) error {
 				recreate = false
 				continue
 			}
-			if croft.KindOf(err) != croft.NoCapacity {
+			taken := st.Instance.Spec.FixedAddress != "" && croft.KindOf(err) == croft.Conflict // on all hosts
+			if croft.KindOf(err) != croft.NoCapacity && !taken {
 				return err
 			}
 		}
