@@ -46,6 +46,9 @@ The token in the file needs the permission to manage runners: "Self-hosted runne
 (organization) or "Administration" (repository), read and write. The runner's program is
 in the image at --runner-dir, or is downloaded to there.
 
+If the first machine or runner is refused for good, such as a tag that no pool has, the
+command ends: exit code 2, 3, 4 or 7. Later it tries again, with growing pauses.
+
 After SIGTERM or SIGINT no runner takes another job, and running jobs may continue for
 --drain. A second signal ends the command at once; then the leases of its tickets end,
 and so do the machines.`,

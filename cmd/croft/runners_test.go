@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -257,6 +258,17 @@ func TestEachJobOfACIHasItsOwnMachine(t *testing.T) {
 	t.Run("bad input", func(t *testing.T) { w := *w; w.T = t; w.testRefusals() })
 }
 
+// processesWith returns the files of this name in /proc that have a text.
+func processesWith(file, text string) (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/" + file) // the pattern is valid
+	for _, path := range all {
+		if content, err := os.ReadFile(path); err == nil && bytes.Contains(content, []byte(text)) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
 func (w *runnerWorld) testGitHub() {
 	hub := &runnertest.GitHub{}
 	server := httptest.NewServer(hub)
@@ -273,6 +285,15 @@ func (w *runnerWorld) testGitHub() {
 		return slices.ContainsFunc(hub.Runners(), func(r runnertest.Runner) bool { return r.Online && r.Job == nil })
 	}
 	patient.Until(w.T, "a runner waits", idle)
+
+	// all processes of the machines and of the command are on this one
+	secret := base64.StdEncoding.EncodeToString([]byte(server.URL))[:4*(len(server.URL)/3)] // begins the configuration
+	if in := processesWith("environ", secret); len(in) == 0 {
+		w.Error("no process has the configuration of the runner, so this looks for something else")
+	}
+	if in := processesWith("cmdline", secret); len(in) != 0 {
+		w.Errorf("the arguments of %q have the configuration of the runner", in)
+	}
 
 	hub.Queue("build", together(w.dir, "a", "b"), "croft")
 	hub.Queue("test", together(w.dir, "b", "a"), "croft", "linux")
@@ -449,6 +470,13 @@ func (w *runnerWorld) testGitLab() {
 			w.Errorf("a script that fails with %d ends with %d and %q, %v: %s", want, code, text, err, stderr)
 		}
 	}
+	for script, want := range map[string]int{"sleep 1000 & echo begun": 0, "sleep 1000 & printf begun; exit 4": 101,
+		"(sleep 1000; echo late) & echo begun >&2; echo begun": 0} {
+		code, stdout, stderr := w.gitlabStage("1", "build_script", script)
+		if code != want || strings.TrimSpace(stdout) != "begun" {
+			w.Errorf("%q ends with %d, want %d, and prints %q and %q", script, code, want, stdout, stderr)
+		}
+	}
 	w.kill(machines[1])
 	code, _, stderr := w.gitlabStage("2", "after_script", "true")
 	if code != 102 || !strings.Contains(stderr, "croft: ") {
@@ -494,6 +522,10 @@ func (w *runnerWorld) testRefusals() {
 	if err := os.WriteFile(open, []byte("ghp_wrong"), 0o644); err != nil { //nolint:gosec // which is refused
 		w.Fatal(err)
 	}
+	right := filepath.Join(w.dir, "right")
+	if err := os.WriteFile(right, []byte(runnertest.Token), 0o600); err != nil {
+		w.Fatal(err)
+	}
 	given := func(more ...string) []string {
 		return append([]string{"pool", "runner", "github"}, more...)
 	}
@@ -517,6 +549,7 @@ func (w *runnerWorld) testRefusals() {
 		{given(url, "--token-file=nowhere", label, tag), 2, "read the token of GitHub: open nowhere"},
 		{given(url, "--token-file="+open, label, tag), 2, "open has the mode 0644, so that other users"},
 		{given(url, file, label, tag), 7, "GitHub does not accept the token in " + wrong + ": Bad credentials (401)"},
+		{given(url, "--token-file="+right, label, "--tag=nothing", "--idle=2"), 4, "no pool has the tag nothing"},
 		{[]string{"pool", "runner", "gitlab", "config-toml"}, 2, "with --tag"},
 		{[]string{"pool", "runner", "gitlab", "prepare", "--tag=ci"}, 2, "the variable JOB_RESPONSE_FILE is not set"},
 	} {

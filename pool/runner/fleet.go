@@ -49,7 +49,9 @@ type Fleet struct {
 	slots    map[*slot]bool
 	stopping bool
 	checked  bool // GitHub accepts the token
-	failures int  // in a row
+	worked   bool // a runner came up
+	refused  error
+	failures int // in a row
 	resume   time.Time
 	jobs     int // that ended
 }
@@ -119,7 +121,8 @@ var errStopped = errors.New("the runners stop")
 const sweepEvery = time.Minute
 
 // Run keeps the runners until ctx ends. Then it removes idle runners, and waits for running jobs. Denied, NotFound,
-// Invalid: GitHub refuses the token, and no ticket was opened.
+// Invalid: GitHub refuses the token, and no ticket was opened. The same kinds, and NoCapacity: the first runner cannot
+// come up as the cloud and GitHub are configured, such as with a tag that no pool has.
 func (f *Fleet) Run(ctx context.Context) error {
 	if err := f.GitHub.Check(ctx); err == nil {
 		f.checked = true
@@ -134,7 +137,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 	defer helpers.Wait()
 	defer end(nil)
 	helpers.Go(func() { f.sweep(work) })
+	var refused error
 	for ctx.Err() == nil {
+		if refused = f.isRefused(); refused != nil {
+			break
+		}
 		pause := f.fill(ctx, work, &running)
 		select {
 		case <-ctx.Done():
@@ -143,7 +150,20 @@ func (f *Fleet) Run(ctx context.Context) error {
 		}
 	}
 	f.stop(work, end, &running)
-	return nil
+	return refused
+}
+
+// isRefused returns the refusal because of which no runner can come up.
+func (f *Fleet) isRefused() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refused
+}
+
+// lasts reports whether an error stays the same until somebody configures the cloud, GitHub or this command otherwise.
+func lasts(err error) bool {
+	return slices.Contains([]croft.Kind{croft.Invalid, croft.NotFound, croft.Denied, croft.NoCapacity},
+		croft.KindOf(err))
 }
 
 // fill starts the runners that are missing, and returns how long it may wait for the next change.
@@ -219,6 +239,8 @@ func (f *Fleet) ended(s *slot, err error) {
 		f.jobs++
 		f.failures = 0
 	case errors.Is(err, errStopped):
+	case !f.worked && lasts(err):
+		f.refused = cmp.Or(f.refused, err)
 	case s.state == busy:
 		f.failures = 0
 		f.jobs++
@@ -262,7 +284,7 @@ func (f *Fleet) become(s *slot, now state) bool {
 	if s.state == now || s.state == busy {
 		return false
 	}
-	s.state = now
+	s.state, f.worked = now, true
 	if now == busy {
 		s.busySince = time.Now()
 	} else {
@@ -282,6 +304,9 @@ func (f *Fleet) is(s *slot, what state) (bool, time.Time) {
 // one gets a machine, has its runner take one job, and gives the machine back.
 func (f *Fleet) one(ctx context.Context, s *slot) (err error) {
 	t, err := f.Tickets.Open(ctx, api.Opening{Tags: f.Tags, TTL: api.Seconds(f.Lease), Key: "runner-" + rand.Text()})
+	if croft.KindOf(err) == croft.NoCapacity { // other tickets of the caller are open
+		err = croft.Errorf(croft.Unavailable, "%w", err)
+	}
 	if err != nil {
 		return because(ctx, fmt.Errorf("open a ticket: %w", err))
 	}

@@ -438,7 +438,7 @@ func TestARefusedRegistrationGivesItsMachineBackAndOpensNoFurtherTicket(t *testi
 }
 
 func TestARegistrationThatGitHubCannotDoIsTriedAgainWithoutHaste(t *testing.T) {
-	for _, status := range []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadGateway} {
+	for _, status := range []int{http.StatusConflict, http.StatusBadGateway} {
 		withFleet(t, func(w *fleetWorld) {
 			w.github.Refuse(func(_, path string) (int, http.Header) {
 				if path == "/generate-jitconfig" {
@@ -533,12 +533,52 @@ func TestRunnersOfAKilledProcessAreRemoved(t *testing.T) {
 	})
 }
 
-func TestTagsThatNoPoolHasAreSaid(t *testing.T) {
-	withFleet(t, func(w *fleetWorld) { w.never = true }, func(w *fleetWorld) {
+func TestTagsThatNoPoolHasEndTheCommand(t *testing.T) {
+	withFleet(t, func(w *fleetWorld) { w.never, w.Idle = true, 3 }, func(w *fleetWorld) {
+		err := <-w.ended
+		if !errors.Is(err, croft.NoCapacity) || !strings.Contains(err.Error(), "waits in vain: no pool has the tag") {
+			w.Errorf("it ended with %v", err)
+		}
+		if w.open() != 0 || w.opened() > 3 || len(w.github.Runners()) != 0 {
+			w.Errorf("%d tickets are open, %d were opened, and GitHub has %+v", w.open(), w.opened(),
+				w.github.Runners())
+		}
+	})
+}
+
+// A pool may be configured anew while runners work.
+func TestTagsThatNoPoolHasForAWhileAreAwaited(t *testing.T) {
+	withFleet(t, nil, func(w *fleetWorld) {
+		never := func(is bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.never = is
+		}
+		never(true)
+		w.github.Queue("first", "1s", "croft")
 		time.Sleep(time.Minute)
 		if !strings.Contains(w.log.String(), "waits in vain: no pool has the tag") || w.open() > 1 {
 			w.Errorf("%d tickets are open, and the log is\n%s", w.open(), w.log.String())
 		}
+		never(false)
+		w.github.Queue("second", "1s", "croft")
+		time.Sleep(6 * time.Minute)
+		w.wantState("second", "done")
 		w.finish()
+	})
+}
+
+func TestARegistrationThatGitHubNeverDoesEndsTheCommand(t *testing.T) {
+	withFleet(t, func(w *fleetWorld) {
+		w.github.Refuse(func(_, path string) (int, http.Header) {
+			if path == "/generate-jitconfig" {
+				return http.StatusUnprocessableEntity, nil
+			}
+			return 0, nil
+		})
+	}, func(w *fleetWorld) {
+		if err := <-w.ended; !errors.Is(err, croft.Invalid) || w.open() != 0 || w.opened() != 1 {
+			w.Errorf("it ended with %v; %d tickets are open, %d were opened", err, w.open(), w.opened())
+		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"croft"
@@ -180,15 +181,20 @@ func (e *Executor) say(text string) {
 }
 
 // runScript is the command that runs the script in its input with bash. The machine remembers how the script ended,
-// since ssh has the exit code 255 for its own errors.
-func runScript(name string) string {
+// since ssh has the exit code 255 for its own errors. The end of the script is marked in both outputs, since a process
+// that the script left in the background keeps them open.
+func runScript(name, mark string) string {
 	return "umask 077; dir=~/.croft-runner; mkdir -p $dir && cat > $dir/" + name + ` || exit 255
 bash $dir/` + name + ` < /dev/null
-code=$?; echo $code > $dir/` + name + ".exit; rm -f $dir/" + name + "; exit $code"
+code=$?; echo $code > $dir/` + name + ".exit; rm -f $dir/" + name + `
+echo "` + mark + ` $code"; echo "` + mark + ` $code" >&2; exit $code`
 }
 
-// Run runs a script of the job on its machine, and renews the lease meanwhile. An *Exit error is the script's; all
-// others are failures of the system.
+// errScriptEnded ends the connection of a script that has ended.
+var errScriptEnded = errors.New("the script has ended")
+
+// Run runs a script of the job on its machine, and renews the lease meanwhile. It returns when the script has ended,
+// also if processes that it started go on. An *Exit error is the script's; all others are failures of the system.
 func (e *Executor) Run(ctx context.Context, j GitLabJob, script []byte, stdout, stderr io.Writer) error {
 	s, err := e.read(j)
 	if err != nil {
@@ -203,8 +209,25 @@ func (e *Executor) Run(ctx context.Context, j GitLabJob, script []byte, stdout, 
 	if _, err := e.Tickets.Renew(held, m.Ticket); errors.Is(err, croft.Conflict) || errors.Is(err, croft.NotFound) {
 		return croft.Errorf(croft.Conflict, "the job's machine is gone: %w", err)
 	}
-	name := rand.Text()
-	err = e.Shell.Run(held, m, runScript(name), bytes.NewReader(script), stdout, stderr)
+	running, end := context.WithCancelCause(held)
+	defer end(nil)
+	var open atomic.Int32
+	open.Store(2)
+	over := func() {
+		if open.Add(-1) == 0 {
+			end(errScriptEnded)
+		}
+	}
+	name, mark := rand.Text(), rand.Text()
+	out := &upToMark{to: stdout, mark: []byte(mark), over: over}
+	errs := &upToMark{to: stderr, mark: []byte(mark), over: over}
+	err = e.Shell.Run(running, m, runScript(name, mark), bytes.NewReader(script), out, errs)
+	if err := errors.Join(out.flush(), errs.flush()); err != nil {
+		return fmt.Errorf("pass on the output of the script: %w", err)
+	}
+	if code, ended := errs.code(); ended && open.Load() == 0 {
+		return exitOf(code)
+	}
 	if cause := context.Cause(held); cause != nil {
 		return because(held, cause)
 	}
@@ -217,6 +240,14 @@ func (e *Executor) Run(ctx context.Context, j GitLabJob, script []byte, stdout, 
 		return &Exit{code}
 	}
 	return because(held, err)
+}
+
+// exitOf returns the error of an exit code; nil: 0.
+func exitOf(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return &Exit{code}
 }
 
 // Cleanup gives the job's machine back. It is no error if the job has none.
