@@ -87,7 +87,8 @@ type Agent struct {
 
 	volumeWorkers keyed.Workers[croft.VolumeID]
 	volumeTurns   turns.Turns[croft.VolumeID] // held while a volume's file is opened, made or removed
-	knownVolumes  sync.Map                    // keys are the volumes of the host
+	agentTurns    *agentTurns
+	knownVolumes  sync.Map // keys are the volumes of the host
 	// keys are the volumes whose orders were not carried out
 	awaitedVolumes sync.Map
 	released       *mailbox.Box[croft.VolumeID] // volumes and snapshots of instances that ended
@@ -174,6 +175,8 @@ func New(c Config) (*Agent, error) {
 			Announce: c.Announce, Log: c.Log},
 
 		passthrough: passthrough{turn: make(chan struct{}, 1), chosen: map[croft.InstanceID][]PCI{}},
+
+		agentTurns: newAgentTurns(),
 
 		reporters: mailbox.New[croft.InstanceID](),
 		released:  mailbox.New[croft.VolumeID](),

@@ -52,6 +52,7 @@ type GuestResult struct {
 // Limits of commands in guests.
 const (
 	MaxGuestCommand = 128 << 10 // bytes of all words
+	MaxGuestWord    = 64 << 10  // bytes of one of them
 	MaxGuestInput   = 256 << 10 // bytes of stdin
 	MaxGuestOutput  = 1 << 20   // bytes of stdout, and of stderr
 
@@ -60,7 +61,8 @@ const (
 
 // commandsPerGuest limits how many commands of one guest the host waits for at once, and guestCalls how many agents it
 // calls at once, because each call may take until its time limit and has one of the threads of libvirtd meanwhile.
-// callsPerProject of them are for the guests of one project, whose agents may answer as slowly as they like.
+// callsPerProject of them are for the guests of one project, whose agents may answer as slowly as they like. Commands
+// and snapshots take these turns.
 const (
 	commandsPerGuest = 4
 	guestCalls       = 8
@@ -81,16 +83,30 @@ const requestTime = 30 * time.Second
 
 // commands runs commands in the guests of a host.
 type commands struct {
-	api   *API
-	calls turns.Fair[croft.Project] // by project
+	api *API
 
 	mu      sync.Mutex
 	running map[croft.InstanceID]int
 }
 
 func newCommands(api *API) *commands {
-	return &commands{api: api, calls: turns.Fair[croft.Project]{Total: guestCalls, PerKey: callsPerProject},
-		running: map[croft.InstanceID]int{}}
+	return &commands{api: api, running: map[croft.InstanceID]int{}}
+}
+
+// agentTurns are the turns of calls to agents in guests, by project.
+type agentTurns struct{ turns.Fair[croft.Project] }
+
+func newAgentTurns() *agentTurns {
+	return &agentTurns{turns.Fair[croft.Project]{Total: guestCalls, PerKey: callsPerProject}}
+}
+
+// take waits for a turn to call the agent of a guest of a project, and returns the function that ends it. Unavailable:
+// until end, too many others were being called all the time.
+func (t *agentTurns) take(ctx context.Context, project croft.Project, end time.Time) (leave func(), err error) {
+	waiting, cancel := context.WithDeadlineCause(ctx, end, croft.Errorf(croft.Unavailable, "the host waits for the "+
+		"agents of too many guests, which answer slowly: try again later"))
+	defer cancel()
+	return t.Take(waiting, project)
 }
 
 // enter counts a command of a guest. Conflict: it runs too many.
@@ -258,10 +274,7 @@ func (c *commands) run(ctx context.Context, guest GuestAgent, project croft.Proj
 // call calls an agent when not too many are being called. Unavailable: until end, there were too many all the time.
 func (c *commands) call(ctx context.Context, project croft.Project, end time.Time,
 	f func(context.Context) error) error {
-	waiting, cancel := context.WithDeadlineCause(ctx, end, croft.Errorf(croft.Unavailable, "the host waits for the "+
-		"agents of too many guests, which answer slowly: try again later"))
-	defer cancel()
-	leave, err := c.calls.Take(waiting, project)
+	leave, err := c.api.Agent.agentTurns.take(ctx, project, end)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func TestNobodyLooksAtACommandWhoseClientHasLeft(t *testing.T) {
 func TestSlowAgentsOfAProjectDelayNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCommands(&API{})
+		c := newCommands(&API{Agent: &Agent{agentTurns: newAgentTurns()}})
 		command := GuestCommand{Words: []string{"x"}, Timeout: time.Second}
 		var hostile sync.WaitGroup
 		for range 50 {
@@ -155,7 +155,7 @@ func TestSlowAgentsOfAProjectDelayNoOther(t *testing.T) {
 
 func TestAGuestRunsFewCommandsAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newCommands(&API{})
+	c := newCommands(&API{Agent: &Agent{agentTurns: newAgentTurns()}})
 	var leave func()
 	for range commandsPerGuest {
 		var err error

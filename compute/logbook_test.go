@@ -113,10 +113,11 @@ func (l *logbook) agent() *Agent {
 		Hypervisor: logHypervisor{logbook: l}, Registry: logRegistry{logbook: l}, Images: logImages{logbook: l},
 		NICs: []NIC{{Network: "default"}},
 		Log:  slog.New(slog.DiscardHandler)},
-		builds:    make(chan struct{}, 1),
-		instances: instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
-		samples:   newSamples(""),
-		reporters: mailbox.New[croft.InstanceID]()}
+		builds:     make(chan struct{}, 1),
+		instances:  instances{all: map[croft.InstanceID]*memory{}, awaited: map[croft.InstanceID]bool{}},
+		samples:    newSamples(""),
+		agentTurns: newAgentTurns(),
+		reporters:  mailbox.New[croft.InstanceID]()}
 	a.metrics = newMetrics(a.builds, &a.locked, &a.known, a.instances.states)
 	a.caretaker = &audit.Caretaker{Host: here, Records: a.Records, Inventory: a.Inventory, Log: a.Log}
 	a.locked.Store(true)

@@ -220,6 +220,9 @@ func (p *pass) dropUnused(ctx context.Context, captures []capture) error {
 	return err
 }
 
+// quiescePatience is how long a snapshot waits until its guest's agent may be called. Then the guest is not quiesced.
+const quiescePatience = time.Minute
+
 // putOver makes overlays the tops of all disks at one moment, and notes how.
 func (p *pass) putOver(ctx context.Context, s croft.Volume, tops map[croft.VolumeID]string, how *croft.Snapshot) error {
 	a := p.agent
@@ -232,12 +235,22 @@ func (p *pass) putOver(ctx context.Context, s croft.Volume, tops map[croft.Volum
 		how.Note = "the guest is paused"
 		return a.Hypervisor.PutOver(ctx, p.id, tops, false)
 	}
-	frozen := filepath.Join(a.volumeDir(s.ID), frozenFile)
-	if err := durable.Write(frozen, nil, 0o600); err != nil {
+	how.Method = croft.MethodQuiesced
+	leave, err := a.agentTurns.take(ctx, s.Project, time.Now().Add(quiescePatience))
+	if err != nil && ctx.Err() == nil {
+		how.Method, how.Note = croft.MethodDisks, err.Error()
+		return a.Hypervisor.PutOver(ctx, p.id, tops, false)
+	}
+	if err != nil {
 		return err
 	}
-	how.Method = croft.MethodQuiesced
-	err := a.Hypervisor.PutOver(ctx, p.id, tops, true)
+	frozen := filepath.Join(a.volumeDir(s.ID), frozenFile)
+	if err = durable.Write(frozen, nil, 0o600); err != nil {
+		leave()
+		return err
+	}
+	err = a.Hypervisor.PutOver(ctx, p.id, tops, true)
+	leave()
 	if err == nil {
 		return removeFiles(frozen)
 	}
@@ -266,7 +279,13 @@ func (p *pass) thaw(ctx context.Context, s croft.Volume) error {
 		return err
 	}
 	if !p.off() {
-		if err := p.agent.Hypervisor.Thaw(ctx, p.id); err != nil {
+		leave, err := p.agent.agentTurns.take(ctx, s.Project, time.Now().Add(quiescePatience))
+		if err != nil {
+			return err
+		}
+		err = p.agent.Hypervisor.Thaw(ctx, p.id)
+		leave()
+		if err != nil {
 			return err
 		}
 	}

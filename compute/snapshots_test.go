@@ -3,12 +3,15 @@ package compute_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -273,5 +276,64 @@ func TestAnInterruptedMergeIsSettledBeforeTheDomainGoes(t *testing.T) {
 				return slices.Equal(c.files(dir), []string{"disk.qcow2"})
 			})
 		})
+	}
+}
+
+func TestSnapshotsOfAProjectWhoseAgentsHangDelayNoOther(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	hangs, within, most := map[croft.InstanceID]bool{}, 0, 0
+	release := make(chan struct{})
+	c := newFaultyCloud(t, func(ctx context.Context, op string, id croft.InstanceID) error {
+		mu.Lock()
+		waits := op == sim.OpPutOver && hangs[id]
+		if waits {
+			delete(hangs, id)
+			within++
+			most = max(most, within)
+		}
+		mu.Unlock()
+		if !waits {
+			return nil
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		within--
+		return ctx.Err()
+	})
+	c.start()
+	var hostile []croft.Instance
+	for i := range 4 {
+		hostile = append(hostile, c.requestAs("hostile", fmt.Sprint("slow", i), croft.Spec{}))
+	}
+	other := c.request("quick")
+	c.await(other, croft.StateRunning)
+	var slow []croft.Volume
+	began := time.Now()
+	for _, inst := range hostile {
+		c.await(inst, croft.StateRunning)
+		mu.Lock()
+		hangs[inst.ID] = true
+		mu.Unlock()
+		slow = append(slow, c.snapshot("s", inst))
+	}
+	patient.Until(t, "two agents are called", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return within >= 2
+	})
+	c.taken("s", other)
+	mu.Lock()
+	if most > 2 && time.Since(began) < time.Minute { // later, guests are not quiesced
+		t.Errorf("%d agents of one project are called at once", most)
+	}
+	mu.Unlock()
+	close(release)
+	for _, s := range slow {
+		c.awaitVolume(s.ID, "ready", ready)
 	}
 }
