@@ -243,7 +243,8 @@ func runCommand(ctx context.Context, c *call, in api.GuestCommand) (out api.Comm
 	}
 	if words > compute.MaxGuestCommand || len(in.Stdin) > compute.MaxGuestInput {
 		return out, api.NewProblem(api.BadRequest, fmt.Sprintf("the command is too long: its words may have %d "+
-			"bytes, and its stdin %d", compute.MaxGuestCommand, compute.MaxGuestInput))
+			"bytes together, each %d, and its stdin %d", compute.MaxGuestCommand, compute.MaxGuestWord,
+			compute.MaxGuestInput))
 	}
 	lasting, end := c.lastingFor(st, nil)
 	defer end()

@@ -23,10 +23,16 @@ func TestAddress(t *testing.T) {
 			"fd00::1"},
 		{"one that a stopped guest had does not count", &croft.Observation{State: croft.StateStopped,
 			Addresses: []netip.Addr{v4}}, ""},
+		{"one that is reserved for a guest that boots does not count", &croft.Observation{State: croft.StateBooting,
+			Addresses: []netip.Addr{v4}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := schedule.Address(&croft.Status{Observation: c.o}); got != c.want {
+			st := croft.Status{Observation: c.o}
+			if got := schedule.Address(&st); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if all := schedule.Addresses(&st); len(all) > 0 != (c.want != "") {
+				t.Errorf("all addresses are %v", all)
 			}
 		})
 	}

@@ -47,8 +47,12 @@ func Ready(st *croft.Status) (bool, error) {
 // Stopped is reached when the domain is shut off.
 func Stopped(st *croft.Status) (bool, error) { return observed(st, croft.StateStopped) }
 
-// Ejected is reached when the host has carried out the newest order, and the guest starts, runs or is off.
+// Ejected is reached when the host has carried out the newest order, and the guest starts, runs or is off, or when the
+// instance is lost: then no host has anything to do.
 func Ejected(st *croft.Status) (bool, error) {
+	if st != nil && st.Instance.State == croft.StateLost && st.Instance.Ejected {
+		return true, nil
+	}
 	if starting, err := observed(st, croft.StateBooting); starting || err != nil {
 		return starting, err
 	}
@@ -230,13 +234,19 @@ const Unknown = "unknown"
 // Ordered describes an instance whose host has not observed it yet.
 const Ordered = "ordered"
 
+// Addresses returns the addresses at which the guest can be reached; none unless the instance runs. The observation of
+// a guest that boots has the addresses that are reserved for it.
+func Addresses(st *croft.Status) []netip.Addr {
+	if st.Observation == nil || st.Observation.State != croft.StateRunning {
+		return nil
+	}
+	return st.Observation.Addresses
+}
+
 // Address returns the address to show to users, IPv4 before IPv6; empty unless the instance runs.
 func Address(st *croft.Status) string {
-	if st.Observation == nil || st.Observation.State != croft.StateRunning {
-		return ""
-	}
 	var best netip.Addr
-	for _, addr := range st.Observation.Addresses {
+	for _, addr := range Addresses(st) {
 		if !best.IsValid() || addr.Is4() && !best.Is4() {
 			best = addr
 		}

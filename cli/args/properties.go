@@ -10,7 +10,7 @@ import (
 )
 
 // ReadProperties reads pairs KEY=VALUE as properties of an object of this kind, whose definition says which values are
-// numbers or booleans. Invalid: a pair has no value, or a key is given twice.
+// numbers or booleans. Invalid: a pair has no value, a key is given twice, or is none.
 func (c *Client) ReadProperties(ctx context.Context, kind objects.Kind, pairs []string) (map[string]objects.Value,
 	error) {
 	under, err := c.GetDefinition(ctx, api.DefinitionChosen{DefinitionNamed: api.DefinitionNamed{Kind: kind},
@@ -26,6 +26,9 @@ func (c *Client) ReadProperties(ctx context.Context, kind objects.Kind, pairs []
 		}
 		if _, twice := set[key]; twice {
 			return nil, croft.Errorf(croft.Invalid, "the property %s is set twice: give one value", key)
+		}
+		if err := objects.CheckNewKey(key); err != nil {
+			return nil, err
 		}
 		set[key] = under.ReadText(key, text)
 	}

@@ -12,14 +12,12 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/compute"
 	"croft/control/api"
 	"croft/internal/command"
 	"croft/internal/out"
 	"croft/internal/wording"
 )
-
-// maxStdin limits what a command in a guest reads, in bytes.
-const maxStdin = 256 << 10
 
 // foreignExit stands for an exit code that no process on this machine can have.
 const foreignExit = 255
@@ -37,7 +35,7 @@ to stdout and stderr, the first MiB of each, and returns its exit code.
 
 A command whose time is over (--timeout) is ended, and exec gives up with exit code 6; a
 guest without timeout(1) lets it go on. With --stdin the command reads what exec reads, of
-256 KiB at most.
+256 KiB at most. A word of the command may have 64 KiB, and all together 128 KiB.
 
 Exit codes: that of the command; 127 if the guest has no such program, 128 and the number
 of the signal that ended it. If the command has not run: 2 wrong usage, 3 not found, 5 the
@@ -52,15 +50,18 @@ instance is off, 6 its guest agent does not answer, or not in time, 7 not permit
 				return croft.Errorf(croft.Invalid, "--timeout %s: use more than 0, and at most %s",
 					wording.Duration(timeout), wording.Duration(api.LongestPatience))
 			}
+			if err := checkWords(given[1:]); err != nil {
+				return err
+			}
 			in := api.GuestCommand{Timeout: api.Patience(timeout), Command: given[1:]}
 			if stdin {
 				var err error
-				if in.Stdin, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxStdin+1)); err != nil {
+				if in.Stdin, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), compute.MaxGuestInput+1)); err != nil {
 					return fmt.Errorf("read stdin: %w", err)
 				}
-				if len(in.Stdin) > maxStdin {
-					return croft.Errorf(croft.Invalid, "stdin is longer than 256 KiB, which is what a guest agent takes: copy "+
-						"it with schedule cp")
+				if len(in.Stdin) > compute.MaxGuestInput {
+					return croft.Errorf(croft.Invalid, "stdin is longer than %d KiB, which is what a guest agent takes: copy "+
+						"it with schedule cp", compute.MaxGuestInput>>10)
 				}
 			}
 			return within(cmd, func(ctx context.Context, c *session) error { return c.exec(ctx, cmd, given[0], in) })
@@ -69,6 +70,19 @@ instance is off, 6 its guest agent does not answer, or not in time, 7 not permit
 	cmd.Flags().BoolVarP(&stdin, "stdin", "i", false, "let the command read what this reads")
 	command.DurationVar(cmd.Flags(), &timeout, "timeout", time.Minute, "end the command after this `time`")
 	return cmd
+}
+
+// checkWords returns Invalid for a command that is too long for a guest agent.
+func checkWords(words []string) error {
+	sum := 0
+	for n, word := range words {
+		if sum += len(word); len(word) > compute.MaxGuestWord || sum > compute.MaxGuestCommand {
+			return croft.Errorf(croft.Invalid, "the command is too long at word %d of %d: a word may have %d KiB, and all "+
+				"together %d KiB; copy a script with schedule cp, or let sh read it with --stdin", n+1, len(words),
+				compute.MaxGuestWord>>10, compute.MaxGuestCommand>>10)
+		}
+	}
+	return nil
 }
 
 // exec runs a command in an instance and prints what it wrote.

@@ -48,7 +48,8 @@ its instance, with a dot and the project if instances of several projects have t
 or if it means something else to Ansible, such as localhost.
 Groups are project_NAME and image_NAME, tag_KEY and tag_KEY_VALUE by the tags that an
 instance got with its request, and label_KEY and label_KEY_VALUE by its properties;
-characters that Ansible does not allow in groups are underscores there. The variables
+characters that Ansible does not allow in groups are underscores there, and an empty
+value makes no group. The variables
 croft_id, croft_name, croft_project, croft_image, croft_tags and croft_labels say what
 an instance is; Ansible takes them as they are, and evaluates no templates in them.
 
@@ -227,12 +228,20 @@ func quoted(words []string) string {
 
 // groupsOf returns the groups of an instance.
 func groupsOf(i api.Instance) []string {
-	groups := []string{"project_" + string(i.Project), "image_" + i.Image}
+	groups := []string{"project_" + string(i.Project)}
+	add := func(group, value string) {
+		if value != "" { // such as the image of an instance that was installed from a CD
+			groups = append(groups, group+"_"+value)
+		}
+	}
+	add("image", i.Image)
 	for k, value := range i.Tags {
-		groups = append(groups, "tag_"+k, "tag_"+k+"_"+value)
+		groups = append(groups, "tag_"+k)
+		add("tag_"+k, value)
 	}
 	for k, value := range i.Labels {
-		groups = append(groups, "label_"+k, "label_"+k+"_"+value.String())
+		groups = append(groups, "label_"+k)
+		add("label_"+k, value.String())
 	}
 	for n, name := range groups {
 		groups[n] = groupName(name)

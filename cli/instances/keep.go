@@ -62,7 +62,8 @@ func protectCommand() *cobra.Command {
 		Long: `protect keeps instances from being removed, rebuilt, restored in place from a backup and
 rolled back to a snapshot, by anybody and also with --force, until the protection is ended
 with --off. A project that has a protected instance cannot be removed. A protected instance
-does not expire. Everything else may be done with it.
+does not expire. Everything else may be done with it: a volume, for example, can be detached
+and then removed.
 
 ` + aboutChoices,
 		Example: `  schedule protect web

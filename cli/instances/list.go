@@ -20,6 +20,7 @@ import (
 	"croft/internal/out"
 	"croft/internal/wording"
 	"croft/schedule"
+	"croft/tenant/objects"
 )
 
 // listing configures a list: its instances, their order, and the columns.
@@ -97,7 +98,7 @@ var states = func() []string {
 var (
 	briefColumns = []string{"name", "state", "address", "host", "age"}
 	wideColumns  = []string{"project", "name", "state", "address", "host", "age", "expires", "resources", "image",
-		"created", "tags", "cluster", "id"}
+		"created", "tags", "properties", "cluster", "id"}
 )
 
 // columnOf returns the cell of a column for an instance.
@@ -130,13 +131,20 @@ func columnOf(name string, d api.Instance) out.Cell {
 	case "cluster":
 		return out.Cell{Text: out.OrDash(string(d.Cluster))}
 	case "tags":
-		var tags []string
-		for _, key := range slices.Sorted(maps.Keys(d.Tags)) {
-			tags = append(tags, key+"="+d.Tags[key])
-		}
-		return out.Cell{Text: out.OrDash(strings.Join(tags, ","))}
+		return pairs(d.Tags, func(value string) string { return value })
+	case "properties":
+		return pairs(d.Labels, objects.Value.String)
 	}
 	return out.Cell{Text: string(d.ID)}
+}
+
+// pairs returns the cell of a map, in the order of its keys.
+func pairs[V any](all map[string]V, text func(V) string) out.Cell {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		words = append(words, key+"="+text(all[key]))
+	}
+	return out.Cell{Text: out.OrDash(strings.Join(words, ","))}
 }
 
 // check returns an error for unknown columns and states.

@@ -180,7 +180,7 @@ func NameAgain(cmd *cobra.Command, action, name, yes, question string) error {
 func Confirm(cmd *cobra.Command, action, question string) error {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s? Type yes: ", question)
 	line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // an empty answer means no
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "yes" && answer != "y" {
+	if strings.TrimSpace(line) != "yes" {
 		return croft.Errorf(croft.Invalid, "%s: the answer was not yes, so nothing was done", action)
 	}
 	return nil

@@ -164,7 +164,7 @@ func TestRemovalOfSeveralIsConfirmedOnATerminal(t *testing.T) {
 	for _, answer := range []struct {
 		text string
 		code int
-	}{{"\r", croft.ExitUsage}, {"no\r", croft.ExitUsage}, {"yes\r", croft.ExitOK}} {
+	}{{"\r", croft.ExitUsage}, {"no\r", croft.ExitUsage}, {"y\r", croft.ExitUsage}, {"yes\r", croft.ExitOK}} {
 		screen := pty.New(t)
 		ended := make(chan int, 1)
 		go func() {

@@ -57,7 +57,7 @@ type Instance struct {
 	Ended croft.End `json:"ended,omitempty"`
 	// How it was lost with its host, in the state lost. Only operators see which host.
 	Lost *croft.Loss `json:"lost,omitempty"`
-	// All addresses of the guest.
+	// All addresses of the guest, while it runs.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	MAC       string       `json:"mac,omitempty"` // of its network card
 	// Bytes of the image that its host has fetched; in the state moving, of its disk that its new host has.
@@ -178,7 +178,8 @@ func InstanceOf(st croft.Status) Instance {
 	i := Instance{ID: inst.ID, Project: inst.Project, Name: inst.Name, Cluster: inst.Cluster, Created: inst.Created,
 		Expires: inst.Expires, Protected: inst.Protected, Generation: inst.Generation, State: schedule.Describe(&st),
 		Lost:    inst.Lost,
-		Address: schedule.Address(&st), Query: cmp.Or(spec.Query, spec.Resources.String()), Resources: spec.Resources,
+		Address: schedule.Address(&st), Addresses: schedule.Addresses(&st),
+		Query: cmp.Or(spec.Query, spec.Resources.String()), Resources: spec.Resources,
 		Size:     spec.Size,
 		ImageURL: redact.Image(spec.Image), GuestSettings: spec.GuestSettings,
 		InstanceSettings: spec.InstanceSettings, Tags: spec.Tags, In: spec.In, Where: spec.Where,
@@ -210,7 +211,7 @@ func InstanceOf(st croft.Status) Instance {
 		i.Policy, i.PolicyGeneration = "crush:"+p.Name, p.Generation
 	}
 	if o := st.Observation; o != nil {
-		i.Error, i.ErrorKind, i.Ended, i.Addresses, i.MAC = o.Error, o.ErrorKind, o.Ended, o.Addresses, o.MAC
+		i.Error, i.ErrorKind, i.Ended, i.MAC = o.Error, o.ErrorKind, o.Ended, o.MAC
 		i.Progress, i.Events, i.CloudInit = o.Progress, o.Events, o.CloudInit
 		if string(o.State) != i.State {
 			i.Observed = o.State

@@ -85,7 +85,7 @@ type GuestCommand struct {
 	// Timeout is how long the command may take, such as 30s: more than 0, and 10m at most.
 	Timeout Patience `query:"timeout" json:"-" default:"1m"`
 
-	// The program and its arguments. No shell reads them.
+	// The program and its arguments. No shell reads them. Each has 64 KiB at most, and all together 128 KiB.
 	Command []string `json:"command" maxItems:"1024" maxLength:"65536"`
 	// What the program reads from stdin, in base64; nothing by default. At most 256 KiB.
 	Stdin []byte `json:"stdin,omitempty" maxLength:"349528"`

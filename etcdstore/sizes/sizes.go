@@ -81,6 +81,9 @@ func (s *Sizes) Default(ctx context.Context) (croft.Size, error) {
 // Create stores a size. It does nothing if there is the same one. Conflict: the name is taken by another size. Invalid:
 // there are too many.
 func (s *Sizes) Create(ctx context.Context, wanted croft.Size) (croft.Size, error) {
+	if err := checkNew(wanted.Name); err != nil {
+		return wanted, err
+	}
 	if err := wanted.Check(); err != nil {
 		return wanted, err
 	}
@@ -103,11 +106,25 @@ func (s *Sizes) Create(ctx context.Context, wanted croft.Size) (croft.Size, erro
 	})
 }
 
+// checkNew refuses a new size whose name says that it is the default one, which any size can be. Invalid.
+func checkNew(name string) error {
+	if name == "default" {
+		return croft.Errorf(croft.Invalid, "no size can be called default: choose another name, and make it the default "+
+			"with --default or `croft size default NAME`")
+	}
+	return nil
+}
+
 // Change changes a size. NotFound. Conflict: the new name is taken.
 func (s *Sizes) Change(ctx context.Context, name string, to croft.SizeChange) (croft.Size, error) {
 	now := cmp.Or(to.Name, name)
 	if err := croft.CheckSizeName(now); err != nil {
 		return croft.Size{}, err
+	}
+	if now != name {
+		if err := checkNew(now); err != nil {
+			return croft.Size{}, err
+		}
 	}
 	return s.change(ctx, func(known []croft.Size) ([]croft.Size, string, error) {
 		at, err := find(known, name)

@@ -45,7 +45,7 @@ func (c Change) check() error {
 		return croft.Errorf(croft.Invalid, "there is nothing to change: name properties or tags")
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
-		if err := CheckKey(key); err != nil {
+		if err := CheckNewKey(key); err != nil {
 			return err
 		}
 		if err := c.Set[key].Check(); err != nil {

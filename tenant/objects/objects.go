@@ -169,6 +169,16 @@ func CheckKey(key string) error {
 	return nil
 }
 
+// CheckNewKey validates the key of a property to be written. Earlier versions of croft wrote keys that it refuses.
+// Invalid.
+func CheckNewKey(key string) error {
+	if rest, marked := strings.CutPrefix(key, labelMark); marked {
+		return croft.Errorf(croft.Invalid, "no property can be called %.80q, because filters take %s for the property %s: "+
+			"leave %s out", key, key, cmp.Or(rest, "after it"), labelMark)
+	}
+	return CheckKey(key)
+}
+
 // CheckTag validates a tag. Invalid.
 func CheckTag(tag string) error {
 	n := utf8.RuneCountInString(tag)
