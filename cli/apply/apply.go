@@ -66,6 +66,11 @@ what the file leaves out: instances, volumes, keys and labels, which it names, a
 of instances. Only a list of volumes is complete: what it leaves out is detached. apply
 does not wait for new instances: schedule wait does.
 
+Before the question, and with --dry-run, the server checks the requests for new instances
+as it does when it gets them: images, ISOs, sizes, networks and everything else that they
+name. What only shows when the changes are made is whether quotas and hosts have room for
+all of them. A refusal by a quota ends apply, with the changes that were not tried.
+
 If apply is interrupted, apply the file again: it makes the changes that are missing.`,
 		Example: `  croft export > cloud.yaml
   croft apply -f cloud.yaml --dry-run
@@ -129,6 +134,9 @@ func (r *run) apply(want document, dry, yes bool) error {
 	if others := unnamed(want, have); len(others) > 0 {
 		r.Say("left alone, since the file does not name them: %s", strings.Join(others, ", "))
 	}
+	if err := r.check(want, have, steps); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
 	if err := r.print(steps); err != nil {
 		return err
 	}
@@ -174,16 +182,23 @@ func (r *run) confirm(steps []step, yes bool) error {
 	return verb.Confirm(r.Cmd, "apply", "Make "+count)
 }
 
-// carryOut carries out the steps in their order, also after one that fails.
+// carryOut carries out the steps in their order, also after one that fails, unless the others would fail alike.
 func (r *run) carryOut(steps []step) (done int, err error) {
 	var errs []error
-	for _, s := range steps {
+	for n, s := range steps {
 		if r.ctx.Err() != nil {
 			errs = append(errs, r.ctx.Err())
 			break
 		}
-		if err := s.do(r); err != nil {
+		err := s.do(r)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s %s %s: %w", s.Action, s.Kind, s.Name, err))
+		}
+		if lasts(err) && n+1 < len(steps) {
+			errs = append(errs, fmt.Errorf("not tried after that: %s", named(steps[n+1:])))
+			break
+		}
+		if err != nil {
 			continue
 		}
 		done++
@@ -192,6 +207,25 @@ func (r *run) carryOut(steps []step) (done int, err error) {
 		}
 	}
 	return done, errors.Join(errs...)
+}
+
+// lasts reports whether an error is a refusal that further requests meet too.
+func lasts(err error) bool { return errors.Is(err, croft.OverQuota) || errors.Is(err, croft.Denied) }
+
+// mostNamed bounds the steps that an error names.
+const mostNamed = 10
+
+// named names steps, for people.
+func named(steps []step) string {
+	var words []string
+	for _, s := range steps[:min(len(steps), mostNamed)] {
+		words = append(words, s.Kind+" "+s.Name)
+	}
+	text := strings.Join(words, ", ")
+	if more := len(steps) - mostNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // past describes a step that is done.
@@ -212,7 +246,7 @@ func (r *run) repeat(want document, steps []step) (done int, err error) {
 		var made int
 		made, err = r.carryOut(steps)
 		done += made
-		if !errors.Is(err, croft.Conflict) {
+		if !errors.Is(err, croft.Conflict) || lasts(err) {
 			return done, err
 		}
 		left, again := r.left(want, steps)
@@ -330,23 +364,16 @@ func (r *run) detach(name string) error {
 	return err
 }
 
-func (r *run) createInstance(name string, i instance, keys, volumes []string, disks []croft.NewDisk) error {
-	request := api.InstanceRequest{ID: croft.NewInstanceID(), Name: name, Query: i.Query, Image: i.Image,
-		GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, Volumes: volumes, Disks: disks,
-		Size: i.Size, Protected: i.Protected != nil && *i.Protected, Expires: int64(i.expires / time.Second),
-		In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
-		Distance: i.Distance, Policy: i.Policy}
-	request.GuestSettings.Keys = keys
-	request.GuestSettings.UserData = []byte(i.UserData)
+func (r *run) createInstance(request api.InstanceRequest, labels map[string]objects.Value) error {
 	if _, err := verb.Asked(r.ctx, r.CreateInstance, api.NewInstance{InProject: r.project(),
-		InstanceRequest: request}); err != nil || len(i.Labels) == 0 {
+		InstanceRequest: request}); err != nil || len(labels) == 0 {
 		return err
 	}
-	labels := map[string]*objects.Value{}
-	for key, v := range i.Labels {
-		labels[key] = &v
+	wanted := map[string]*objects.Value{}
+	for key, v := range labels {
+		wanted[key] = &v
 	}
-	return r.label(name, labels)
+	return r.label(request.Name, wanted)
 }
 
 func (r *run) label(name string, labels map[string]*objects.Value) error {

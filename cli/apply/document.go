@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/control/api"
 	"croft/internal/nearest"
 	"croft/internal/settings"
 	"croft/internal/wording"
@@ -249,6 +251,9 @@ func (d document) check() error {
 		if err == nil && i.Query != "" && i.Size == "" { // the server knows the sizes
 			i.query, err = schedule.ParseQuery(i.Query)
 		}
+		for key := range i.Labels {
+			err = cmp.Or(err, objects.CheckNewKey(key))
+		}
 		if err == nil && i.Expires != "" {
 			i.expires, err = wording.ParseDuration(i.Expires)
 		}
@@ -274,6 +279,18 @@ func (d document) check() error {
 		d.Instances[name] = i
 	}
 	return nil
+}
+
+// request returns the request for an instance.
+func (i instance) request(name string, keys, volumes []string, disks []croft.NewDisk) api.InstanceRequest {
+	r := api.InstanceRequest{ID: croft.NewInstanceID(), Name: name, Query: i.Query, Image: i.Image,
+		GuestSettings: i.GuestSettings, InstanceSettings: i.InstanceSettings, Volumes: volumes, Disks: disks,
+		Size: i.Size, Protected: i.Protected != nil && *i.Protected, Expires: int64(i.expires / time.Second),
+		In: i.In, Where: i.Where, WhereNot: i.WhereNot, Near: i.Near, Far: i.Far,
+		Distance: i.Distance, Policy: i.Policy}
+	r.GuestSettings.Keys = keys
+	r.GuestSettings.UserData = []byte(i.UserData)
+	return r
 }
 
 // hasAmounts reports whether a query is complete, with amounts of resources.

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -38,11 +39,12 @@ type step struct {
 	Name   string `json:"name"`
 	What   string `json:"what"` // the change, for people
 
-	do func(*run) error
+	request *api.InstanceRequest // of an instance that is created
+	do      func(*run) error
 }
 
 // plan returns the steps from what a project has to what it is to have: first the keys, then the volumes, then the
-// instances. Conflict: something cannot be changed; all of it is named.
+// instances. Conflict: something cannot be changed; all of it is named. NotFound: there is no such key.
 func plan(want document, have state) ([]step, error) {
 	p := planner{want: want, have: have, made: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(want.Keys)) {
@@ -63,6 +65,9 @@ func plan(want document, have state) ([]step, error) {
 			p.missing(name, want.Instances[name])
 		}
 	}
+	if err := errors.Join(p.wrong...); err != nil {
+		return nil, fmt.Errorf("nothing was changed: %w", err)
+	}
 	if len(p.refused) > 0 {
 		return nil, croft.Errorf(croft.Conflict, "nothing was changed, since these cannot be changed: %s",
 			strings.Join(p.refused, "; "))
@@ -77,19 +82,22 @@ type planner struct {
 	steps    []step
 	detached []step // before all others
 	refused  []string
+	wrong    []error // about instances that cannot be created
 }
 
 func (p *planner) refuse(format string, args ...any) {
 	p.refused = append(p.refused, fmt.Sprintf(format, args...))
 }
 
-func (p *planner) add(s step) { p.steps = append(p.steps, s) }
+func (p *planner) add(a action, kind, name, what string, do func(*run) error) {
+	p.steps = append(p.steps, step{a, kind, name, what, nil, do})
+}
 
 func (p *planner) key(name, line string) {
 	now, exists := p.have.keys[name]
 	switch {
 	case !exists:
-		p.add(step{create, "key", name, strings.Fields(line)[0], func(r *run) error { return r.addKey(name, line) }})
+		p.add(create, "key", name, strings.Fields(line)[0], func(r *run) error { return r.addKey(name, line) })
 	case !sshkeys.Same(now, line):
 		p.refuse("key %s is another key in the cloud (`croft key remove %s`, and apply again)", name, name)
 	}
@@ -113,16 +121,16 @@ func (p *planner) volume(name string, want volume) {
 		if _, runs := p.have.instances[near]; !runs || want.Storage != "" {
 			near = ""
 		}
-		p.add(step{create, "volume", name, want.Size,
-			func(r *run) error { return r.createVolume(name, want, near) }})
+		p.add(create, "volume", name, want.Size,
+			func(r *run) error { return r.createVolume(name, want, near) })
 	case want.Storage == "" != (now.Storage == "") ||
 		want.Storage != now.Storage && want.Storage != croft.StorageShared:
 		p.refuse("volume %s is on %s", name, cmp.Or(now.Storage, "its host"))
 	case want.sizeGB < now.SizeGB:
 		p.refuse("volume %s has %d GiB, and volumes cannot shrink to %s", name, now.SizeGB, want.Size)
 	case want.sizeGB > now.SizeGB:
-		p.add(step{change, "volume", name, fmt.Sprintf("grow from %dG to %s", now.SizeGB, want.Size),
-			func(r *run) error { return r.growVolume(name, want.sizeGB) }})
+		p.add(change, "volume", name, fmt.Sprintf("grow from %dG to %s", now.SizeGB, want.Size),
+			func(r *run) error { return r.growVolume(name, want.sizeGB) })
 	}
 }
 
@@ -156,14 +164,14 @@ func (p *planner) missing(name string, want instance) {
 		attached = append(attached, v)
 		p.free(v, name)
 	}
-	p.add(step{create, "instance", name, strings.Join(what, ", "),
-		func(r *run) error {
-			keys, err := lines(want.Keys, p.want.Keys, p.have.keys)
-			if err != nil {
-				return err
-			}
-			return r.createInstance(name, want, keys, attached, disks)
-		}})
+	keys, err := lines(want.Keys, p.want.Keys, p.have.keys)
+	if err != nil {
+		p.wrong = append(p.wrong, fmt.Errorf("instance %s: %w", name, err))
+		return
+	}
+	request := want.request(name, keys, attached, disks)
+	p.steps = append(p.steps, step{create, "instance", name, strings.Join(what, ", "), &request,
+		func(r *run) error { return r.createInstance(request, want.Labels) }})
 }
 
 // free plans that a volume is detached from another instance of the file. It reports whether the volume is attached to
@@ -199,22 +207,22 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 	}
 	if len(labels) > 0 {
 		slices.Sort(words)
-		p.add(step{change, "instance", name, "set " + strings.Join(words, ", "),
-			func(r *run) error { return r.label(name, labels) }})
+		p.add(change, "instance", name, "set "+strings.Join(words, ", "),
+			func(r *run) error { return r.label(name, labels) })
 	}
 	if protected := want.Protected; protected != nil && *protected != now.Protected {
-		p.add(step{change, "instance", name, fmt.Sprintf("set protected=%t", *protected),
-			func(r *run) error { return r.protect(name, *protected) }})
+		p.add(change, "instance", name, fmt.Sprintf("set protected=%t", *protected),
+			func(r *run) error { return r.protect(name, *protected) })
 	}
 	for _, v := range want.Volumes {
 		if !p.free(v, name) {
-			p.add(step{change, "instance", name, "attach volume " + v, func(r *run) error { return r.attach(v, name) }})
+			p.add(change, "instance", name, "attach volume "+v, func(r *run) error { return r.attach(v, name) })
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(p.have.volumes)) {
 		if p.have.volumes[v].Instance == now.ID && !slices.Contains(want.Volumes, v) &&
 			(want.Volumes != nil || p.userOf(v) != "") {
-			p.detached = append(p.detached, step{change, "instance", name, "detach volume " + v,
+			p.detached = append(p.detached, step{change, "instance", name, "detach volume " + v, nil,
 				func(r *run) error { return r.detach(v) }})
 		}
 	}
@@ -251,8 +259,8 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 		}
 	}
 	if len(changed) > 0 {
-		p.add(step{change, "instance", name, "resize " + strings.Join(words, ", "),
-			func(r *run) error { return r.resize(name, changed) }})
+		p.add(change, "instance", name, "resize "+strings.Join(words, ", "),
+			func(r *run) error { return r.resize(name, changed) })
 	}
 }
 
