@@ -109,6 +109,17 @@ type PoolStatus struct {
 	Waiting int // tickets that this pool could serve
 }
 
+// Hindrance returns the error of the newest start if the pool still lacks resources because of it; empty: it lacks
+// none.
+func (p *PoolStatus) Hindrance() string {
+	c, s := p.Counts, &p.Settings
+	short := c.Free < s.Prealloc() && c.Live() < s.Max || p.Waiting > 0
+	if p.Failed > 0 && short {
+		return p.LastError
+	}
+	return ""
+}
+
 // Name is the pool's name.
 func (p *PoolStatus) Name() Name { return p.Settings.Name }
 

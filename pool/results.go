@@ -126,7 +126,7 @@ func (l *Ledger) change(p *stock, set Settings) {
 	}
 	if p.Settings.Commands != set.Commands || !reflect.DeepEqual(p.Settings.Instance, set.Instance) {
 		// the cause of failures may have been fixed
-		p.Failed, p.NotBefore, p.Unproven, p.Full = 0, time.Time{}, 0, false
+		p.Failed, p.NotBefore, p.Unproven, p.Full, p.LastError = 0, time.Time{}, 0, false, ""
 	}
 	if before := p.Settings; before.Name != "" && (before.Instance == nil) != (set.Instance == nil) {
 		p.Former = &before

@@ -70,9 +70,31 @@ func TestAMendedPoolTriesAgainAtOnce(t *testing.T) {
 		"its instance": {instances, "p:\n  instance: {resources: 'VCPU:2'}\n"},
 	} {
 		l := ledger(t, files[0], nil, nil, backingOff("p"))
+		l.pools["p"].LastError = "no room"
 		configured(t, l, files[1])
-		if p := l.pools["p"]; p.Failed != 0 || !p.NotBefore.IsZero() {
+		if p := l.pools["p"]; p.Failed != 0 || !p.NotBefore.IsZero() || p.LastError != "" {
 			t.Errorf("%s: got %+v", name, p.Record)
+		}
+	}
+}
+
+func TestAnErrorHindersAPoolOnlyWhileItLacksResources(t *testing.T) {
+	failed := Record{Settings: Settings{Max: 3, MaxPrealloc: 2}, Failed: 1, LastError: "no room"}
+	mended := failed
+	mended.Failed = 0
+	for _, c := range []struct {
+		name string
+		PoolStatus
+		want string
+	}{
+		{"it lacks one", PoolStatus{failed, Counts{Up: 1, Free: 1}, 0}, "no room"},
+		{"it has all of its stock", PoolStatus{failed, Counts{Up: 2, Free: 2}, 0}, ""},
+		{"it has as many as it may", PoolStatus{failed, Counts{Up: 3, Taken: 3}, 0}, ""},
+		{"a ticket waits", PoolStatus{failed, Counts{Up: 3, Taken: 3}, 1}, "no room"},
+		{"starts succeed again", PoolStatus{mended, Counts{}, 1}, ""},
+	} {
+		if got := c.Hindrance(); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -250,18 +250,6 @@ func EntryFor(name string) (Entry, error) {
 	return catalog.Resolve(name)
 }
 
-// Resolver returns a ReferenceFor with these files, for a process that calls it often. It is safe for concurrent use.
-func Resolver(files []string) func(name string) (string, error) {
-	find := Finder(files)
-	return func(name string) (string, error) {
-		entry, err := find(name)
-		if err != nil {
-			return "", err
-		}
-		return entry.Reference()
-	}
-}
-
 // Finder returns an EntryFor with these files, for a process that calls it often: it reads the catalog again only when
 // one of its files has changed. It is safe for concurrent use.
 func Finder(files []string) func(name string) (Entry, error) {

@@ -148,8 +148,8 @@ func TestLoadCatalogSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A Resolver notices a changed file at the next call.
-func TestResolverFollowsTheFiles(t *testing.T) {
+// A Finder notices a changed file at the next call.
+func TestAFinderFollowsTheFiles(t *testing.T) {
 	old := xdg.ConfigHome
 	xdg.ConfigHome = t.TempDir()
 	t.Cleanup(func() { xdg.ConfigHome = old })
@@ -157,14 +157,14 @@ func TestResolverFollowsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := filepath.Join(xdg.ConfigHome, "croft", "images.yaml")
-	resolve := Resolver(CatalogFiles())
-	if _, err := resolve("mine"); croft.KindOf(err) != croft.NotFound {
+	find := Finder(CatalogFiles())
+	if _, err := find("mine"); croft.KindOf(err) != croft.NotFound {
 		t.Fatalf("without the file: %v", err)
 	}
 	for i, url := range []string{"https://images.example/a", "https://images.example/longer"} {
 		writeFile(t, own, []byte("mine: {url: "+url+"}\n"))
-		if got, err := resolve("mine"); err != nil || got != url {
-			t.Errorf("file %d: %s, %v; want %s", i, got, err, url)
+		if got, err := find("mine"); err != nil || got.URL != url {
+			t.Errorf("file %d: %s, %v; want %s", i, got.URL, err, url)
 		}
 	}
 }

@@ -60,8 +60,10 @@ func (c Config) newManager(file string, reach settings.Reach, store *etcdstore.S
 		}
 		defaults := direct.Defaults()
 		with.Instances, err = vm.New(vm.Config{
-			Scheduler: scheduler, Keys: store.SSHKeys, ResolveImage: image.Resolver(image.MachineFiles()),
-			Catalog: direct.CatalogReference(store), Image: defaults.Image, Project: croft.Project(defaults.Project),
+			Scheduler: scheduler, Keys: store.SSHKeys,
+			ResolveImage: direct.Catalog{Resolve: image.Finder(image.MachineFiles())}.X86Reference,
+			Catalog:      direct.CatalogReference(store), Image: defaults.Image,
+			Project: croft.Project(defaults.Project),
 		})
 		if err != nil {
 			return nil, err

@@ -205,7 +205,7 @@ type Stock struct {
 
 	Stats     Stats     `json:"stats"`                    // of its starts
 	BackOff   time.Time `json:"no_start_before,omitzero"` // after failed starts
-	LastError string    `json:"last_error,omitempty"`     // of the newest start, if it failed
+	LastError string    `json:"last_error,omitempty"`     // of the newest start, while the pool lacks resources for it
 
 	LastFailure *StartFailure `json:"last_failure,omitempty"` // the newest start that failed
 }

@@ -79,7 +79,7 @@ func poolStatus(p pool.PoolStatus) api.Pool {
 			StartTime: api.Seconds(p.Stats.StartTime), Starts: p.Stats.Starts, Failures: p.Stats.Failures,
 			Served: p.Stats.Served,
 		},
-		BackOff: future(p.NotBefore), LastError: p.LastError,
+		BackOff: future(p.NotBefore), LastError: p.Hindrance(),
 	}
 	if r := p.Resized; r != nil {
 		shown.InFile = &api.FileSize{Max: r.FileMax, MaxPrealloc: r.FilePrealloc}

@@ -47,7 +47,12 @@ func made(t *testing.T) (*vm.Instances, *scheduletest.Memory) {
 
 // TestAnImageThatPoolsDoNotKnowIsSaidWithTheCommandThatNamesOne: a user's commands may know the name.
 func TestAnImageThatPoolsDoNotKnowIsSaidWithTheCommandThatNamesOne(t *testing.T) {
-	v, err := vm.New(vm.Config{Scheduler: &schedule.Scheduler{}, Keys: noKeys{}, ResolveImage: image.Resolver(nil)})
+	find := image.Finder(nil)
+	v, err := vm.New(vm.Config{Scheduler: &schedule.Scheduler{}, Keys: noKeys{},
+		ResolveImage: func(name string) (string, error) {
+			entry, err := find(name)
+			return entry.URL, err
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

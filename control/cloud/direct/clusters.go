@@ -112,7 +112,7 @@ func (c *Clusters) drivers(over *cloud.Cloud, store *etcdstore.Store, scheduler 
 // localImage returns the reference of an image that all callers may name: an image of the catalogue, or one at an
 // address that tenants may name. Invalid.
 func (c *Clusters) localImage(name string) (string, error) {
-	reference, _, err := c.Images.Reference(name)
+	reference, err := c.Images.X86Reference(name)
 	if err != nil || !strings.ContainsAny(name, "/:#") {
 		return reference, err
 	}

@@ -46,6 +46,24 @@ func (c Catalog) Reference(name string) (string, croft.Arch, error) {
 	return reference, e.Arch, err
 }
 
+// X86Reference is Reference for pools and clusters, which make x86_64 machines. NotFound, Invalid.
+func (c Catalog) X86Reference(name string) (string, error) {
+	reference, arch, err := c.Reference(name)
+	if err == nil {
+		err = onlyX86(name, cmp.Or(arch, catalog.GuessArch(name+" "+reference)))
+	}
+	return reference, err
+}
+
+// onlyX86 refuses an image of another architecture for a pool or a cluster. Invalid.
+func onlyX86(name string, arch croft.Arch) error {
+	if arch.Known() == croft.ArchX86 {
+		return nil
+	}
+	return croft.Errorf(croft.Invalid, "image %.80s is for %s machines, and pools and clusters make x86_64 ones: name an "+
+		"image for x86_64", name, arch)
+}
+
 // CheckSource returns Denied if tenants may not name the address of a reference.
 func (c Catalog) CheckSource(reference string) error { return c.Sources.Check(reference) }
 
@@ -74,14 +92,17 @@ func (c Catalog) List() (api.Catalog, error) {
 	return list, nil
 }
 
-// CatalogReference returns how programs of the cloud that act for projects look up names in its catalog of images: the
-// reference of the image that a name means for a project; without a project, of a public image. NotFound: none.
-// Conflict: it cannot be used now.
+// CatalogReference returns how pools and clusters look up names in the cloud's catalog of images: the reference of the
+// image that a name means for a project; without a project, of a public image. NotFound: none. Conflict: it cannot be
+// used now. Invalid: it is not for x86_64 machines.
 func CatalogReference(store *etcdstore.Store) catalog.Catalog {
 	return func(ctx context.Context, p croft.Project, name string) (string, error) {
 		i, err := catalogImage(ctx, store, p, name)
 		if err == nil && !i.Usable() {
 			err = croft.Errorf(croft.Conflict, "image %s is %s: `croft image show %s` shows more", name, i.State, name)
+		}
+		if err == nil {
+			err = onlyX86(name, cmp.Or(i.Arch, catalog.GuessArch(name+" "+i.Origin)))
 		}
 		if err != nil {
 			return "", err
