@@ -134,7 +134,7 @@ var recorded = []croft.State{croft.StateScheduling, croft.StateHeld, croft.State
 func recordsOf(i api.Instance) croft.Status {
 	st := croft.Status{Instance: croft.Instance{ID: i.ID, Project: i.Project, Name: i.Name, Created: i.Created,
 		Generation: i.Generation, State: croft.StateScheduled, Host: i.HostID, Lost: i.Lost,
-		Moving: i.MovingTo, Copying: i.MovingTo != "", Unmoved: i.Unmoved}}
+		Moving: i.MovingTo, Copying: i.MovingTo != "", Unmoved: i.Unmoved, Ejected: i.Ejected}}
 	if state := croft.State(i.State); slices.Contains(recorded, state) {
 		st.Instance.State = state
 	}

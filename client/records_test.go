@@ -34,6 +34,8 @@ func TestAClientReadsTheStateThatAnInstanceShows(t *testing.T) {
 	alive, silent := &croft.Host{ID: inst.Host, Name: "h", Alive: true}, &croft.Host{ID: inst.Host, Name: "h"}
 	lost := in(croft.StateLost)
 	lost.Lost = &croft.Loss{Reason: "a fire"}
+	ejected := lost
+	ejected.Ejected = true
 	for name, st := range map[string]croft.Status{
 		"scheduling":         {Instance: in(croft.StateScheduling)},
 		"held":               {Instance: in(croft.StateHeld), Host: alive},
@@ -47,12 +49,13 @@ func TestAClientReadsTheStateThatAnInstanceShows(t *testing.T) {
 		"silent, never seen": {Instance: inst, Host: silent},
 		"destroying": {Instance: in(croft.StateDestroying), Host: alive,
 			Observation: seen(croft.StateRunning, 3)},
-		"lost": {Instance: lost},
+		"lost":              {Instance: lost},
+		"lost, and ejected": {Instance: ejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := api.InstanceOf(st)
 			got := recordsOf(shown)
-			for _, goal := range []schedule.Goal{schedule.Running, schedule.Ready, schedule.Stopped} {
+			for _, goal := range []schedule.Goal{schedule.Running, schedule.Ready, schedule.Stopped, schedule.Ejected} {
 				want, wantErr := goal(&st)
 				have, err := goal(&got)
 				if have != want || (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {

@@ -194,7 +194,9 @@ func TestRulesAboutLocationsWaitForACloudThatKnowsThem(t *testing.T) {
 	_, err = command.Instances.Create(t.Context(), inst)
 	etcdtest.WantKind(t, err, croft.Invalid)
 	etcdtest.WantSays(t, err.Error(), "too old for instances that expire")
-	_, err = command.Instances.Amend(t.Context(), f.inst, inst.Expires, false)
+	expiring := f.inst
+	expiring.Expires = inst.Expires
+	_, err = command.Instances.Amend(t.Context(), f.inst, expiring)
 	etcdtest.WantKind(t, err, croft.Invalid)
 	inst.Expires = time.Time{}
 	if _, err := command.Instances.Create(t.Context(), inst); err != nil {

@@ -210,14 +210,13 @@ func (s *Instances) Fence(ctx context.Context, inst croft.Instance) (croft.Insta
 }
 
 // Amend implements schedule.Records.
-func (s *Instances) Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance,
-	error) {
-	next := inst
-	next.Expires, next.Protected = expires, protected
-	if err := errors.Join(s.conn.canExpire(expires), s.conn.canProtect(next)); err != nil {
+func (s *Instances) Amend(ctx context.Context, inst, next croft.Instance) (croft.Instance, error) {
+	amended := inst
+	amended.Expires, amended.Protected, amended.Ejected = next.Expires, next.Protected, next.Ejected
+	if err := errors.Join(s.conn.canExpire(amended.Expires), s.conn.canProtect(amended)); err != nil {
 		return inst, err
 	}
-	return s.rewrite(ctx, inst, next)
+	return s.rewrite(ctx, inst, amended)
 }
 
 // rewrite changes the record inst to next. Conflict: the record changed.

@@ -233,7 +233,9 @@ func TestFieldsOfNewerProgramsAreKept(t *testing.T) {
 		o.Instance = inst.ID
 		return o
 	}
-	must(s.Instances.Amend(ctx, find(), time.Now().Add(time.Hour), false))
+	expiring := find()
+	expiring.Expires = time.Now().Add(time.Hour)
+	must(s.Instances.Amend(ctx, find(), expiring))
 	must(s.Instances.Reorder(ctx, find(), next(2, croft.WantStopped)))
 	must(s.Instances.SetMoving(ctx, find(), croft.NewHostID()))
 	must(s.Instances.SetMoving(ctx, find(), ""))

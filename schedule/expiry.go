@@ -61,7 +61,7 @@ func (s *Scheduler) Amend(ctx context.Context, project croft.Project, idOrName, 
 		case err != nil:
 			return false, err
 		}
-		inst, err = s.Records.Amend(ctx, inst, next.Expires, next.Protected)
+		inst, err = s.Records.Amend(ctx, inst, next)
 		return true, err
 	})
 	return inst, err

@@ -41,8 +41,8 @@ func (s *Scheduler) Rebuild(ctx context.Context, project croft.Project, idOrName
 		CheckUnprotected)
 }
 
-// Eject orders that the CD drive of an instance is empty from now on. It runs on, or stays off. Repeating it is no
-// error. Conflict: it has no CD drive, or as for Stop.
+// Eject orders that the CD drive of an instance is empty from now on. It runs on, or stays off. A lost instance has an
+// empty drive once it is recreated. Repeating it is no error. Conflict: it has no CD drive, or as for Stop.
 func (s *Scheduler) Eject(ctx context.Context, project croft.Project, idOrName string) (inst croft.Instance,
 	err error) {
 	err = s.changeOwn(ctx, project, idOrName, "eject the CD of", func(st croft.Status) (again bool, err error) {
@@ -52,6 +52,11 @@ func (s *Scheduler) Eject(ctx context.Context, project croft.Project, idOrName s
 			return false, croft.Errorf(croft.Conflict, "it has no CD drive: it was made without --iso")
 		case inst.Ejected:
 			return false, nil
+		case inst.State == croft.StateLost:
+			next := inst
+			next.Ejected = true
+			inst, err = s.Records.Amend(ctx, inst, next)
+			return true, err
 		case inst.State != croft.StateScheduled || st.Order == nil:
 			return false, Unorderable(inst)
 		}

@@ -3,7 +3,6 @@ package schedule
 import (
 	"context"
 	"errors"
-	"time"
 
 	"croft"
 )
@@ -34,9 +33,9 @@ type Records interface {
 	// Reorder replaces the order of a scheduled instance: stop, start, or destroy, which sets the record to destroying.
 	// Conflict: the record changed.
 	Reorder(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error)
-	// Amend sets when an instance expires, zero: never, and whether it is protected. Conflict: the record changed.
-	// Invalid: the cloud's programs are too old to act on it.
-	Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance, error)
+	// Amend sets when an instance expires, zero: never, whether it is protected, and whether its CD is ejected, as in
+	// next. Conflict: the record changed. Invalid: the cloud's programs are too old to act on it.
+	Amend(ctx context.Context, inst, next croft.Instance) (croft.Instance, error)
 	// Bury removes record, name and memberships of an instance on a silent host, and leaves the tombstone o for the
 	// host's return, or none if o.Host is empty. Conflict: the record changed.
 	Bury(ctx context.Context, inst croft.Instance, o croft.Order) error

@@ -208,7 +208,7 @@ func ejectCommand() *cobra.Command {
 		"has an empty CD drive", &all)
 	cmd.Long = `eject takes the ISO that an instance was made with (--iso) out of its CD drive, for good: it
 stays out when the instance is stopped, rebuilt, moved or recreated. A guest that runs goes
-on, and one that is off stays off.
+on, and one that is off stays off. A lost instance has an empty drive once it runs again.
 
 ` + aboutChoices
 	cmd.Example = `  schedule DISK_GB:20,VCPU:2,MEMORY_MB:2048 --name web --iso debian-netinst

@@ -141,18 +141,25 @@ func testExpiry(t *testing.T, c *cloud) {
 		}
 	}
 	expires(at)
-	second, err := c.Amend(t.Context(), first, at.Add(time.Hour), false)
+	until := func(inst croft.Instance, at time.Time) croft.Instance {
+		inst.Expires = at
+		return inst
+	}
+	second, err := c.Amend(t.Context(), first, until(first, at.Add(time.Hour)))
 	c.check(err)
 	expires(at.Add(time.Hour))
-	_, err = c.Amend(t.Context(), first, at, false)
+	_, err = c.Amend(t.Context(), first, until(first, at))
 	c.want(err, croft.Conflict)
 	_, err = c.Reorder(t.Context(), first, c.order(first, croft.WantGone))
 	c.want(err, croft.Conflict)
-	third, err := c.Amend(t.Context(), second, time.Time{}, true)
+	protected := until(second, time.Time{})
+	protected.Protected, protected.Ejected, protected.Name = true, true, "another"
+	third, err := c.Amend(t.Context(), second, protected)
 	c.check(err)
 	expires(time.Time{})
-	if st, err := c.Find(t.Context(), croft.DefaultProject, "web"); err != nil || !st.Instance.Protected {
-		t.Errorf("it is not protected: %v", err)
+	if st, err := c.Find(t.Context(), croft.DefaultProject, "web"); err != nil || !st.Instance.Protected ||
+		!st.Instance.Ejected {
+		t.Errorf("it is not protected, or its CD not ejected: %v", err)
 	}
 	_, err = c.Reorder(t.Context(), second, c.order(second, croft.WantGone))
 	c.want(err, croft.Conflict)

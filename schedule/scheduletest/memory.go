@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"croft"
 	"croft/schedule"
@@ -308,13 +307,12 @@ func (m *Memory) Reorder(ctx context.Context, inst croft.Instance, o croft.Order
 }
 
 // Amend implements schedule.Records.
-func (m *Memory) Amend(ctx context.Context, inst croft.Instance, expires time.Time, protected bool) (croft.Instance,
-	error) {
+func (m *Memory) Amend(ctx context.Context, inst, next croft.Instance) (croft.Instance, error) {
 	err := m.write(ctx, func() error {
 		if err := m.unchanged(inst); err != nil {
 			return err
 		}
-		inst.Expires, inst.Protected = expires, protected
+		inst.Expires, inst.Protected, inst.Ejected = next.Expires, next.Protected, next.Ejected
 		inst = m.put(inst)
 		return nil
 	})

@@ -41,7 +41,9 @@ func (c *cloud) expiring(s *schedule.Scheduler, name string, left time.Duration)
 	c.Helper()
 	d, err := s.Request(c.Context(), c.request(name))
 	c.check(err)
-	inst, err := c.store.Instances.Amend(c.Context(), d.Instance, time.Now().Add(left), false)
+	expiring := d.Instance
+	expiring.Expires = time.Now().Add(left)
+	inst, err := c.store.Instances.Amend(c.Context(), d.Instance, expiring)
 	c.check(err)
 	return inst
 }

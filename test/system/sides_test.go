@@ -268,10 +268,9 @@ func (s *schedulerSide) Bury(ctx context.Context, i croft.Instance, o croft.Orde
 	return s.gate.do("scheduler Bury", i.ID, func() error { return s.Records.Bury(ctx, i, o) })
 }
 
-func (s *schedulerSide) Amend(ctx context.Context, i croft.Instance, expires time.Time, protected bool) (croft.Instance,
-	error) {
+func (s *schedulerSide) Amend(ctx context.Context, i, next croft.Instance) (croft.Instance, error) {
 	return through(s.gate, "scheduler Amend", i.ID, func() (croft.Instance, error) {
-		return s.Records.Amend(ctx, i, expires, protected)
+		return s.Records.Amend(ctx, i, next)
 	})
 }
 
