@@ -46,6 +46,7 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillProject(t, s)
+	cluster := fillThings(t, s)
 	at := s.url + "/ui/instances/" + string(web.ID)
 	b := browser.Open(t, s.url)
 	check := func(name string) {
@@ -92,6 +93,9 @@ func TestThePageInABrowser(t *testing.T) {
 			views["log"], views["empty"] = at+"/log", s.url+"/ui/instances?name=nothing"
 			views["remove"], views["resize"] = at+"/remove", at+"/resize"
 			views["dashboard"] = s.url + "/ui/dashboard"
+			views["cluster"], views["sites"] = s.url+cluster, s.url+"/ui/sites"
+			views["cluster-new"] = s.url + "/ui/clusters/new"
+			views["schedule-new"] = s.url + "/ui/backups/schedules/new"
 		case "admin":
 			views["project"] = s.url + "/ui/project?of=instances"
 			views["revoke"] = s.url + "/ui/project/tokens/remove?id=x&user=ci"
@@ -103,8 +107,9 @@ func TestThePageInABrowser(t *testing.T) {
 			views["hosts-many"] = s.crowded(t, 1500).url + "/ui/hosts"
 		}
 		if token == "operator" {
-			for name := range strings.FieldsSeq("volumes images backups pools clusters policies log peers") {
-				views[name] = s.url + "/ui/" + name
+			for name := range strings.FieldsSeq("volumes images backups pools clusters policies log peers more " +
+				"sites/mine/change") {
+				views[strings.ReplaceAll(name, "/", "-")] = s.url + "/ui/" + name
 			}
 		}
 		for name, path := range views {
@@ -185,4 +190,33 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	if strings.Contains(found, "web") {
 		t.Errorf("the search finds %s", found)
 	}
+}
+
+// fillThings makes some of everything that the lists show, and returns the path of a cluster.
+func fillThings(t *testing.T, s served) string {
+	t.Helper()
+	operator, anna := s.login(t, "operator"), s.login(t, "anna")
+	operator.submit(200, "/sizes/new", "name", "small", "resources", "VCPU:1,MEMORY_MB:512,DISK_GB:5", "default", "yes")
+	operator.submit(200, "/aggregates/new", "name", "fast", "note", "solid state disks", "hosts", "host1")
+	operator.submit(200, "/aggregates/new", "name", "slow")
+	operator.submit(200, "/aggregates/distances/new", "a", "fast", "b", "slow", "distance", "3")
+	operator.submit(200, "/capabilities/new", "name", "CUSTOM_FAST")
+	operator.submit(200, "/sites/new", "name", "mine", "type", "sim", "defaults", "network=inner")
+	operator.submit(200, "/sites/images/new", "name", "nodes")
+	anna.submit(200, "/sites/appliances/new", "name", "batch", "description", "a queue for jobs")
+	anna.submit(200, "/sites/appliances/batch/implementations/new", "site", "mine", "template", "{}")
+	anna.submit(200, "/sites/credentials/new", "name", "own", "site", "mine", "username", "anna", "project_name",
+		"anna",
+		"secret", "hush")
+	anna.submit(200, "/volumes/new", "name", "data", "size_gb", "1", "near", "web")
+	anna.submit(200, "/images/new", "name", "base", "url", "debian-12", "description", "for all of our machines")
+	anna.submit(200, "/pools/tickets/new", "tags", "shared")
+	anna.submit(200, "/claims/new", "name", "yet-to-come", "query", "VCPU:1,MEMORY_MB:64,DISK_GB:1")
+	anna.submit(200, "/clusters/new", "name", "work", "appliance", "batch", "slaves", "3")
+	at, _, _ := strings.Cut(anna.at, "?")
+	patient.Until(t, "the cluster is ready", func() bool {
+		anna.get(200, at)
+		return strings.Contains(anna.text, "READY")
+	})
+	return at
 }

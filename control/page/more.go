@@ -212,13 +212,17 @@ func (v *visit) siteTable(list api.SiteList) part {
 	for _, one := range list.Sites {
 		health := word("ready")
 		if !one.Health.OK {
+			health = "unknown" // it was not asked yet
+		}
+		if one.Health.Error != "" {
 			health = "unreachable"
 		}
 		deeds := []string{"sites.change", "sites.health", "sites.remove"}
 		if one.Type == cluster.Local {
 			deeds = []string{"sites.change"}
 		}
-		p.Rows = append(p.Rows, thing{Name: one.Name, Cells: []any{string(one.Type), health, yes(one.Enabled),
+		p.Rows = append(p.Rows, thing{Name: one.Name, Error: one.Health.Error, Cells: []any{string(one.Type), health,
+			yes(one.Enabled),
 			strconv.Itoa(one.Priority), one.AuthURL}, Deeds: v.deeds(v.project, []string{"name", one.Name}, deeds...)})
 	}
 	return p

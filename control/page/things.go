@@ -16,6 +16,7 @@ import (
 	"croft/cluster"
 	"croft/compute/backup"
 	"croft/control/api"
+	"croft/internal/wording"
 	pools "croft/pool/api"
 	"croft/tenant/access"
 )
@@ -289,16 +290,23 @@ func (v *visit) pools() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := part{Heads: []string{"Mode", "Tags", "Up", "Ready", "Taken", "Changing", "Most", "Waiting"},
+	p := part{Heads: []string{"Mode", "Tags", "Up", "Ready", "Taken", "Changing", "Most", "Waiting", "Start takes",
+		"Starts"},
 		Empty: "A pool keeps instances waiting for tickets: an operator makes it with a file of pools"}
 	for _, one := range list.Pools {
-		row := thing{Name: one.Name, Cells: []any{one.Mode, tagsOf(one), "–", "–", "–", "–", "–", "–"},
+		row := thing{Name: one.Name, Cells: []any{one.Mode, tagsOf(one), "–", "–", "–", "–", "–", "–", "–", "–"},
 			Deeds: v.deeds(v.project, []string{"name", one.Name}, "pools.size")}
 		if s := one.Stock; s != nil {
 			row.Error = s.LastError
 			changing := s.Starting + s.Releasing + s.DeleteRequest + s.Deleting
 			for n, count := range []int{s.Up, s.Ready, s.Taken, changing, s.Max, s.Waiting} {
 				row.Cells[2+n] = strconv.Itoa(count)
+			}
+			if !s.Stats.Succeeded.IsZero() {
+				row.Cells[8] = wording.Exact(rounded(time.Duration(s.Stats.StartTime)))
+			}
+			if s.Stats.Starts > 0 {
+				row.Cells[9] = fmt.Sprintf("%d, %d failed", s.Stats.Starts, s.Stats.Failures)
 			}
 		}
 		p.Rows = append(p.Rows, row)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,12 @@ func prepare(s *settings.Settings, log *slog.Logger) (file string, tokens *serve
 	}
 	if (s.Pool.Cert == "") != (s.Pool.Key == "") {
 		return "", nil, croft.Errorf(croft.Invalid, "pool.cert and pool.key belong together: set both or neither")
+	}
+	if page := s.Pool.Page; page != "" {
+		if u, err := url.Parse(page); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return "", nil, croft.Errorf(croft.Invalid, "pool.page: %q is no address of a page: write one such as "+
+				"https://cloud.example:8781/ui/pools", page)
+		}
 	}
 	if s.Pool.Tokens != "" {
 		tokens, err = server.LoadTokens(s.Pool.Tokens, log)

@@ -112,7 +112,7 @@ func (c Config) handler(s *settings.Settings, reach settings.Reach, manager *poo
 	front, err := server.New(server.Config{
 		Manager: manager, Tokens: tokens, Local: tokens == nil &&
 			endpoint.IsLoopback(s.Pool.Listen), Peers: peers, Log: c.Log,
-		Quota: server.Quota(s.Pool.Quota), RPC: c.RPC,
+		Quota: server.Quota(s.Pool.Quota), RPC: c.RPC, Page: s.Pool.Page,
 	})
 	if err != nil {
 		return nil, err

@@ -165,6 +165,7 @@ type Settings struct {
 		Logs     string `yaml:"logs"`
 		Listen   string `yaml:"listen"`
 		Address  string `yaml:"address"`
+		Page     string `yaml:"page"`
 		Tokens   string `yaml:"tokens"`
 		Cert     string `yaml:"cert"`
 		Key      string `yaml:"key"`

@@ -15,7 +15,11 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("GET /page/", pageFiles)
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("POST /logout", s.logout)
-	mux.Handle("GET /{$}", s.here(s.page))
+	if s.Page != "" {
+		mux.Handle("GET /{$}", http.RedirectHandler(s.Page, http.StatusSeeOther))
+	} else {
+		mux.Handle("GET /{$}", s.here(s.page))
+	}
 	mux.Handle("GET /events", s.here(s.events))
 	mux.Handle("GET /pools", http.RedirectHandler("/#pools", http.StatusSeeOther))
 	mux.Handle("GET /resources", http.RedirectHandler("/#resources", http.StatusSeeOther))

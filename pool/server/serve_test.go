@@ -407,3 +407,19 @@ func TestAServerOfThisMachineIsAskedByItsName(t *testing.T) {
 		}
 	}
 }
+
+func TestTheAddressOfTheOldPageLeadsToTheNewOne(t *testing.T) {
+	const page = "https://cloud.example:8781/ui/pools"
+	m := serve(t, pooltest.NewMemory(), poolsIn(t, twoPools), "one", nil)
+	s, err := server.New(server.Config{Manager: m.manager, Page: page})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/": page, "/pools": "/#pools"} {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != want {
+			t.Errorf("%s leads to %q with %d, want %q", path, w.Header().Get("Location"), w.Code, want)
+		}
+	}
+}

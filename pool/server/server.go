@@ -23,6 +23,9 @@ type Config struct {
 	// Local says that the server is for this machine only. Requests for another host's name are refused, so that no web
 	// page reaches the server by DNS rebinding.
 	Local bool
+	// Page is the address of the pools in the page of the cloud, to which browsers are led; empty: the server's own
+	// page is served.
+	Page string
 	// Peers is the transport to other servers; nil: an internal one.
 	Peers http.RoundTripper
 	// RPC is a second protocol for tickets; nil: no second protocol is served.
