@@ -125,6 +125,8 @@ func TestThePageInABrowser(t *testing.T) {
 		b.Do(chromedp.Click(`form[action="/ui/logout"] button`))
 		b.Until(`document.querySelector("#token") !== null`)
 	}
+	doesNoHarm(t, s, b, "operator", strings.TrimPrefix(at, s.url))
+	aSleeperAsksForALogin(t, s, b, "bente")
 	if foreign := browser.Eval[string](b, `performance.getEntriesByType("resource").map(e => e.name)
 		.filter(n => !n.startsWith(location.origin)).join()`); foreign != "" {
 		t.Errorf("the page asks elsewhere: %s", foreign)

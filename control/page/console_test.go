@@ -181,7 +181,7 @@ func useConsole(t *testing.T, s served, b *browser.Browser, at string, check fun
 	paste(`\x1b[38;2;255;120;0mhello`)
 	shows("hello")
 	check("console-anna")
-	s.cut()
+	s.restart(t)
 	b.Until("!(" + attached + ")")
 	b.Until(attached)
 	paste("back")

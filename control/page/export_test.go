@@ -34,3 +34,17 @@ func Lists() (all []string) {
 	}
 	return all
 }
+
+// Views returns the method and path of each view.
+func Views() (all []string) {
+	for _, v := range views() {
+		all = append(all, v.at)
+	}
+	return all
+}
+
+// The limits on streams.
+const (
+	StreamsOfSession = streamsOfSession
+	StreamsOfServer  = streamsOfServer
+)

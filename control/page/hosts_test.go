@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/control/page"
 	"croft/hosts"
 	"croft/internal/testing/patient"
 )
@@ -153,19 +151,6 @@ func manyHosts(under http.Handler, n int) http.Handler {
 func (s served) crowded(t *testing.T, n int) served {
 	t.Helper()
 	return s.over(t, manyHosts(s.proxy, n))
-}
-
-// over serves the page once more, over another handler of the API.
-func (s served) over(t *testing.T, api http.Handler) served {
-	t.Helper()
-	server, err := page.New(page.Config{API: api, Sessions: s.links.Store})
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(server.Handler())
-	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
-	s.url = front.URL
-	return s
 }
 
 func drawsManyHosts(t *testing.T, s served, _ string) {

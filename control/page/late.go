@@ -1,10 +1,14 @@
 package page
 
-import "net/http"
+import (
+	"bytes"
+	"net/http"
+)
 
 // late is what a page shows once slow operations have answered. The head of the page is sent before them.
 type late struct {
 	v    *visit
+	page *bytes.Buffer // what is written and not sent
 	load func() (any, error)
 	// The operations have answered, and the page is sent as a whole.
 	ready bool
@@ -20,6 +24,7 @@ type loaded struct {
 // Load sends what was written so far, and waits for the operations.
 func (l late) Load() loaded {
 	if !l.ready {
+		l.send()
 		_ = http.NewResponseController(l.v.w).Flush() // writers that cannot are complete later
 	}
 	shown, err := l.load()
@@ -29,6 +34,12 @@ func (l late) Load() loaded {
 	f := failureOf(l.v.r, err)
 	l.v.log.Warn("a part of a page cannot be shown", "path", l.v.r.URL.Path, "err", err)
 	return loaded{Says: f.Says, Kind: f.Kind}
+}
+
+// send sends what is written.
+func (l late) send() {
+	_, _ = l.v.w.Write(visible(l.page.Bytes())) // ignore browsers that disconnected
+	l.page.Reset()
 }
 
 // showLate answers with a page of operators whose operations may take longer than a reader likes to wait. For others
@@ -41,11 +52,13 @@ func (v *visit) showLate(name, title string, load func() (any, error)) error {
 		}
 		load = func() (any, error) { return shown, nil }
 	}
-	f := v.frame(title, late{v, load, false})
+	l := late{v, &bytes.Buffer{}, load, false}
+	f := v.frame(title, l)
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(http.StatusOK)
-	if err := pages[name].Execute(v.w, f); err != nil { // its status is sent already; browsers may have disconnected
+	if err := pages[name].Execute(l.page, f); err != nil { // its status is sent already
 		v.log.Warn("a page is incomplete", "path", v.r.URL.Path, "err", err)
 	}
+	l.send()
 	return nil
 }

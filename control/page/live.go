@@ -21,6 +21,7 @@ import (
 	"croft/control/api"
 	"croft/internal/delay"
 	"croft/internal/lazyregexp"
+	"croft/internal/plain"
 )
 
 // Maximum numbers of concurrent streams.
@@ -132,7 +133,7 @@ func (v *visit) stream(run func(ctx context.Context, e *stream, cancel func()) e
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.Compacted {
 		_ = e.send("event: reload\ndata: {}\n\n")
 	} else if err != nil && ctx.Err() == nil {
-		says, err := json.Marshal(err.Error())
+		says, err := json.Marshal(plain.Line(err.Error()))
 		if err == nil {
 			_ = e.send("event: refused\ndata: " + string(says) + "\n\n")
 		}
@@ -237,7 +238,7 @@ func rowText(data rowEvent) string {
 func rendered(page, template, id string, data any) (liveRow, error) {
 	var b strings.Builder
 	err := pages[page].ExecuteTemplate(&b, template, data)
-	return liveRow{id, b.String()}, err
+	return liveRow{id, string(visible([]byte(b.String())))}, err
 }
 
 // rows returns the rows of a list as they are shown.
@@ -272,7 +273,7 @@ func (d *instanceList) change(c api.Change) ([]byte, error) {
 		if err := pages["instances"].ExecuteTemplate(&b, "row", d.row(c.Instance)); err != nil {
 			return nil, err
 		}
-		data.HTML = b.String()
+		data.HTML = string(visible([]byte(b.String())))
 	}
 	return json.Marshal(data)
 }

@@ -67,9 +67,19 @@ func TestThePage(t *testing.T) {
 		"the dashboard finds problems":             findsTroubles,
 		"usage of an instance is drawn":            drawsUsage,
 		"the page waits for no host":               waitsForNoHost,
+		"hostile texts are only text":              hostileTextsAreOnlyText,
+		"every form is protected":                  everyFormIsProtected,
+		"no answer can be framed":                  noAnswerCanBeFramed,
+		"cookies are for the server alone":         cookiesAreForTheServerAlone,
+		"sessions end with their token":            sessionsEndWithTheirToken,
+		"a user has at most 16 sessions":           aUserHasSomeSessions,
+		"servers share sessions":                   serversShareSessions,
+		"a thousand streams are bounded":           manyStreams,
+		"the other forms need no scripts":          sendsTheOtherForms,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}
+	t.Run("every form is sent without scripts", s.everyFormWasSent)
 }
 
 func asksForALogin(t *testing.T, s served, at string) {

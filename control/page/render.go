@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"embed"
@@ -21,6 +22,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/lazyregexp"
 	"croft/internal/plain"
 	"croft/internal/wording"
 )
@@ -115,6 +117,36 @@ func text(v any) template.HTML {
 // hidden reports whether a character changes a text without being visible.
 func hidden(r rune) bool {
 	return plain.Steers(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Co, r)
+}
+
+// fieldForm matches the values of fields, and what is inside of a text area.
+var fieldForm = lazyregexp.New(`(?s) value="[^"]*"|<textarea\b.*?</textarea>`)
+
+// visible returns HTML in which the characters that change a text without being visible are codes, also in titles and
+// in attributes, where text cannot mark them. The values of fields stay, because forms send them back.
+func visible(page []byte) []byte {
+	steers := func(r rune) bool { return r != '\n' && r != '\t' && r != '\r' && plain.Steers(r) }
+	if bytes.IndexFunc(page, steers) < 0 {
+		return page
+	}
+	var b bytes.Buffer
+	show := func(text []byte) {
+		for _, r := range string(text) {
+			if steers(r) {
+				fmt.Fprintf(&b, "U+%04X", r)
+			} else {
+				b.WriteRune(r)
+			}
+		}
+	}
+	at := 0
+	for _, field := range fieldForm.Get().FindAllIndex(page, -1) {
+		show(page[at:field[0]])
+		b.Write(page[field[0]:field[1]])
+		at = field[1]
+	}
+	show(page[at:])
+	return b.Bytes()
 }
 
 // ago shows how long ago a time was; scripts keep it current.

@@ -14,13 +14,18 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"croft"
 	"croft/client"
+	"croft/control"
 	"croft/control/api"
 	"croft/control/controltest"
 	"croft/control/page"
 	"croft/control/page/session"
+	"croft/tenant/access"
 	"croft/test/simcloud"
 )
 
@@ -31,8 +36,35 @@ type served struct {
 	cloud *simcloud.Cloud
 	links session.Sessions
 	proxy http.Handler // the API
-	cut   func()       // ends all connections of browsers
 	done  *changesDone
+	// Ends all connections, and serves with another server that knows nothing of the one before.
+	restart func(*testing.T)
+	posted  *posts
+}
+
+// posts are the forms that were sent with success, by the pattern of their view.
+type posts struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+// note notes a request that was answered.
+func (p *posts) note(r *http.Request, status int) {
+	if r.Method != http.MethodPost || status >= http.StatusBadRequest {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[r.Pattern] = true
+}
+
+// before returns a handler that notes the requests that another one answers.
+func (p *posts) before(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		noted := &statusSeen{w, http.StatusOK}
+		h.ServeHTTP(noted, r)
+		p.note(r, noted.status)
+	})
 }
 
 // changesDone are the changes that the API has made for the page.
@@ -93,7 +125,7 @@ func start(t *testing.T) served {
 // startBehind is start with a handler before the API.
 func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	t.Helper()
-	at, c := controltest.Start(t)
+	at, c := controltest.StartConfigured(t, acceptTokens(t))
 	target, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
@@ -103,17 +135,54 @@ func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
 	done := &changesDone{}
-	server, err := page.New(page.Config{API: before(done.behind(proxy)), Sessions: c.Store.PageSessions,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	if err != nil {
-		t.Fatal(err)
+	config := page.Config{API: before(done.behind(proxy)), Sessions: c.Store.PageSessions,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	var now atomic.Pointer[http.Handler]
+	renew := func(t *testing.T) {
+		server, err := page.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := server.Handler()
+		now.Store(&handler)
 	}
-	front := httptest.NewUnstartedServer(server.Handler())
+	renew(t)
+	posted := &posts{all: map[string]bool{}}
+	front := httptest.NewUnstartedServer(posted.before(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*now.Load()).ServeHTTP(w, r)
+	})))
 	counted := &connections{Listener: front.Listener}
 	front.Listener = counted
 	front.Start()
 	t.Cleanup(func() { counted.cut(); front.Close() })
-	return served{front.URL, at, c, session.Sessions{Store: c.Store.PageSessions}, proxy, counted.cut, done}
+	return served{url: front.URL, api: at, cloud: c, links: session.Sessions{Store: c.Store.PageSessions}, proxy: proxy,
+		restart: func(t *testing.T) { renew(t); counted.cut() }, posted: posted, done: done}
+}
+
+// brief accepts tokens that say when they expire, for a member of anna: until-2026-01-02T03:04:05Z.
+type brief struct{}
+
+// Authenticate implements access.Authenticator.
+func (brief) Authenticate(_ context.Context, r *http.Request) (access.Caller, bool, error) {
+	text, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer until-")
+	end, err := time.Parse(time.RFC3339, text)
+	if !is || err != nil {
+		return access.Caller{}, false, nil
+	}
+	if time.Now().After(end) {
+		return access.Caller{}, false, croft.Errorf(croft.Denied, "the token has expired")
+	}
+	return access.Caller{User: "brief", Project: "anna", Roles: []access.Role{access.Member}, Via: "token 11",
+		Expires: end}, true, nil
+}
+
+// acceptTokens makes the API accept the tokens that it creates.
+func acceptTokens(t *testing.T) func(*simcloud.Cloud, *control.Config) {
+	return func(c *simcloud.Cloud, config *control.Config) {
+		tokens := access.NewBearer(c.Store.AccessTokens.NewFeed(), c.Store.Partition(), nil)
+		c.Run(context.WithoutCancel(t.Context()), tokens.Run)
+		config.Callers = access.First(tokens, brief{}, config.Callers)
+	}
 }
 
 // connections is a listener that can end its connections, also those of WebSockets.

@@ -42,7 +42,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, do func(*visit) e
 	}
 	switch {
 	case err == nil:
-	case ended(err) && r.Method == http.MethodGet:
+	case ended(err) && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		s.forget(w, r)
 		http.Redirect(w, r, Root+"/login?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 	case ended(err):
@@ -154,7 +154,7 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, f frame)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // ignore browsers that disconnected
+	_, _ = w.Write(visible(b.Bytes())) // ignore browsers that disconnected
 	return nil
 }
 

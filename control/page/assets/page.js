@@ -125,10 +125,19 @@ function follow() {
 	events.onopen = sayLive;
 	events.onerror = () => {
 		say("the server does not answer; trying again", "lost");
-		if (events.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+		if (events.readyState === EventSource.CLOSED) setTimeout(resume, 3000);
 	};
 	window.addEventListener("pagehide", () => events.close(), { once: true });
 	window.addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+}
+
+// Scripts do not see why a stream is refused. Where another page leads to the login, the session has ended.
+async function resume() {
+	try {
+		const answer = await fetch("/ui/keys", { method: "HEAD", redirect: "manual" });
+		if (answer.type === "opaqueredirect") return location.reload();
+	} catch { /* the server does not answer yet */ }
+	follow();
 }
 
 if (live && live.dataset.follow) follow();
