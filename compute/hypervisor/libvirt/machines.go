@@ -156,11 +156,11 @@ func (d *Driver) checkTPM(id croft.InstanceID, k mark) error {
 	if k.TPM != tpmMade {
 		return nil
 	}
-	dir := filepath.Join(d.config.TPMDir, string(id))
-	switch _, err := os.Stat(dir); {
-	case errors.Is(err, os.ErrNotExist):
+	file := filepath.Join(d.config.TPMDir, string(id), "tpm2", "tpm2-00.permall")
+	switch info, err := os.Stat(file); {
+	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0:
 		return croft.Errorf(croft.Conflict, "the state of its TPM is gone (%s): put it back from a backup of the host, or "+
-			"let `schedule rebuild` make a new disk with a new TPM", dir)
+			"let `schedule rebuild` make a new disk with a new TPM", file)
 	case err != nil:
 		return fmt.Errorf("look for the state of its TPM: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"croft"
@@ -107,7 +108,21 @@ func TestAMachineWhoseTPMHasLostItsStateDoesNotStart(t *testing.T) {
 	if err := d.checkTPM(m.ID, k); !errors.Is(err, croft.Conflict) {
 		t.Errorf("without its state: %v", err)
 	}
-	if err := os.Mkdir(filepath.Join(d.config.TPMDir, string(m.ID)), 0o700); err != nil {
+	dir := filepath.Join(d.config.TPMDir, string(m.ID), "tpm2")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checkTPM(m.ID, k); !errors.Is(err, croft.Conflict) {
+		t.Errorf("with an empty directory: %v", err)
+	}
+	file := filepath.Join(dir, "tpm2-00.permall")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checkTPM(m.ID, k); !errors.Is(err, croft.Conflict) || !strings.Contains(err.Error(), file) {
+		t.Errorf("with an empty file: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("state"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.checkTPM(m.ID, k); err != nil {
