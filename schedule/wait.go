@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/internal/delay"
+	"croft/internal/wording"
 )
 
 // watchRetry is the pause of Wait, with a jitter of a half, while the store does not answer.
@@ -213,7 +214,40 @@ func standing(ctx context.Context, in Watched, inst croft.Instance, goal Goal) (
 		return "it is running, and its guest has not reported the end of its set-up since it was started; guests without " +
 			"cloud-init, and those of the simulated hypervisor, never do: wait with --wait=running", false
 	}
-	return "it is " + Describe(&st), false
+	where = "it is " + Describe(&st)
+	if hint := NoAddress(inst.Name, Describe(&st), st.Instance.Spec.Machine, st.Observation); hint != "" {
+		where += "; " + hint
+	}
+	return where, false
+}
+
+// addressTime is how long guests need at most, as a rule, to boot and get an address.
+const addressTime = 5 * time.Minute
+
+// NoAddress says why a guest may have no address, if it has been on for longer than guests need to get one.
+func NoAddress(name, state string, m croft.Machine, seen *croft.Observation) string {
+	if state != string(croft.StateBooting) || seen == nil {
+		return ""
+	}
+	var on time.Time
+	for _, e := range seen.Events {
+		if e.Name == croft.EventRunning {
+			on = e.At
+		}
+	}
+	age := time.Since(on)
+	if on.IsZero() || age < addressTime {
+		return ""
+	}
+	look := fmt.Sprintf("`schedule logs %s`", name)
+	if m.Display != "" {
+		look += fmt.Sprintf(" and `schedule screen %s`", name)
+	}
+	why := "it may be without a DHCP client, or be installed by hand"
+	if m.Firmware.IsUEFI() {
+		why = "its disk may have no EFI system partition, without which UEFI firmware boots nothing, or " + why
+	}
+	return fmt.Sprintf("the guest has been on for %s without an address: %s; see %s", wording.Age(age), why, look)
 }
 
 // waitsForReport reports whether only the guest's report of its set-up is missing for the goal.

@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,13 @@ func noAddress(i api.Instance) error {
 	if remedy, off := boots[i.State]; off {
 		return fmt.Errorf("instance %s has no address: it is %s; "+remedy, i.Name, i.State, i.Name)
 	}
-	return fmt.Errorf("instance %s has no address yet: it is %s; with --wait this waits for one", i.Name, i.State)
+	remedy := cmp.Or(lateAddress(i), "with --wait this waits for one")
+	return fmt.Errorf("instance %s has no address yet: it is %s; %s", i.Name, i.State, remedy)
+}
+
+// lateAddress says why the guest may have no address; empty: it has one, or has not been on for long.
+func lateAddress(i api.Instance) string {
+	return schedule.NoAddress(i.Name, i.State, i.Machine, &croft.Observation{Events: i.Events})
 }
 
 // silence returns a clause with the time since when the host of an instance is silent; empty: the host is alive.

@@ -106,6 +106,7 @@ func details(i api.Instance) *out.Table {
 	if i.Lost == nil {
 		add("error", i.Error)
 	}
+	add("no address", lateAddress(i))
 	add("moving to", string(i.MovingTo))
 	add("not moved", i.Unmoved)
 	if i.Ended != "" {

@@ -158,9 +158,14 @@ func (m *Manager) capturable(ctx context.Context, st croft.Status, snapshots, di
 		return schedule.Unorderable(inst)
 	case inst.Moving != "":
 		return croft.Errorf(croft.Conflict, "it is being moved to another host: try again afterwards")
-	case st.Observation == nil || !slices.Contains([]croft.State{croft.StateRunning, croft.StateStopped},
+	case st.Observation == nil:
+		return croft.Errorf(croft.Conflict, "its host has not made it yet: wait until it runs")
+	case st.Observation.State == croft.StateFailed:
+		return croft.Errorf(croft.Conflict, "it failed, so its disks may be incomplete: `schedule show %s` has the reason",
+			inst.Name)
+	case !slices.Contains([]croft.State{croft.StateBooting, croft.StateRunning, croft.StateStopped},
 		st.Observation.State):
-		return croft.Errorf(croft.Conflict, "it neither runs nor is stopped: wait until its host has made it")
+		return croft.Errorf(croft.Conflict, "it is %s: wait until its guest is on or off", st.Observation.State)
 	case len(snapshots) >= croft.MaxSnapshots:
 		return croft.Errorf(croft.Conflict, "it has %d snapshots, and may not have more: remove one first",
 			len(snapshots))

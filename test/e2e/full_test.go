@@ -108,7 +108,7 @@ func TestAFullHostDiskLosesNothing(t *testing.T) {
 		t.Errorf("a volume on a full disk: %v, want exit code 6 and the reason", r)
 	}
 	if r := c.run("croft", "snapshot", "create", "full", "none"); r.exit != 5 ||
-		!strings.Contains(r.stderr, "it neither runs nor is stopped") {
+		!strings.Contains(r.stderr, "it failed, so its disks may be incomplete") {
 		t.Errorf("a snapshot of a guest that is paused: %v, want exit code 5 and the reason", r)
 	}
 	disk.empty()
