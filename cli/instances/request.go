@@ -289,6 +289,9 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 			Expires: int64(a.expires / time.Second), Protected: a.protect, Where: a.bounds.where,
 			WhereNot: a.bounds.whereNot,
 			Near:     a.near, Far: a.far, Distance: a.distance}}
+	if err := croft.CheckFixedAddress(a.address, a.networks); err != nil {
+		return r, err
+	}
 	r.FixedAddress = a.address
 	r.Networks, r.Open, r.Ephemeral, r.Storage = a.networks, a.open, a.ephemeral, a.storage
 	if err := schedule.CheckStorage(r.InstanceSettings, croft.Restart(a.restart), len(a.disks)); err != nil {
