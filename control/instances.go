@@ -98,12 +98,7 @@ var instanceOperations = noun{Tag: "instances",
 				"memory can be changed while it is stopped; the disk can become larger at any time, and never " +
 				"smaller. Repeating the request has the same effect. 409 bad_state: it runs, or another request " +
 				"changes it. 409 no_capacity: its host has no room; the detail has the largest amounts that fit."},
-			func(ctx context.Context, c *call, in api.InstanceSize) (api.Instance, error) {
-				resize := func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
-					return c.Cloud.Sizes.Resize(ctx, p, id, in.Resources)
-				}
-				return c.change(ctx, in.Waiting, resize)
-			}),
+			resizeInstance),
 		do(Operation{ID: "recreateInstance", At: "POST /v1/instances/{id}/recreate", Also: accepted,
 			May:     access.Changes,
 			Long:    true, // it searches for hosts and claims on them
@@ -639,6 +634,22 @@ func (c *call) change(ctx context.Context, in api.Waiting,
 		return api.Instance{}, err
 	}
 	return c.ordered(inst, in)
+}
+
+func resizeInstance(ctx context.Context, c *call, in api.InstanceSize) (api.Instance, error) {
+	return c.change(ctx, in.Waiting, func(ctx context.Context, p croft.Project, id string) (croft.Instance, error) {
+		switch {
+		case (len(in.Resources) == 0) == (in.Size == ""):
+			return croft.Instance{}, croft.Errorf(croft.Invalid, "resize %s: give either amounts or a size", in.ID)
+		case in.Size == "":
+			return c.Cloud.Sizes.Resize(ctx, p, id, in.Resources)
+		}
+		size, err := c.Cloud.NamedSizes.Find(ctx, in.Size)
+		if err != nil {
+			return croft.Instance{}, err
+		}
+		return c.Cloud.Sizes.ResizeTo(ctx, p, id, size)
+	})
 }
 
 func moveInstance(ctx context.Context, c *call, in api.InstanceMove) (api.Instance, error) {

@@ -61,7 +61,7 @@ func resizeEntry(inst croft.Instance) string {
 // Resize implements resize.Records.
 func (s *Instances) Resize(ctx context.Context, inst croft.Instance, o croft.Order) (croft.Instance, error) {
 	next := inst
-	next.Spec.Resources, next.Spec.Query = o.Spec.Resources, o.Spec.Query
+	next.Spec.Resources, next.Spec.Query, next.Spec.Size = o.Spec.Resources, o.Spec.Query, o.Spec.Size
 	next.Generation, next.Resized = o.Generation, o.Resized
 	stored, o, more, err := userData{s.conn}.keepUserData(ctx, next, o)
 	if err != nil {

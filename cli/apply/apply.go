@@ -55,8 +55,9 @@ The fields of an instance are those of a request in the API: also tags, restart,
 open, mounts, storage, ephemeral, protected, machine, metadata, imds, affinities, policy,
 in, where, where_not, near, far and distance; policy and the last six decide the host when
 the instance is created, and are not compared later. size: NAME is possible instead of
-amounts in the query, and without both the instance gets the default size; expires: 8h
-counts from its creation.
+amounts in the query: the instance has the amounts that the size has when the file is
+applied. Without both a new instance gets the default size. expires: 8h counts from its
+creation.
 
 What is missing is created: a new volume of a new instance on the same host. Keys are
 added; volumes grow, and are attached and detached; instances get labels and another size.
@@ -276,7 +277,17 @@ func (r *run) left(want document, steps []step) (left []step, err error) {
 
 // state reads what the project has. Of instances for which whole returns false, it has only what lists show.
 func (r *run) state(whole func(name string) bool) (s state, err error) {
-	s = state{map[string]string{}, map[string]api.Volume{}, map[string]api.Instance{}}
+	s = state{map[string]string{}, map[string]api.Volume{}, map[string]api.Instance{}, map[string]croft.Resources{}}
+	err = verb.Within(r.ctx, func(ctx context.Context) error {
+		sizes, err := r.ListSizes(ctx)
+		for _, size := range sizes.Sizes {
+			s.sizes[size.Name] = size.Resources
+		}
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
 	keys, err := verb.Asked(r.ctx, func(ctx context.Context, in api.InProject) (api.KeyList, error) {
 		return r.ListKeys(ctx, in)
 	}, r.project())
@@ -387,8 +398,8 @@ func (r *run) protect(name string, protected bool) error {
 	return err
 }
 
-func (r *run) resize(name string, resources croft.Resources) error {
-	_, err := verb.Asked(r.ctx, r.ResizeInstance, api.InstanceSize{
-		InstanceChange: api.InstanceChange{InstanceNamed: r.Named(name)}, Resources: resources})
+func (r *run) resize(name string, to api.InstanceSize) error {
+	to.InstanceNamed = r.Named(name)
+	_, err := verb.Asked(r.ctx, r.ResizeInstance, to)
 	return err
 }

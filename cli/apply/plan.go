@@ -21,6 +21,7 @@ type state struct {
 	keys      map[string]string // lines by name
 	volumes   map[string]api.Volume
 	instances map[string]api.Instance // with labels and user-data
+	sizes     map[string]croft.Resources
 }
 
 // action is what a step does.
@@ -228,13 +229,17 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 	}
 }
 
-// resources plans another size.
+// resources plans another size: other amounts, or those that the named size has now.
 func (p *planner) resources(name string, want instance, now api.Instance) {
-	if want.Size != "" && want.Size != now.Size {
-		p.refuse("instance %s was made with %s, and the file says the size %s (`schedule resize %s` with its amounts, and "+
-			"leave the size out)", name, cmp.Or(now.Size, "no size"), want.Size, name)
-	}
 	total := want.query.Total()
+	if want.Size != "" {
+		size, exists := p.have.sizes[want.Size]
+		if !exists {
+			p.refuse("instance %s is to have the size %s, and there is none (`croft size list`)", name, want.Size)
+			return
+		}
+		total = joined(now.Resources, size)
+	}
 	if len(total) == 0 {
 		return
 	}
@@ -258,9 +263,14 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 			words = append(words, fmt.Sprintf("%s from %d to %d", class, from, to))
 		}
 	}
-	if len(changed) > 0 {
+	switch {
+	case want.Size != "" && (len(changed) > 0 || want.Size != now.Size):
+		what := strings.TrimSuffix("resize to size "+want.Size+": "+strings.Join(words, ", "), ": ")
+		p.add(change, "instance", name, what,
+			func(r *run) error { return r.resize(name, api.InstanceSize{Size: want.Size}) })
+	case len(changed) > 0:
 		p.add(change, "instance", name, "resize "+strings.Join(words, ", "),
-			func(r *run) error { return r.resize(name, changed) })
+			func(r *run) error { return r.resize(name, api.InstanceSize{Resources: changed}) })
 	}
 }
 

@@ -283,30 +283,41 @@ func (c *session) recreate(ctx context.Context, in api.InstanceChange) (api.Inst
 }
 
 func resizeCommand() *cobra.Command {
+	var size string
 	cmd := &cobra.Command{
-		Use:   "resize UUID|NAME AMOUNTS",
+		Use:   "resize UUID|NAME [AMOUNTS]",
 		Short: "Change the processors, the memory or the disk of an instance",
-		Long: `resize changes the size of an instance, such as: resize web
-VCPU:2,MEMORY_MB:2048,DISK_GB:20 Amounts that are not named stay unchanged. The instance
-keeps its host; if that lacks room, the refusal names the most that fits.
+		Long: `resize gives an instance other amounts, of which those that are not named stay, or those
+that a named size has now (croft size list). The instance keeps its host; if that lacks
+room, the refusal names the most that fits.
 
 Processors and memory are changed while the instance is stopped. The disk can be made larger
 at any time, and never smaller; most images enlarge their file system at the next boot.`,
+		Example: `  schedule resize web VCPU:2,MEMORY_MB:2048,DISK_GB:20
+  schedule resize web --size large`,
 		ValidArgsFunction: args.CompleteInstances(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			amounts, err := schedule.ParseAmounts(args[1])
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			var amounts croft.Resources
+			switch {
+			case (len(args) == 2) == (size != ""):
+				return croft.Errorf(croft.Invalid, "resize %s: give either amounts, such as VCPU:2, or --size", args[0])
+			case size == "":
+				amounts, err = schedule.ParseAmounts(args[1])
+			}
 			if err != nil {
 				return err
 			}
 			return within(cmd, func(ctx context.Context, c *session) error {
 				return c.change(ctx, cmd, args[:1], schedule.Settled, func(ctx context.Context,
 					in api.InstanceChange) (api.Instance, string, error) {
-					i, err := c.ResizeInstance(ctx, api.InstanceSize{InstanceChange: in, Resources: amounts})
+					i, err := c.ResizeInstance(ctx, api.InstanceSize{InstanceChange: in, Resources: amounts,
+						Size: size})
 					return i, "gets " + i.Resources.String() + onceBack(i), err
 				})
 			})
 		},
 	}
+	cmd.Flags().StringVar(&size, "size", "", "the `name` of the size that it gets")
 	args.AddWaitFlags(cmd.Flags(), "its host has changed it")
 	return cmd
 }

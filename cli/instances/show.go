@@ -129,7 +129,7 @@ func details(i api.Instance) *out.Table {
 		add("location", i.Location)
 	}
 	add("resources", i.Resources.String())
-	add("made with size", i.Size)
+	add("size", i.Size)
 	add("image", i.Image)
 	if i.ImageURL != i.Image {
 		add("image url", i.ImageURL)

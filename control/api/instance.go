@@ -70,7 +70,7 @@ type Instance struct {
 	// The request, in the form in which requests have it.
 	Query     string          `json:"query"`
 	Resources croft.Resources `json:"resources"` // what it claims, by resource class
-	// Name, at that time, of the size that it was made with; left out: none.
+	// Name, at that time, of the size that its resources come from; left out: none.
 	Size string `json:"size,omitempty"`
 	// Image, under the name that the request gave.
 	Image string `json:"image"`

@@ -228,8 +228,10 @@ type Expiry struct {
 type InstanceSize struct {
 	InstanceChange
 
-	// The new amounts of VCPU, MEMORY_MB or DISK_GB; other classes stay.
-	Resources croft.Resources `json:"resources" maxProperties:"3" minProperties:"1" minimum:"1"`
+	// The new amounts of VCPU, MEMORY_MB or DISK_GB; other classes stay. Left out: those of the size.
+	Resources croft.Resources `json:"resources,omitempty" maxProperties:"3" minProperties:"1" minimum:"1"`
+	// The name of a size that the instance gets instead.
+	Size string `json:"size,omitempty" maxLength:"63"`
 }
 
 // ClaimRequest is the input of createClaim.

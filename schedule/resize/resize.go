@@ -74,27 +74,57 @@ var resizable = []croft.ResourceClass{croft.VCPU, croft.MemoryMB, croft.DiskGB}
 // that fit. OverQuota. Unavailable: its host is silent.
 func (m *Manager) Resize(ctx context.Context, project croft.Project, idOrName string, to croft.Resources) (
 	croft.Instance, error) {
+	return m.change(ctx, project, idOrName, func(inst croft.Instance) (wanted croft.Resources, size string, err error) {
+		wanted, err = target(inst, to)
+		if maps.Equal(wanted, inst.Spec.Resources) {
+			size = inst.Spec.Size
+		}
+		return wanted, size, err
+	})
+}
+
+// ResizeTo is Resize to the amounts of a named size, whose name the record then has. Classes that the size does not
+// name stay.
+func (m *Manager) ResizeTo(ctx context.Context, project croft.Project, idOrName string, size croft.Size) (
+	croft.Instance, error) {
+	return m.change(ctx, project, idOrName, func(inst croft.Instance) (croft.Resources, string, error) {
+		to := maps.Clone(size.Resources)
+		maps.DeleteFunc(to, func(class croft.ResourceClass, amount int64) bool {
+			return amount == inst.Spec.Resources[class]
+		})
+		if len(to) == 0 {
+			return inst.Spec.Resources, size.Name, nil
+		}
+		wanted, err := target(inst, to)
+		return wanted, size.Name, err
+	})
+}
+
+// change gives an instance the resources that to returns, and the name of their size.
+func (m *Manager) change(ctx context.Context, project croft.Project, idOrName string,
+	to func(croft.Instance) (wanted croft.Resources, size string, err error)) (croft.Instance, error) {
 	st, err := m.Records.Find(ctx, project, idOrName)
 	if err != nil {
 		return croft.Instance{}, fmt.Errorf("resize %s: %w", idOrName, err)
 	}
-	inst, err := m.resize(ctx, st, to)
+	inst := st.Instance
+	wanted, size, err := to(inst)
+	if err == nil {
+		inst, err = m.resize(ctx, st, wanted, size)
+	}
 	if err != nil {
 		return inst, fmt.Errorf("resize %s: %w", st.Instance.Name, err)
 	}
 	return inst, nil
 }
 
-func (m *Manager) resize(ctx context.Context, st croft.Status, to croft.Resources) (croft.Instance, error) {
+func (m *Manager) resize(ctx context.Context, st croft.Status, wanted croft.Resources, size string) (croft.Instance,
+	error) {
 	inst := st.Instance
-	wanted, err := target(inst, to)
-	if err != nil {
-		return inst, err
-	}
 	if err := allowed(st, wanted); err != nil {
 		return inst, err
 	}
-	if maps.Equal(wanted, inst.Spec.Resources) {
+	if maps.Equal(wanted, inst.Spec.Resources) && size == inst.Spec.Size {
 		return inst, nil
 	}
 	if wanted[croft.DiskGB] != inst.Spec.Resources[croft.DiskGB] {
@@ -111,6 +141,7 @@ func (m *Manager) resize(ctx context.Context, st croft.Status, to croft.Resource
 	if err != nil {
 		return inst, err
 	}
+	spec.Size = size
 	had, err := m.Claims.ClaimOf(ctx, inst.ID)
 	if err != nil {
 		return inst, err
@@ -141,7 +172,7 @@ func (m *Manager) resize(ctx context.Context, st croft.Status, to croft.Resource
 	if undo != nil && begun.Resizing != nil {
 		m.Records.Retire(begun.Resizing.Session) // a caretaker ends the request
 	}
-	if now.CreateRevision == inst.CreateRevision && maps.Equal(now.Spec.Resources, wanted) {
+	if now.CreateRevision == inst.CreateRevision && maps.Equal(now.Spec.Resources, wanted) && now.Spec.Size == size {
 		// Also if an answer was lost, or if end failed.
 		m.Log.Info("instance resized", "instance", inst.ID, "host", inst.Host, "from", inst.Spec.Resources.String(),
 			"to", wanted.String())
