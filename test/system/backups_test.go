@@ -199,7 +199,8 @@ func (w *world) withBackups(g *gate, do func(*backuprequests.Manager) error) err
 
 func (w *world) backupManager(g *gate, store *etcdstore.Store, s *schedule.Scheduler) backuprequests.Manager {
 	return backuprequests.Manager{Partition: store.Partition(), Store: backupStore{g, store.Backups},
-		Vault: plainVault{}, Snapshots: w.volumes(g, store), Scheduler: s, Hosts: store.Registry,
+		Vault: plainVault{}, Snapshots: w.volumes(g, store), Scheduler: s, Instances: store.Instances,
+		Hosts:       store.Registry,
 		Labels:      func(context.Context, croft.Project) (map[croft.InstanceID][]string, error) { return nil, nil },
 		ForgetAfter: 5 * time.Second, Log: slog.New(slog.DiscardHandler)}
 }
