@@ -202,7 +202,8 @@ func (v *visit) deeds(project croft.Project, values []string, names ...string) (
 // field is an input as the page shows it.
 type field struct {
 	Name, Label, Help, Value string
-	Kind                     string // text, number, check, choice, block, secret or hidden
+	Kind                     string // text, number, check, choice, block, password or hidden
+	Secret                   bool   // it is never shown, not even to whom sent it
 	Choices                  []string
 	Among                    []string
 	Required                 bool
@@ -354,17 +355,17 @@ func (s *sent) fields() (all []field) {
 		case in.As == addressed:
 			f.Kind = "hidden"
 		case of.WriteOnly:
-			f.Kind, f.Value = "secret", ""
+			f.Kind, f.Value, f.Secret = "password", "", true
 		case len(of.Enum) > 0:
 			f.Kind = "choice"
 		case kind == "boolean":
 			f.Kind, f.Required = "check", false
 		case in.As == block, in.As == lines, in.As == object, kind == "object", of.Encoding != "":
-			f.Kind = "block"
+			f.Kind, f.Secret = "block", valuesOf(of).WriteOnly
 		case in.As != duration && (kind == "integer" || kind == "number" || in.As == count):
 			f.Kind = "number"
 		}
-		if q.Has(in.Name) && f.Kind != "secret" {
+		if q.Has(in.Name) && !f.Secret {
 			f.Value = q.Get(in.Name)
 		} else if f.Kind == "check" && s.v.r.Method == http.MethodPost {
 			f.Value = "no"
@@ -406,7 +407,7 @@ func (s *sent) inputs() (map[string]any, error) {
 	posted := s.v.r.PostForm
 	for _, f := range s.fields() {
 		text := strings.TrimSpace(strings.ReplaceAll(f.Value, "\r\n", "\n"))
-		if f.Kind == "secret" {
+		if f.Secret {
 			text = posted.Get(f.Name)
 		}
 		of, required, _ := s.property(f.Name)
@@ -557,7 +558,7 @@ func (s *sent) showDifference(why string) error {
 		case f.Kind == "hidden":
 			d.Sent.Set(f.Name, cmp.Or(f.Was, f.Value))
 			continue
-		case f.Kind == "secret": // it is typed again
+		case f.Secret: // it is typed again
 			continue
 		case f.Kind != "check" || f.Value == "yes":
 			d.Sent.Set(f.Name, f.Value)

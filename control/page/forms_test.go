@@ -206,6 +206,11 @@ func changesPools(t *testing.T, s served, _ string) {
 
 func invitesHosts(t *testing.T, s served, _ string) {
 	v := s.login(t, "operator")
+	v.submit(http.StatusBadRequest, "/backups/stores/new", "name", "No name", "repository", "/backups", "password",
+		"hush",
+		"environment", "AWS_SECRET_ACCESS_KEY=hush")
+	v.says(`value="/backups"`)
+	v.hides("hush")
 	v.get(http.StatusOK, "/ui/hosts")
 	v.says(`href="/ui/invitations"`)
 	v.submit(http.StatusBadRequest, "/invitations/new", "life", "soon")

@@ -84,8 +84,7 @@ func secondsOf(text string) (int64, error) {
 
 // pairsOf reads pairs of key and value: numbers as in VCPU:1,MEMORY_MB:512, others as key=value, one in a line.
 func pairsOf(text string, of schema) (any, error) {
-	var values schema
-	_ = json.Unmarshal(of.Values, &values) // the document is valid
+	values := valuesOf(of)
 	separators, sign := "\n", "="
 	if values.kind() == "integer" {
 		separators, sign = ",\n", ":"
@@ -160,9 +159,14 @@ func textOf(value any, of schema, as notation) string {
 	return string(text)
 }
 
+// valuesOf returns the schema of the values of a map.
+func valuesOf(of schema) (values schema) {
+	_ = json.Unmarshal(of.Values, &values) // the document is valid, and objects without pairs have false or nothing
+	return values
+}
+
 func pairsText(value map[string]any, of schema) string {
-	var values schema
-	_ = json.Unmarshal(of.Values, &values) // the document is valid, and objects without pairs have none
+	values := valuesOf(of)
 	sign, separator := "=", "\n"
 	if values.kind() == "integer" {
 		sign, separator = ":", ","
