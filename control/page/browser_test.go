@@ -98,7 +98,7 @@ func TestThePageInABrowser(t *testing.T) {
 			views["schedule-new"] = s.url + "/ui/backups/schedules/new"
 		case "admin":
 			views["project"] = s.url + "/ui/project?of=instances"
-			views["revoke"] = s.url + "/ui/project/tokens/remove?id=x&user=ci"
+			views["revoke"] = s.url + "/ui/project/tokens/remove?id=" + s.tokenOf(t, "ci")
 		case "operator":
 			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
 			views["hosts"], views["host"] = s.url+"/ui/hosts", s.url+"/ui/hosts/"+string(s.hostCalled(t, "host1").ID)

@@ -46,5 +46,6 @@ func Views() (all []string) {
 // The limits on streams.
 const (
 	StreamsOfSession = streamsOfSession
+	StreamsOfCaller  = streamsOfCaller
 	StreamsOfServer  = streamsOfServer
 )

@@ -236,7 +236,7 @@ func rounded(d time.Duration) time.Duration {
 }
 
 // mostOutput is how much of the end of the console's log is shown.
-const mostOutput = 256 << 10
+const mostOutput = 128 << 10
 
 // outputPage is what the page of the console's log shows.
 type outputPage struct {

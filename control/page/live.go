@@ -27,6 +27,7 @@ import (
 // Maximum numbers of concurrent streams.
 const (
 	streamsOfSession = 24
+	streamsOfCaller  = 256
 	streamsOfServer  = 1024
 )
 
@@ -34,17 +35,21 @@ const (
 type streams struct {
 	mu  sync.Mutex
 	all int
-	of  map[string]int // by session
+	of  map[string]int // by session, and by caller
 }
 
-// begin counts a stream of a session until end is called. Unavailable: there are too many.
-func (s *streams) begin(session string) (end func(), err error) {
+// begin counts a stream of a session until end is called. All sessions of a caller together have a limit too, so that
+// one project cannot use up the streams of the server. Unavailable: there are too many.
+func (s *streams) begin(session, caller string) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.of[session] >= streamsOfSession:
 		return nil, croft.Errorf(croft.Unavailable, "%d pages of this session follow changes already: close some",
 			streamsOfSession)
+	case s.of[caller] >= streamsOfCaller:
+		return nil, croft.Errorf(croft.Unavailable, "%d pages of the project follow changes at this server already: "+
+			"close some", streamsOfCaller)
 	case s.all >= streamsOfServer:
 		return nil, croft.Errorf(croft.Unavailable, "%d pages follow changes at this server already: reload for news",
 			streamsOfServer)
@@ -54,12 +59,15 @@ func (s *streams) begin(session string) (end func(), err error) {
 	}
 	s.all++
 	s.of[session]++
+	s.of[caller]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.all--
-		if s.of[session]--; s.of[session] == 0 {
-			delete(s.of, session)
+		for _, key := range []string{session, caller} {
+			if s.of[key]--; s.of[key] == 0 {
+				delete(s.of, key)
+			}
 		}
 	}, nil
 }
@@ -70,11 +78,20 @@ func (v *visit) lasting() (ctx context.Context, end func(), err error) {
 	if err := ownOrigin(v.r); err != nil {
 		return nil, nil, err
 	}
-	end, err = v.streams.begin(v.secret.Forms())
+	end, err = v.streams.begin("session "+v.secret.Forms(), v.payer())
 	return from(v.r), end, err
 }
 
-// heartbeat is the interval of the comments that show that a stream is alive, and at which its session is checked.
+// payer names who has the streams of a caller: the project, or the user of a caller without one.
+func (v *visit) payer() string {
+	if v.caller.Project == "" {
+		return "user " + v.caller.User
+	}
+	return "project " + string(v.caller.Project)
+}
+
+// heartbeat is the interval of the events that show that a stream is alive, and at which its session is checked. The
+// scripts of the page notice when they miss some.
 var heartbeat = 10 * time.Second // tests shorten it
 
 // followInstances streams the rows of instances that change. A browser that was away resumes after the last revision
@@ -306,7 +323,7 @@ func (v *visit) beat(ctx context.Context, e *stream, end func()) {
 		case <-tick.C:
 		}
 		_, err := v.sessions.Credentials(ctx, v.secret)
-		if croft.KindOf(err) == croft.Denied || e.send(": alive\n\n") != nil {
+		if croft.KindOf(err) == croft.Denied || e.send("event: beat\ndata: {}\n\n") != nil {
 			end()
 			return
 		}

@@ -113,6 +113,10 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, croft.Errorf(croft.Denied, "a link that logs in works only in the address bar: copy it there"))
 		return
 	}
+	if r.Method == http.MethodHead || r.Header.Get("Sec-Purpose") != "" { // a preview must not use it up
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	link, err := session.Parse(r.PathValue("link"))
 	if err != nil {
 		s.fail(w, r, croft.Errorf(croft.Denied, "this is no link that logs in: was it cut off? "+

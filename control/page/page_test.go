@@ -251,6 +251,10 @@ func linksWorkOnce(t *testing.T, s served, _ string) {
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	v.do(http.StatusForbidden, r)
 	v.says("only in the address bar")
+	v.do(http.StatusNoContent, v.request(http.MethodHead, path, "")) // previews do not use it up
+	r = v.request(http.MethodGet, path, "")
+	r.Header.Set("Sec-Purpose", "prefetch")
+	v.do(http.StatusNoContent, r)
 	v.get(http.StatusOK, path)
 	v.says(">web<")
 	s.visitor(t).get(http.StatusForbidden, path)
@@ -362,6 +366,12 @@ func resumesStreams(t *testing.T, s served, at string) {
 	}
 	v.send(http.StatusOK, at+"/start", nil)
 	await(events, "running")
+	for e := range events { // by which a browser notices that a stream has broken
+		if e.kind == "beat" {
+			return
+		}
+	}
+	t.Fatal("the stream ended without a beat")
 }
 
 func boundsStreams(t *testing.T, s served, _ string) {

@@ -354,6 +354,20 @@ func (v *visit) changeMembers(change func(map[string]access.Role)) error {
 	return err
 }
 
+// userOfToken returns who a token of the project stands for. NotFound.
+func (v *visit) userOfToken(id string) (string, error) {
+	list, err := v.client.ListTokens(v.ctx, v.in())
+	for _, token := range list.Tokens {
+		if string(token.ID) == id {
+			return token.User, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return "", croft.Errorf(croft.NotFound, "the project has no token %.40q: reload its page", id)
+}
+
 // projectQuestion returns the question before something of a project is removed. NotFound.
 func (v *visit) projectQuestion() (q question, err error) {
 	get := v.r.FormValue // of the address, or of the form
@@ -369,9 +383,13 @@ func (v *visit) projectQuestion() (q question, err error) {
 		q.About = "New instances cannot name it any more. Instances that have it keep it."
 		q.Hidden = map[string]string{"name": get("name")}
 	case "tokens":
-		q.Title, q.Name, q.Word, q.Does = "Revoke token", get("user"), get("user"), "Revoke"
+		user, err := v.userOfToken(get("id")) // not of the address: somebody else may have written it
+		if err != nil {
+			return q, err
+		}
+		q.Title, q.Name, q.Word, q.Does = "Revoke token", user, user, "Revoke"
 		q.About = "Requests and sessions with the token end at once: " + get("id")
-		q.Hidden = map[string]string{"id": get("id"), "user": get("user")}
+		q.Hidden = map[string]string{"id": get("id")}
 	}
 	if q.Word == "" {
 		return q, croft.Errorf(croft.NotFound, "there is no such page")

@@ -73,8 +73,9 @@ func showsTokensOnce(t *testing.T, s served, _ string) {
 	if err != nil || len(list.Tokens) != 1 {
 		t.Fatalf("got %v, %v", list, err)
 	}
-	f = url.Values{"id": {string(list.Tokens[0].ID)}, "user": {"robot"}}
-	v.send(http.StatusUnprocessableEntity, "/ui/project/tokens/remove", f)
+	f = url.Values{"id": {string(list.Tokens[0].ID)}, "user": {"harmless"}, "typed": {"harmless"}}
+	v.send(http.StatusUnprocessableEntity, "/ui/project/tokens/remove", f) // the word is the token's, not the address's
+	v.get(http.StatusNotFound, "/ui/project/tokens/remove?id=x&user=robot")
 	f.Set("typed", "robot")
 	v.send(http.StatusOK, "/ui/project/tokens/remove", f)
 	v.says("The token is revoked.")
@@ -203,4 +204,20 @@ func findsTroubles(t *testing.T, s served, _ string) {
 	v.says("Heaviest projects")
 	v = s.login(t, "operator")
 	v.send(http.StatusOK, "/ui/hosts/"+id+"/remove", url.Values{"typed": {"lost"}})
+}
+
+// tokenOf returns the ID of the token of anna's project that stands for a user.
+func (s served) tokenOf(t *testing.T, user string) string {
+	t.Helper()
+	list, err := s.client(t, "admin").ListTokens(t.Context(), api.InProject{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range list.Tokens {
+		if token.User == user {
+			return string(token.ID)
+		}
+	}
+	t.Fatalf("%s has no token", user)
+	return ""
 }

@@ -98,18 +98,32 @@ var functions = template.FuncMap{
 	"count":  func(n int, noun string) string { return wording.Count(n, noun) },
 }
 
+// mostHidden is how many of successive hidden characters are shown: each takes 32 bytes, and a guest writes many.
+const mostHidden = 4
+
 // text shows a text that users or guests wrote: isolated from the direction of its surroundings, and with control
 // characters, and characters that change the direction, as visible codes.
 func text(v any) template.HTML {
 	var b strings.Builder
 	b.WriteString("<bdi>")
+	run := 0 // of hidden characters
+	end := func() {
+		if more := run - mostHidden; more > 0 {
+			fmt.Fprintf(&b, `<span class="code">%d more</span>`, more)
+		}
+		run = 0
+	}
 	for _, r := range fmt.Sprint(v) {
-		if hidden(r) {
-			fmt.Fprintf(&b, `<span class="code">U+%04X</span>`, r)
+		if !hidden(r) {
+			end()
+			b.WriteString(template.HTMLEscapeString(string(r)))
 			continue
 		}
-		b.WriteString(template.HTMLEscapeString(string(r)))
+		if run++; run <= mostHidden {
+			fmt.Fprintf(&b, `<span class="code">U+%04X</span>`, r)
+		}
 	}
+	end()
 	b.WriteString("</bdi>")
 	return template.HTML(b.String()) // everything in it is escaped
 }

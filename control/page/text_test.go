@@ -1,6 +1,9 @@
 package page
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTextsHideNothing(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
@@ -10,6 +13,9 @@ func TestTextsHideNothing(t *testing.T) {
 			`<bdi>a<span class="code">U+202E</span>b<span class="code">U+2066</span></bdi>`},
 		{"an escape of a terminal", "\x1b[31mred", `<bdi><span class="code">U+001B</span>[31mred</bdi>`},
 		{"a space without width", "a\u200bb", `<bdi>a<span class="code">U+200B</span>b</bdi>`},
+		{"many of them", "a" + strings.Repeat("\x01\x02", 500) + "b", `<bdi>a<span class="code">U+0001</span>` +
+			`<span class="code">U+0002</span><span class="code">U+0001</span><span class="code">U+0002</span>` +
+			`<span class="code">996 more</span>b</bdi>`},
 		{"bytes that are no text", "a\xffb", `<bdi>a<span class="code">U+FFFD</span>b</bdi>`},
 	} {
 		if got := string(text(c.text)); got != c.want {

@@ -5,7 +5,8 @@
 // and closed(). The element #attached says how it is.
 window.croftAttach = (at, opened, closed) => {
 	const says = document.getElementById("attached"), take = document.getElementById("takeover");
-	let tries = 0, waiting = 0, lost = false;
+	const quietTime = 35000; // the server sends something every 10 seconds
+	let tries = 0, waiting = 0, lost = false, heard = 0, current = null;
 	const loaded = Date.now();
 	const say = (text, kind) => {
 		if (says.textContent !== text) says.textContent = text;
@@ -23,7 +24,9 @@ window.croftAttach = (at, opened, closed) => {
 		if (takeover === true) url.searchParams.set("takeover", "yes");
 		const socket = new WebSocket(url);
 		socket.binaryType = "arraybuffer";
-		const began = Date.now();
+		const began = heard = Date.now();
+		current = socket;
+		socket.addEventListener("message", () => { heard = Date.now(); });
 		const first = () => {
 			tries = 0;
 			lost = false;
@@ -57,6 +60,14 @@ window.croftAttach = (at, opened, closed) => {
 		});
 		opened(socket);
 	}
+	setInterval(() => { // a connection that broke without a word is not closed by the browser
+		if (!current || current.readyState !== WebSocket.OPEN || Date.now() - heard < quietTime) return;
+		say("the server has not answered for " + Math.round((Date.now() - heard) / 1000) + " s; attaching again", "lost");
+		current.close();
+		heard = Date.now();
+		current = null;
+		open();
+	}, 5000);
 	take.addEventListener("click", () => { take.hidden = true; open(true); });
 	open();
 };

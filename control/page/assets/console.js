@@ -37,7 +37,7 @@ terminal.write(history, () => {
 	terminal.onBinary((text) => send(Uint8Array.from(text, (c) => c.charCodeAt(0))));
 	croftAttach(at, (s) => {
 		socket = s;
-		s.addEventListener("message", (e) => terminal.write(new Uint8Array(e.data)));
+		s.addEventListener("message", (e) => { if (typeof e.data !== "string") terminal.write(new Uint8Array(e.data)); });
 	}, () => {});
 	terminal.focus();
 });

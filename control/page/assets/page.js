@@ -97,9 +97,21 @@ async function refresh() {
 
 document.addEventListener("input", (e) => { if (e.target.form) e.target.form.dataset.touched = "yes"; });
 
+const quietTime = 35000; // the server sends something every 10 seconds
+
 function follow() {
 	const of = live.dataset.of;
 	const events = new EventSource(live.dataset.follow);
+	let heard = Date.now();
+	const watch = setInterval(() => { // a connection that broke without a word is not closed by the browser
+		if (events.readyState === EventSource.CLOSED) return clearInterval(watch);
+		if (Date.now() - heard < quietTime) return;
+		clearInterval(watch);
+		events.close();
+		say("the server has not answered for " + Math.round((Date.now() - heard) / 1000) + " s; trying again", "lost");
+		resume();
+	}, 5000);
+	for (const name of ["beat", "live", "row", "rows", "open"]) events.addEventListener(name, () => { heard = Date.now(); });
 	events.addEventListener("live", sayLive);
 	events.addEventListener("row", (e) => {
 		const change = JSON.parse(e.data);
