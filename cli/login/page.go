@@ -2,7 +2,9 @@ package login
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -27,7 +29,12 @@ works once, within a minute.
 
 With a token, the browser's session ends with the token. On the machine of the cloud, the
 local socket suffices: you get a token of an operator for the session, which expires after
-12 hours and is listed by croft token list --for api.`,
+12 hours and is listed by croft token list --for api.
+
+A link to this machine has a name such as croft-....localhost, which browsers look up
+here. Other pages on this machine, such as a guest's behind schedule port-forward, get the
+cookies of 127.0.0.1 and localhost, and not those of that name. For a browser that does
+not know the name, write 127.0.0.1 in its place.`,
 		Example: `  croft page
   croft page --print`,
 	}
@@ -45,6 +52,9 @@ local socket suffices: you get a token of an operator for the session, which exp
 			}
 			link.URL = strings.TrimRight(base, "/") + u.Path
 		}
+		if link.URL, err = apart(link.URL); err != nil {
+			return err
+		}
 		opener, err := exec.LookPath("xdg-open")
 		if *show || err != nil || os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") == "" || c.WantsData() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "open this link in a browser, once, before %s:\n",
@@ -60,4 +70,17 @@ local socket suffices: you get a token of an operator for the session, which exp
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return args.WithServer(cmd, open) }
 	args.AddCloudFlags(cmd.Flags())
 	return cmd
+}
+
+// apart returns a link to this machine with a name that no other page here can know. Browsers send cookies to each port
+// of a name, so a page at another port of 127.0.0.1, such as a guest's, would get the session.
+func apart(link string) (string, error) {
+	u, err := url.Parse(link)
+	if err != nil {
+		return "", croft.Errorf(croft.Unavailable, "the cloud answers with a link that cannot be read: %w", err)
+	}
+	if name := u.Hostname(); u.Scheme == "http" && (name == "localhost" || net.ParseIP(name).IsLoopback()) {
+		u.Host = net.JoinHostPort("croft-"+strings.ToLower(rand.Text())+".localhost", u.Port())
+	}
+	return u.String(), nil
 }

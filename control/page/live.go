@@ -98,10 +98,10 @@ var heartbeat = 10 * time.Second // tests shorten it
 // that it has. The event reload says that changes were lost.
 func (v *visit) followInstances() error {
 	in := api.EventPosition{InProject: api.InProject{Project: v.project}}
-	if text := v.r.Header.Get("Last-Event-ID"); text != "" {
+	if text := v.lastSeen(); text != "" {
 		last, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || last < 1 {
-			return croft.Errorf(croft.Invalid, "the header Last-Event-ID is %.40q: it is a revision", text)
+			return croft.Errorf(croft.Invalid, "the last event that was seen is %.40q: it is a revision", text)
 		}
 		in.Last = last
 	}
@@ -127,6 +127,11 @@ func (v *visit) followInstances() error {
 			}
 		})
 	})
+}
+
+// lastSeen returns the ID of the last event that a browser has: of the same stream, or of one before it.
+func (v *visit) lastSeen() string {
+	return cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("seen"))
 }
 
 // stream answers with events until run returns or the browser is gone. A refusal by run is an event, too.
@@ -179,7 +184,7 @@ var timeText = lazyregexp.New(`>[^<]*</time>`)
 // followRows streams the rows of a list that change. A browser that was away gets all rows, and the IDs of those that
 // still exist.
 func (v *visit) followRows(read func(*visit) ([]liveRow, error)) error {
-	last := cmp.Or(v.r.Header.Get("Last-Event-ID"), v.r.URL.Query().Get("seen"))
+	last := v.lastSeen()
 	return v.stream(func(ctx context.Context, e *stream, _ func()) error {
 		known, first := map[string]string{}, true
 		for {

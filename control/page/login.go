@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -10,13 +11,18 @@ import (
 	"croft/control/page/session"
 )
 
-// cookieName is the name of the session's cookie. Browsers accept the one with the prefix only over TLS and for the
-// whole host, so that no other site of the domain can set it.
+// cookieName is the name of the session's cookie. It has the port, because cookies do not: clouds behind two ports of
+// one host would end each other's sessions. Browsers accept the one with the prefix only over TLS and for the whole
+// host, so that no other site of the domain can set it.
 func cookieName(r *http.Request) string {
-	if r.TLS != nil {
-		return "__Host-croft-session"
+	name := "croft-session"
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		name += "-" + port
 	}
-	return "croft-session"
+	if r.TLS != nil {
+		return "__Host-" + name
+	}
+	return name
 }
 
 // setCookie sets the cookie of a session until it ends.

@@ -178,7 +178,7 @@ func until(t time.Time) template.HTML {
 		return "never"
 	}
 	at := t.UTC().Format(time.RFC3339)
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">in %s</time>`, at, at, wording.Age(time.Until(t))))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-until>in %s</time>`, at, at, wording.Age(time.Until(t))))
 }
 
 // stateOf shows a state as a word with a symbol, so that it can be told apart without colors.

@@ -247,6 +247,7 @@ type visitor struct {
 	form string // the token of the forms on the last page
 	text string // the last page
 	at   string // its address
+	host string // by which the browser calls the server; empty: as in the address
 }
 
 // visitor returns a browser that is not logged in.
@@ -302,6 +303,9 @@ func (v *visitor) request(method, path, body string) *http.Request {
 	r, err := http.NewRequestWithContext(v.t.Context(), method, v.url+path, strings.NewReader(body))
 	if err != nil {
 		v.t.Fatal(err)
+	}
+	if v.host != "" {
+		r.Host = v.host
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -18,6 +18,11 @@ setInterval(() => {
 		const text = age((Date.now() - Date.parse(t.dateTime)) / 1000);
 		if (t.textContent !== text) t.textContent = text;
 	}
+	for (const t of document.querySelectorAll("time[data-until]")) {
+		const left = (Date.parse(t.dateTime) - Date.now()) / 1000;
+		const text = left > 0 ? "in " + age(left) : "now";
+		if (t.textContent !== text) t.textContent = text;
+	}
 }, 5000);
 
 // Lists: a row is replaced cell by cell, so that focus, picks and positions stay.
@@ -98,20 +103,38 @@ async function refresh() {
 document.addEventListener("input", (e) => { if (e.target.form) e.target.form.dataset.touched = "yes"; });
 
 const quietTime = 35000; // the server sends something every 10 seconds
+let seen = ""; // the last event's ID
 
 function follow() {
 	const of = live.dataset.of;
-	const events = new EventSource(live.dataset.follow);
+	const from = new URL(live.dataset.follow, location.href);
+	if (seen) from.searchParams.set("seen", seen);
+	const events = new EventSource(from);
 	let heard = Date.now();
+	// A browser opens few connections to a server: hidden pages leave them to the others.
+	let hidden = 0;
+	const look = () => {
+		clearTimeout(hidden);
+		if (document.hidden) {
+			hidden = setTimeout(() => { events.close(); clearInterval(watch); }, 5000);
+		} else if (events.readyState === EventSource.CLOSED) {
+			document.removeEventListener("visibilitychange", look);
+			follow();
+		}
+	};
+	document.addEventListener("visibilitychange", look);
 	const watch = setInterval(() => { // a connection that broke without a word is not closed by the browser
 		if (events.readyState === EventSource.CLOSED) return clearInterval(watch);
 		if (Date.now() - heard < quietTime) return;
 		clearInterval(watch);
+		document.removeEventListener("visibilitychange", look);
 		events.close();
 		say("the server has not answered for " + Math.round((Date.now() - heard) / 1000) + " s; trying again", "lost");
 		resume();
 	}, 5000);
-	for (const name of ["beat", "live", "row", "rows", "open"]) events.addEventListener(name, () => { heard = Date.now(); });
+	for (const name of ["beat", "live", "row", "rows", "open"]) {
+		events.addEventListener(name, (e) => { heard = Date.now(); seen = e.lastEventId || seen; });
+	}
 	events.addEventListener("live", sayLive);
 	events.addEventListener("row", (e) => {
 		const change = JSON.parse(e.data);
@@ -133,11 +156,17 @@ function follow() {
 		for (const row of document.querySelectorAll("[data-list] tbody tr[id]")) if (!here.has(row.id)) row.classList.add("gone");
 	});
 	events.addEventListener("reload", () => { events.close(); location.reload(); });
-	events.addEventListener("refused", (e) => { events.close(); say(JSON.parse(e.data), "lost"); });
+	events.addEventListener("refused", (e) => {
+		document.removeEventListener("visibilitychange", look);
+		events.close();
+		say(JSON.parse(e.data), "lost");
+	});
 	events.onopen = sayLive;
 	events.onerror = () => {
 		say("the server does not answer; trying again", "lost");
-		if (events.readyState === EventSource.CLOSED) setTimeout(resume, 3000);
+		if (events.readyState !== EventSource.CLOSED) return;
+		document.removeEventListener("visibilitychange", look);
+		setTimeout(resume, 3000);
 	};
 	window.addEventListener("pagehide", () => events.close(), { once: true });
 	window.addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
@@ -163,6 +192,15 @@ function count() {
 	for (const button of document.querySelectorAll("#bulk button")) button.disabled = picked === 0;
 }
 count();
+window.addEventListener("pageshow", count); // browsers restore boxes after Back
+
+// Links to the list lead to it as it was: filtered and sorted.
+if (list && location.pathname === "/ui/instances") sessionStorage.setItem("instances", location.search);
+const project = (search) => new URLSearchParams(search).get("project");
+for (const back of document.querySelectorAll("main a")) {
+	const was = sessionStorage.getItem("instances");
+	if (was && location.pathname !== "/ui/instances" && back.pathname === "/ui/instances" && project(was) === project(back.search)) back.search = was;
+}
 
 document.addEventListener("change", (e) => {
 	if (e.target.closest(".pick")) count();
@@ -200,7 +238,7 @@ document.addEventListener("keydown", (e) => {
 		if (e.key === "Escape") e.target.blur();
 		return;
 	}
-	if ($("dialog[open]")) return;
+	if ($("dialog[open]") || $("[data-socket]")) return; // what was meant for a guest does nothing here
 	const row = list && at >= 0 ? list.tBodies[0].rows[at] : null;
 	const key = first + e.key;
 	first = e.key === "g" && first === "" ? "g" : "";
