@@ -145,8 +145,16 @@ func (a *Agent) makeVolume(ctx context.Context, v croft.Volume) error {
 				return none, cmp.Or(err, croft.Errorf(croft.Conflict, "a snapshot of it is not removed yet"))
 			}
 		}
+		file := filepath.Join(dir, diskFile)
+		if v.CopyOf != "" && v.MadeGB == 0 {
+			// Only its instance's pass writes the data. An empty volume would look as if it had them.
+			if there, err := exists(file); err != nil || !there {
+				return none, cmp.Or(err, croft.Errorf(croft.Conflict,
+					"its instance ended before the data of the backup had arrived: remove it, and restore the backup again"))
+			}
+		}
 		a.Log.Info("making a volume", "volume", v.ID, "host", a.Host.ID, "size_gb", v.ClaimedGB)
-		return none, a.Images.Volume(ctx, filepath.Join(dir, diskFile), v.ClaimedGB)
+		return none, a.Images.Volume(ctx, file, v.ClaimedGB)
 	})
 	if err != nil {
 		return err

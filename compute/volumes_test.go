@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,10 +20,13 @@ import (
 )
 
 // volume writes the record and the claim of a volume, as a request does.
-func (c *cloud) volume(name string) croft.Volume {
+func (c *cloud) volume(name string, change ...func(*croft.Volume)) croft.Volume {
 	c.t.Helper()
 	v := croft.Volume{ID: croft.NewVolumeID(), Project: croft.DefaultProject, Name: name, Host: c.host.ID, SizeGB: 2,
 		Storage: c.storage()}
+	for _, one := range change {
+		one(&v)
+	}
 	for {
 		made, err := c.store.Volumes.Create(c.t.Context(), v)
 		if errors.Is(err, croft.Unavailable) {
@@ -275,6 +279,23 @@ func (c *cloud) requestWithVolumes(name string, volumes ...croft.Volume) croft.I
 	c.attaching = volumes
 	defer func() { c.attaching = nil }()
 	return c.request(name)
+}
+
+// The instance that a volume of a backup is restored for may be removed before its host has the data.
+func TestAVolumeWhoseDataNeverArrivedIsNotMadeEmpty(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.start()
+	v := c.volume("data", func(v *croft.Volume) { v.CopyOf = croft.NewVolumeID() })
+	c.awaitVolume(v.ID, "refused", func(v *croft.Volume) bool {
+		return v != nil && strings.Contains(v.Error, "restore the backup again")
+	})
+	if _, err := os.Stat(c.file(v)); !errors.Is(err, os.ErrNotExist) || c.find(v.ID).MadeGB > 0 {
+		t.Errorf("it is made: %v, %+v", err, c.find(v.ID))
+	}
+	_, err := c.store.Volumes.Condemn(t.Context(), c.find(v.ID))
+	c.check(err)
+	c.awaitVolume(v.ID, "gone", gone)
 }
 
 func TestAGuestThatKeepsItsVolumeIsReportedUntilItReleasesIt(t *testing.T) {

@@ -218,12 +218,12 @@ func useScreen(t *testing.T, b *browser.Browser, at string, keys <-chan uint32, 
 	if want := []uint32{0xffe3, 0xffe9, 0xffff, 0xffff, 0xffe9, 0xffe3}; !slices.Equal(got, want) {
 		t.Errorf("Ctrl-Alt-Del sends %x, want %x", got, want)
 	}
-	b.Do(chromedp.SendKeys("#text", "aé\r"))
+	b.Do(chromedp.SendKeys("#text", "aéA\r"), chromedp.Click("#type button"))
 	got = nil
-	for len(got) < 6 {
+	for len(got) < 10 {
 		got = append(got, <-keys)
 	}
-	if want := []uint32{'a', 'a', 'é', 'é', 0xff0d, 0xff0d}; !slices.Equal(got, want) {
+	if want := []uint32{'a', 'a', 'é', 'é', 0xffe1, 'A', 'A', 0xffe1, 0xff0d, 0xff0d}; !slices.Equal(got, want) {
 		t.Errorf("a text sends %x, want %x", got, want)
 	}
 }

@@ -17,15 +17,20 @@ document.getElementById("ctrl-alt-del").addEventListener("click", () => {
 	if (screen) { screen.sendCtrlAltDel(); screen.focus(); }
 });
 document.getElementById("full").addEventListener("click", () => at.requestFullscreen());
+// The guest's keyboard has the keys of a US one: what it has above a key needs Shift, which servers do not add.
+const above = new Set('~!@#$%^&*()_+{}|:"<>?');
+function type(c) {
+	if (c === "\n") return screen.sendKey(0xff0d, "Enter");
+	const point = c.codePointAt(0), shift = above.has(c) || /^[A-Z]$/.test(c);
+	if (shift) screen.sendKey(0xffe1, "ShiftLeft", true);
+	screen.sendKey(point < 0x100 ? point : 0x01000000 + point, null);
+	if (shift) screen.sendKey(0xffe1, "ShiftLeft", false);
+}
 document.getElementById("type").addEventListener("submit", (e) => {
 	e.preventDefault();
 	if (!screen) return;
 	screen.clipboardPasteFrom(text.value);
-	for (const c of text.value) {
-		const point = c.codePointAt(0);
-		screen.sendKey(point < 0x100 ? point : 0x01000000 + point, null);
-	}
-	screen.sendKey(0xff0d, "Enter");
+	for (const c of text.value) type(c);
 	text.value = "";
 	screen.focus();
 });
