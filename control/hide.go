@@ -148,6 +148,10 @@ func (c *call) explanation(why *schedule.Explanation) *schedule.Explanation {
 		}
 		shown.Rows = append(shown.Rows, schedule.Row{Hosts: hosts, Missing: row.Missing})
 	}
+	if why.Change != nil {
+		shown.Change = &schedule.Adjustment{Host: number(why.Change.Host), Resources: why.Change.Resources,
+			Without: why.Change.Without}
+	}
 	for _, r := range why.Requirements {
 		r.Nearest = number(r.Nearest)
 		shown.Requirements = append(shown.Requirements, r)

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,9 @@ func Explain(q Question) *Explanation {
 	})
 	e.Rows = append(e.Rows, rows(verdicts)...)
 	e.Requirements = append(e.Requirements, requirements(verdicts)...)
+	if len(e.Fits) == 0 && len(q.Query.Groups) == 1 { // the sums over several groups say nothing about one of them
+		e.Change = smallestChange(verdicts)
+	}
 	return e
 }
 
@@ -62,7 +66,8 @@ func (q Question) judge(t tree) verdict {
 	}
 	v.judge(q.Query, t)
 	if err := host.Runs(q.Spec.Machine.Arch); err != nil && q.Spec.Machine.Arch.Known() == croft.ArchX86 {
-		v.add(miss{requirement: string(croft.TraitX86), kind: err.Error(), gap: 4, text: err.Error()})
+		v.add(miss{requirement: string(croft.TraitX86), kind: err.Error(), gap: 4, text: err.Error(),
+			remedy: remedy{none: true}})
 	} // others require the trait
 	for _, b := range q.Spec.In {
 		if err := topology.AdmitBounds([]croft.Bound{b}, host, q.Aggregates); err != nil {
@@ -104,12 +109,14 @@ func (q Question) judge(t tree) verdict {
 		v.add(*why)
 	case len(v.misses) > 0:
 	case q.Dropped[t.id()] != "":
-		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: q.Dropped[t.id()]})
+		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: q.Dropped[t.id()],
+			remedy: remedy{none: true}})
 	case len(t.all()) > 1 && len(q.Query.Groups) > 1:
 		v.add(miss{requirement: "all groups of the query at once", kind: "together", gap: 1,
-			text: "satisfies each group of the query, and not all at once"})
+			text: "satisfies each group of the query, and not all at once", remedy: remedy{none: true}})
 	default:
-		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: "has room by now: ask again"})
+		v.add(miss{requirement: "not taken meanwhile", kind: "raced", text: "has room by now: ask again",
+			remedy: remedy{none: true}})
 	}
 	return v
 }
@@ -128,7 +135,7 @@ func notes(spec croft.Spec) string {
 
 // unusable returns the reason why a host would not act on an order; nil: it would.
 func unusable(host croft.Host, known bool) *miss {
-	m := miss{gap: 4}
+	m := miss{gap: 4, remedy: remedy{none: true}}
 	switch {
 	case !known:
 		m.requirement, m.text = "an agent of croft", "no agent of croft has registered it"
@@ -152,10 +159,60 @@ type Explanation struct {
 	Fits         []Fit         `json:"fits"`
 	Requirements []Requirement `json:"requirements"` // that drop hosts, by number of hosts, descending
 	Rows         []Row         `json:"dropped"`      // nearest miss first
+	// The smallest change with which the request fits on a host; left out: it fits, or no change of it helps.
+	Change *Adjustment `json:"change,omitempty"`
 	// the current CRUSH policy of the request, and the hosts in its order
 	Policy *croft.CrushPolicy `json:"policy,omitempty"`
 	// With a policy `crush:NAME`, the hosts in its order.
 	Trace []Step `json:"trace,omitempty"`
+}
+
+// Adjustment is a change of a request that fits on no host, with which it fits on one.
+type Adjustment struct {
+	Host      string          `json:"host"`                // name of that host
+	Resources croft.Resources `json:"resources,omitempty"` // amounts to ask for instead, by resource class
+	Without   []string        `json:"without,omitempty"`   // requirements to leave out
+}
+
+// smallestChange returns the change for the nearest host that a change helps; nil: none is needed, or none helps.
+func smallestChange(nearestFirst []verdict) *Adjustment {
+	for _, v := range nearestFirst {
+		if v.gap == 0 { // it has room by now
+			return nil
+		}
+		if c := v.change(); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// withoutDisks returns the change in the amounts of the instance itself, without its new volumes; nil: it cannot be
+// expressed in these.
+func (c *Adjustment) withoutDisks(disks []croft.Volume) *Adjustment {
+	if c == nil || c.Resources[croft.DiskGB] == 0 || len(disks) == 0 {
+		return c
+	}
+	left := c.Resources[croft.DiskGB] - sizeOf(disks)
+	if left < 1 {
+		return nil
+	}
+	changed := *c
+	changed.Resources = maps.Clone(c.Resources)
+	changed.Resources[croft.DiskGB] = left
+	return &changed
+}
+
+// String returns the change as a sentence without its end.
+func (c Adjustment) String() string {
+	var parts []string
+	if len(c.Resources) > 0 {
+		parts = append(parts, "with "+c.Resources.String())
+	}
+	if len(c.Without) > 0 {
+		parts = append(parts, "without "+strings.Join(c.Without, ", "))
+	}
+	return strings.Join(parts, " and ") + " it fits on " + c.Host
 }
 
 // Step is a host in the order of a CRUSH policy.

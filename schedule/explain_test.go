@@ -155,6 +155,58 @@ func TestExplainGroupsAndSorts(t *testing.T) {
 	}
 }
 
+func TestTheSmallestChangeIsNamed(t *testing.T) {
+	up := func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID, Alive: true} }
+	off := func(p croft.Provider) croft.Host { return croft.Host{ID: p.ID} }
+	limited := inventory(croft.MemoryMB, func(i *croft.Inventory) { i.MaxUnit, i.StepSize = 3000, 512 })
+	coarse := inventory(croft.DiskGB, func(i *croft.Inventory) { i.MinUnit, i.StepSize = 16, 8 })
+	const query = "resources=VCPU:1,MEMORY_MB:4096,DISK_GB:10"
+	for _, c := range []struct {
+		name     string
+		query    string
+		provider croft.Provider
+		host     func(croft.Provider) croft.Host
+		disks    []croft.Volume
+		want     string
+	}{
+		{"what is free", query, provider("h", using(croft.MemoryMB, 214)), up, nil, "with MEMORY_MB:3882 it fits on h"},
+		{"the most that one gets, in steps", query, provider("h", limited), up, nil,
+			"with MEMORY_MB:2560 it fits on h"},
+		{"the least that one gets, in steps", query, provider("h", coarse), up, nil, "with DISK_GB:16 it fits on h"},
+		{"amounts, and what it lacks", query + "&required=CUSTOM_SSD", provider("h", using(croft.MemoryMB, 96)), up,
+			nil,
+			"with MEMORY_MB:4000 and without CUSTOM_SSD it fits on h"},
+		{"a class that is not offered", query + ",CUSTOM_FPGA:1", provider("h"), up, nil,
+			"without CUSTOM_FPGA 1 it fits on h"},
+		{"nothing is left of what it needs", query, provider("h", using(croft.VCPU, 4)), up, nil, ""},
+		{"more is claimed than there is", query, provider("h", using(croft.VCPU, 6)), up, nil, ""},
+		{"the agent is not running", query, provider("h", using(croft.MemoryMB, 214)), off, nil, ""},
+		{"it has room by now", query, provider("h"), up, nil, ""},
+		{"the sum of several groups", query + "&resources1=VCPU:4", provider("h"), up, nil, ""},
+		{"new volumes are not counted", query, provider("h", using(croft.DiskGB, 60)), up,
+			[]croft.Volume{{SizeGB: 35}}, "with DISK_GB:5 it fits on h"},
+		{"new volumes alone do not fit", query, provider("h", using(croft.DiskGB, 60)), up,
+			[]croft.Volume{{SizeGB: 40}}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q, err := ParseQuery(c.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host := c.host(c.provider)
+			got := Explain(Question{Query: q.WithDisks(c.disks), Providers: []croft.Provider{c.provider},
+				Hosts: map[croft.HostID]croft.Host{host.ID: host}}).Change.withoutDisks(c.disks)
+			said := ""
+			if got != nil {
+				said = got.String()
+			}
+			if said != c.want {
+				t.Errorf("got %q, want %q", said, c.want)
+			}
+		})
+	}
+}
+
 func TestExplanationIsOneSentence(t *testing.T) {
 	wanted := croft.Resources{croft.VCPU: 1}
 	for _, c := range []struct {

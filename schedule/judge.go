@@ -16,6 +16,39 @@ type miss struct {
 	kind        string  // text without amounts, to group equal misses
 	gap         float64 // distance of the host from the requirement
 	text        string
+	// the change of the request that would help
+	remedy remedy
+}
+
+// remedy is a change of a request. The zero value leaves the requirement out.
+type remedy struct {
+	none   bool                // no change of the request helps
+	class  croft.ResourceClass // of an amount; empty: the requirement is no amount
+	amount int64               // that the host can give instead; 0: none
+}
+
+// change returns how a request has to change to fit on the host; nil: no change helps.
+func (v verdict) change() *Adjustment {
+	c := &Adjustment{Host: v.host}
+	for _, m := range v.misses {
+		r := m.remedy
+		needed := r.class == croft.VCPU || r.class == croft.MemoryMB || r.class == croft.DiskGB // by every instance
+		switch {
+		case r.none, r.amount == 0 && needed:
+			return nil
+		case r.amount == 0:
+			c.Without = append(c.Without, m.requirement)
+		case c.Resources == nil:
+			c.Resources = croft.Resources{}
+			fallthrough
+		default:
+			c.Resources[r.class] = r.amount
+		}
+	}
+	if len(c.Resources)+len(c.Without) == 0 {
+		return nil
+	}
+	return c
 }
 
 // verdict lists what one host lacks.
@@ -63,8 +96,8 @@ func isolation(q Query) []miss {
 	if q.GroupPolicy != "isolate" || n < 2 {
 		return nil
 	}
-	return []miss{{"group_policy=isolate", "isolate", 5,
-		fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
+	return []miss{{requirement: "group_policy=isolate", kind: "isolate", gap: 5,
+		text: fmt.Sprintf("is one provider, and group_policy=isolate wants %d", n)}}
 }
 
 // groupMisses returns what a tree lacks for one group. A group with a suffix must be served by one provider, and the
@@ -128,7 +161,8 @@ func sum(misses []miss) (gap float64) {
 func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Provider) []miss {
 	inv, offered := p.Inventories[class]
 	free := inv.Capacity() - p.Used[class]
-	m := miss{requirement: fmt.Sprintf("%s %d%s", class, want, ofGroup(suffix))}
+	m := miss{requirement: fmt.Sprintf("%s %d%s", class, want, ofGroup(suffix)),
+		remedy: remedy{class: class, amount: nearestAmount(want, inv, free)}}
 	say := func(kind string, gap float64, format string, args ...any) []miss {
 		m.kind, m.gap, m.text = string(class)+" "+kind, gap, fmt.Sprintf(format, args...)+ofGroup(suffix)
 		return []miss{m}
@@ -149,6 +183,23 @@ func amountMiss(class croft.ResourceClass, want int64, suffix string, p croft.Pr
 			want)
 	}
 	return nil
+}
+
+// nearestAmount returns the amount nearest to a wanted one that a provider can give now; 0: it can give none.
+func nearestAmount(want int64, inv croft.Inventory, free int64) int64 {
+	most, step := free, max(inv.StepSize, 1)
+	if inv.MaxUnit > 0 {
+		most = min(most, inv.MaxUnit)
+	}
+	least := max(inv.MinUnit, 1)
+	n := min(want, most)
+	if n -= n % step; n >= least {
+		return n
+	}
+	if n = (least + step - 1) / step * step; n <= most {
+		return n
+	}
+	return 0
 }
 
 func ofGroup(suffix string) string {
@@ -177,7 +228,9 @@ func amount(class croft.ResourceClass, n int64) string {
 // rootMisses checks the traits that the host itself must or must not have.
 func rootMisses(q Query, p croft.Provider) []miss {
 	var misses []miss
-	add := func(requirement, text string) { misses = append(misses, miss{requirement, requirement, 2, text}) }
+	add := func(requirement, text string) {
+		misses = append(misses, miss{requirement: requirement, kind: requirement, gap: 2, text: text})
+	}
 	for _, word := range q.RootRequired {
 		name, forbidden := strings.CutPrefix(word, "!")
 		has := slices.Contains(p.Traits, croft.Trait(name))
@@ -204,7 +257,8 @@ func qualityMisses(g RequestGroup, p croft.Provider, aggregates []string, t tree
 	var misses []miss
 	add := func(requirement string, gap float64, text string) {
 		requirement += ofGroup(g.Suffix)
-		misses = append(misses, miss{requirement, requirement, gap, text + ofGroup(g.Suffix)})
+		misses = append(misses, miss{requirement: requirement, kind: requirement, gap: gap,
+			text: text + ofGroup(g.Suffix)})
 	}
 	for _, set := range g.Required {
 		if !hasAny(p, set) {

@@ -259,6 +259,7 @@ func (s *search) explain(ctx context.Context, fits []Fit) (*Explanation, error) 
 		Stored: s.withoutStorage(providers, hosts),
 	})
 	explanation.Wanted = s.query.Total()
+	explanation.Change = explanation.Change.withoutDisks(s.disks)
 	return explanation, nil
 }
 

@@ -18,7 +18,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"croft"
-	"croft/cli/args"
 	"croft/control/api"
 	"croft/internal/nearest"
 	"croft/internal/settings"
@@ -234,7 +233,7 @@ func (d document) check() error {
 	}
 	for name, v := range d.Volumes {
 		var err error
-		if v.sizeGB, err = args.ParseVolumeSize(v.Size); err == nil {
+		if v.sizeGB, err = schedule.ParseVolumeSize(v.Size); err == nil {
 			err = schedule.CheckName(name)
 		}
 		if err != nil {

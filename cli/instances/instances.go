@@ -120,7 +120,8 @@ instance, and prints
 
 or, where nothing fits, NO ALLOCATIONS LEFT, and on stderr how many hosts each
 requirement excludes and what each host lacks; with -o json or yaml that is the result.
---explain prints which hosts have room and why others are excluded, and creates nothing.
+--explain prints which hosts have room, why others are excluded and the smallest change
+that fits, and creates nothing.
 
 --hold takes the claim and boots nothing; croft claim use boots the instance later.
 

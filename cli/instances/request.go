@@ -352,49 +352,20 @@ func (a *asking) request(s direct.Settings, query string, stdin io.Reader) (r ap
 	return r, err
 }
 
-// addVolumes parses NAME[:PATH[:FILESYSTEM]] texts of volumes, and SIZE[:NAME[:PATH[:FILESYSTEM]]] texts of new ones.
+// addVolumes adds the volumes of the flags --volume and --disk.
 func (a *asking) addVolumes(r *api.InstanceRequest) error {
-	var names []string
-	add := func(flag, text, volume string) (name string, err error) {
-		name, where, mounted := strings.Cut(volume, ":")
-		path, filesystem, formatted := strings.Cut(where, ":")
-		names = append(names, name)
-		switch {
-		case mounted && name == "":
-			return name, croft.Errorf(croft.Invalid, "--%s %s: name the volume that is to be mounted", flag, text)
-		case formatted && filesystem == "":
-			return name, croft.Errorf(croft.Invalid, "--%s %s: the file system is empty: use one of %s, or leave the last "+
-				"colon out", flag, text, strings.Join(croft.Filesystems, ", "))
-		case mounted:
-			r.Mounts = append(r.Mounts, croft.Mount{Volume: name, Path: path, Filesystem: filesystem})
-		}
-		if err = croft.CheckMounts(r.Mounts, names); err != nil {
-			return name, fmt.Errorf("--%s %s: %w", flag, text, err)
-		}
-		return name, nil
-	}
+	var all schedule.Attachments
 	for _, text := range a.volumes {
-		name, err := add("volume", text, text)
-		if err != nil {
-			return err
+		if err := all.AddVolume(text); err != nil {
+			return fmt.Errorf("--volume %s: %w", text, err)
 		}
-		r.Volumes = append(r.Volumes, name)
 	}
 	for _, text := range a.disks {
-		size, volume, named := strings.Cut(text, ":")
-		name, err := add("disk", text, volume)
-		if err != nil {
-			return err
-		}
-		d := croft.NewDisk{Name: name}
-		if d.SizeGB, err = args.ParseVolumeSize(size); err == nil && named {
-			err = schedule.CheckName(name)
-		}
-		if err != nil {
+		if err := all.AddDisk(text); err != nil {
 			return fmt.Errorf("--disk %s: %w", text, err)
 		}
-		r.Disks = append(r.Disks, d)
 	}
+	r.Volumes, r.Disks, r.Mounts = all.Volumes, all.Disks, all.Mounts
 	return nil
 }
 
@@ -517,6 +488,9 @@ func printExplanation(w io.Writer, why *schedule.Explanation, most int) error {
 		if err := t.Print(w); err != nil {
 			return err
 		}
+	}
+	if why.Change != nil {
+		fmt.Fprintf(w, "\nThe smallest change: %s.\n", why.Change)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"croft/control/api"
 	"croft/internal/delay"
 	"croft/internal/out"
+	"croft/schedule"
 )
 
 // Command returns the command croft volume.
@@ -124,7 +125,7 @@ them. The project is charged for its DISK_GB until the volume is removed.`,
 	cmd.Flags().StringVar(&storage, "storage", "", "where it is: local, shared or the `name` of a shared storage (local)")
 	_ = cmd.RegisterFlagCompletionFunc("near", args.CompleteInstances(-1)) // fails only without the flag
 	cmd.RunE = verb.Run(func(ctx context.Context, c *args.Client) error {
-		sizeGB, err := args.ParseVolumeSize(c.Args[1])
+		sizeGB, err := schedule.ParseVolumeSize(c.Args[1])
 		if err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func growCommand() *cobra.Command {
 		Long:              `grow makes a volume larger. The guest then enlarges its file system, as with resize2fs.`,
 		ValidArgsFunction: volumes.Complete(1),
 		RunE: verb.Run(func(ctx context.Context, c *args.Client) error {
-			sizeGB, err := args.ParseVolumeSize(c.Args[1])
+			sizeGB, err := schedule.ParseVolumeSize(c.Args[1])
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package args
+package client
 
 import (
 	"context"
