@@ -73,6 +73,7 @@ func TestScripts(t *testing.T) {
 			"host":         changeHost,
 			"nothing-left": nothingLeft,
 			"guest-says":   guestSays,
+			"fill-form":    fillForm,
 			"free-port":    freePort,
 			"break":        breakBooks,
 			"ask":          ask,

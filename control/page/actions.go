@@ -2,7 +2,6 @@ package page
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -15,7 +14,6 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/internal/wording"
-	"croft/schedule"
 	"croft/tenant/access"
 	"croft/tenant/objects"
 )
@@ -189,6 +187,8 @@ type confirmation struct {
 	Kind     string
 	Given    url.Values // the fields, as they were sent
 	Snapshot string
+	// Snapshots of an instance to remove, which are removed with it.
+	Snapshots []api.Snapshot
 }
 
 // confirm asks for a confirmation, and for the fields of an action.
@@ -206,6 +206,11 @@ func (v *visit) ask(status int, a action, d confirmation) error {
 		return err
 	}
 	d.Action, d.Snapshot = a, d.Given.Get("snapshot")
+	if a.Name == "remove" {
+		if d.Snapshots, err = v.snapshotsOf(d.Instance); err != nil {
+			return err
+		}
+	}
 	return v.show(status, "confirm", a.Title+" "+d.Instance.Name, d)
 }
 
@@ -379,116 +384,4 @@ func labelIn(text, key string) string {
 		}
 	}
 	return ""
-}
-
-// newForm is what the form for a new instance shows.
-type newForm struct {
-	Images   []string
-	Sizes    []croft.Size
-	Keys     []schedule.Key
-	Given    url.Values
-	Says     string
-	Kind     string
-	Operator bool
-}
-
-// Has reports whether a field has one of several values.
-func (d newForm) Has(field, value string) bool { return slices.Contains(d.Given[field], value) }
-
-func (v *visit) newInstance() error {
-	return v.showNew(http.StatusOK, newForm{Given: v.r.URL.Query()})
-}
-
-func (v *visit) showNew(status int, d newForm) error {
-	d.Operator = v.caller.Operator()
-	in := api.InProject{Project: v.project}
-	var sizes api.SizeList
-	var keys api.KeyList
-	var own api.CatalogImageList
-	var named api.Catalog
-	reads := []func() error{
-		func() (err error) { sizes, err = v.client.ListSizes(v.ctx); return err },
-		func() (err error) { keys, err = v.client.ListKeys(v.ctx, in); return err },
-		func() (err error) { own, err = v.client.ListCatalogImages(v.ctx, in); return err },
-		func() (err error) { named, err = v.client.ListImages(v.ctx); return err },
-	}
-	errs := make([]error, len(reads))
-	each(len(reads), func(n int) { errs[n] = reads[n]() })
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, i := range own.Images {
-		if i.State == "ready" {
-			d.Images = append(d.Images, i.Name)
-		}
-	}
-	for _, i := range named.Images {
-		d.Images = append(d.Images, i.Name)
-	}
-	slices.Sort(d.Images)
-	d.Images, d.Sizes, d.Keys = slices.Compact(d.Images), sizes.Sizes, keys.Keys
-	return v.show(status, "new", "New instance", d)
-}
-
-// createInstance requests an instance. The form has its UUID, so that sending it twice makes one instance.
-func (v *visit) createInstance() error {
-	f := v.r.PostForm
-	request, err := requestOf(f)
-	if err == nil {
-		in := api.NewInstance{InProject: api.InProject{Project: v.project}, InstanceRequest: request}
-		var made api.Instance
-		if made, err = v.client.CreateInstance(v.ctx, in); err == nil {
-			v.project = made.Project
-			return v.redirect("/instances/"+string(made.ID), "done", "create")
-		}
-	}
-	if ended(err) {
-		return err
-	}
-	d := failureOf(v.r, err)
-	return v.showNew(d.Status, newForm{Given: f, Says: d.Says, Kind: d.Kind})
-}
-
-// requestOf reads the form of a new instance. Invalid.
-func requestOf(f url.Values) (r api.InstanceRequest, err error) {
-	field := func(name string) string { return strings.TrimSpace(f.Get(name)) }
-	r.Name, r.Size, r.Image, r.Policy = field("name"), field("size"), field("image"), field("policy")
-	if r.Size == "" {
-		var parts []string
-		for _, class := range []string{"VCPU", "MEMORY_MB", "DISK_GB"} {
-			if n := field(class); n != "" {
-				parts = append(parts, class+":"+n)
-			}
-		}
-		r.Query = strings.Join(parts, ",")
-	}
-	if more := field("query"); more != "" {
-		r.Query = strings.Trim(r.Query+","+more, ",")
-	}
-	for _, key := range f["key"] {
-		if key != "" {
-			r.Keys = append(r.Keys, key)
-		}
-	}
-	for line := range strings.Lines(f.Get("keys")) {
-		if line = strings.TrimSpace(line); line != "" {
-			r.Keys = append(r.Keys, line)
-		}
-	}
-	if text := strings.ReplaceAll(f.Get("user_data"), "\r\n", "\n"); strings.TrimSpace(text) != "" {
-		r.UserData = []byte(text)
-	}
-	r.Networks = strings.Fields(strings.ReplaceAll(f.Get("networks"), ",", " "))
-	r.Protected = f.Get("protected") == "yes"
-	if text := field("expires"); text != "" {
-		if r.Expires, err = lifeOf(text); err != nil {
-			return r, err
-		}
-	}
-	if id := field("id"); id != "" {
-		if r.ID, err = croft.ParseInstanceID(id); err != nil {
-			return r, fmt.Errorf("the form: %w", err)
-		}
-	}
-	return r, nil
 }

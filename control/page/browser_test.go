@@ -69,6 +69,9 @@ func TestThePageInABrowser(t *testing.T) {
 			}
 		}
 	}
+	s.welcome(t)
+	firstVM(t, s, b, true)
+	firstVM(t, s, b, false)
 	for _, token := range []string{"reader", "anna", "admin", "operator"} {
 		b.Go(s.url + "/ui/login")
 		if token == "reader" {
@@ -101,6 +104,10 @@ func TestThePageInABrowser(t *testing.T) {
 			views["revoke"] = s.url + "/ui/project/tokens/remove?id=" + s.tokenOf(t, "ci")
 		case "operator":
 			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
+			views["new-fits"] = s.url + "/ui/instances/new?image=debian-12&size=tiny&name=front&project=anna&expires=8h&" +
+				"user_data=%23cloud-config%0Apackages:%20[nginx]%0A&tags=role=web"
+			views["new-full"] = s.url + "/ui/instances/new?image=debian-12&VCPU=2&MEMORY_MB=65536&DISK_GB=1&name=web&" +
+				"project=anna&user_data=%23cloud-config%0Apackages:%20[%0A&display=vnc"
 			views["hosts"], views["host"] = s.url+"/ui/hosts", s.url+"/ui/hosts/"+string(s.hostCalled(t, "host1").ID)
 			views["fence"], views["audit"] = views["host"]+"/fence", s.url+"/ui/audit"
 			views["dashboard"], views["projects"] = s.url+"/ui/dashboard", s.url+"/ui/project"
@@ -181,12 +188,11 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	b.Until(`document.querySelector(".head .state").innerText.includes("running")`)
 	b.Do(chromedp.KeyEvent("u"))
 	b.Until(`location.pathname === "/ui/instances" && document.querySelector("#live.on") !== null`)
-	b.Do(chromedp.KeyEvent("/"))
+	b.Type("/")
 	if focus := browser.Eval[string](b, "document.activeElement.name"); focus != "name" {
 		t.Errorf("/ leads to %q", focus)
 	}
-	browser.Eval[any](b, `document.activeElement.value = ""`) // chromedp types the slash, too; browsers do not
-	b.Do(chromedp.KeyEvent("db\r"))
+	b.Type("db\r")
 	b.Until(`location.search.includes("name=db") && document.querySelector("[data-list]") !== null`)
 	found := browser.Eval[string](b, "document.querySelector('[data-list]').innerText")
 	if strings.Contains(found, "web") {

@@ -24,7 +24,7 @@ var help = map[string]string{
 	"/keys":                    "page#keys",
 	"/docs":                    "",
 	"/instances":               "page#instances",
-	"/instances/new":           "using#instances",
+	"/instances/new":           "page#new-instance",
 	"/instances/{id}/log":      "using#instances",
 	"/instances/{id}/{action}": "using#what-cannot-be-undone",
 	"/hosts":                   "page#hosts",

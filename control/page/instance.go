@@ -87,14 +87,15 @@ func buttonsFor(i api.Instance, operator bool) []action {
 	return slices.DeleteFunc(actions(), func(a action) bool { return hidden[a.Name] })
 }
 
-func (d *instancePage) readSnapshots(v *visit) error {
-	list, err := v.client.ListSnapshots(v.ctx, api.InProject{Project: d.Project})
-	for _, s := range list.Snapshots {
-		if s.Instance == d.ID {
-			d.Snapshots = append(d.Snapshots, s)
-		}
-	}
+func (d *instancePage) readSnapshots(v *visit) (err error) {
+	d.Snapshots, err = v.snapshotsOf(d.Instance)
 	return err
+}
+
+// snapshotsOf lists the snapshots of an instance.
+func (v *visit) snapshotsOf(i api.Instance) ([]api.Snapshot, error) {
+	list, err := v.client.ListSnapshots(v.ctx, api.InProject{Project: i.Project})
+	return slices.DeleteFunc(list.Snapshots, func(s api.Snapshot) bool { return s.Instance != i.ID }), err
 }
 
 func (d *instancePage) readBackups(v *visit) error {

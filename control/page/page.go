@@ -95,6 +95,7 @@ func views() []view {
 		{"POST " + Root + "/instances/bulk", (*visit).bulk},
 		{"GET " + Root + "/instances/new", (*visit).newInstance},
 		{"POST " + Root + "/instances/new", (*visit).createInstance},
+		{"POST " + Root + "/instances/new/check", (*visit).checkNew},
 		{"GET " + Root + "/instances/{id}", (*visit).showInstance},
 		{"GET " + Root + "/instances/{id}/log", (*visit).showLog},
 		{"GET " + Root + "/instances/{id}/console", (*visit).showConsole},

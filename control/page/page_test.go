@@ -76,6 +76,10 @@ func TestThePage(t *testing.T) {
 		"servers share sessions":                   serversShareSessions,
 		"a thousand streams are bounded":           manyStreams,
 		"the other forms need no scripts":          sendsTheOtherForms,
+		"a new instance is checked first":          checksNewInstances,
+		"a form creates what it says":              createsWhatTheFormSays,
+		"the first limit of the quota is shown":    showsTheQuotaOfTheFirstLimit,
+		"texts for others make the same request":   writesTheSameRequest,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}
@@ -279,7 +283,8 @@ func readersChangeNothing(t *testing.T, s served, at string) {
 		v.says("it takes the role ")
 	}
 	v.send(http.StatusForbidden, at+"/remove", url.Values{"typed": {"web"}})
-	v.send(http.StatusForbidden, "/ui/instances/new", url.Values{"name": {"x"}, "image": {"debian-12"}, "VCPU": {"1"}})
+	v.send(http.StatusForbidden, "/ui/instances/new", url.Values{"name": {"x"}, "image": {"debian-12"}, "VCPU": {"1"},
+		"MEMORY_MB": {"256"}, "DISK_GB": {"1"}})
 	v.get(http.StatusOK, "/ui/instances")
 	v.hides(`type="checkbox"`)
 }

@@ -171,21 +171,33 @@ func limitable() []tenant.Measure {
 
 // readQuota reads what the project uses of its limits, and of the limits of the projects above it that the caller sees.
 func (d *projectPage) readQuota(v *visit) error {
-	defaults, err := v.client.GetDefaultQuota(v.ctx)
+	chain, defaults, err := v.quotaChain(d.Tenant)
 	if err != nil {
 		return err
 	}
-	var chain []tenant.Account
-	for p := d.Tenant; len(chain) < tenant.MaxDepth; {
+	for _, a := range chain {
+		d.Tops = append(d.Tops, a.Project)
+	}
+	d.Quota = quotaLines(chain, defaults)
+	return nil
+}
+
+// quotaChain returns the quota of a project, then of the projects above it that the caller sees, and the limits of
+// projects without own ones.
+func (v *visit) quotaChain(p tenant.Tenant) (chain []tenant.Account, defaults tenant.Limits, err error) {
+	all, err := v.client.GetDefaultQuota(v.ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for len(chain) < tenant.MaxDepth {
 		account, err := v.client.GetQuota(v.ctx, api.ProjectNamed{Project: p.Name})
 		if err != nil && len(chain) == 0 {
-			return err
+			return nil, nil, err
 		}
 		if err != nil {
 			break // this one is not the caller's to see
 		}
 		chain = append(chain, account)
-		d.Tops = append(d.Tops, p.Name)
 		if p.Parent == "" {
 			break
 		}
@@ -193,8 +205,7 @@ func (d *projectPage) readQuota(v *visit) error {
 			break
 		}
 	}
-	d.Quota = quotaLines(chain, defaults.Limits)
-	return nil
+	return chain, all.Limits, nil
 }
 
 // quotaLines compares use and limits of a project, the first of the chain, with those of the projects above it.

@@ -102,6 +102,21 @@ async function refresh() {
 
 document.addEventListener("input", (e) => { if (e.target.form) e.target.form.dataset.touched = "yes"; });
 
+// Between the rendering of the page and the start of a stream, rows can change: they are read once more.
+async function reread() {
+	const answer = await fetch(location.pathname + location.search, { redirect: "manual" });
+	if (!answer.ok) return;
+	const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-list]");
+	if (!next) return location.reload(); // no row is left
+	const rows = list.tBodies[0];
+	const used = rows.querySelector("input:checked") || rows.contains(document.activeElement);
+	if (!used) return rows.replaceWith(next.tBodies[0]);
+	for (const row of rows.rows) {
+		const is = next.querySelector("#" + CSS.escape(row.id));
+		if (is) patch(row, is.outerHTML);
+	}
+}
+
 const quietTime = 35000; // the server sends something every 10 seconds
 let seen = ""; // the last event's ID
 
@@ -135,7 +150,13 @@ function follow() {
 	for (const name of ["beat", "live", "row", "rows", "open"]) {
 		events.addEventListener(name, (e) => { heard = Date.now(); seen = e.lastEventId || seen; });
 	}
-	events.addEventListener("live", sayLive);
+	let begun = false;
+	events.addEventListener("live", () => {
+		if (!begun && of) refresh();
+		else if (!begun && list) reread();
+		begun = true;
+		sayLive();
+	});
 	events.addEventListener("row", (e) => {
 		const change = JSON.parse(e.data);
 		if (of === "any") refresh();
@@ -208,9 +229,10 @@ document.addEventListener("change", (e) => {
 });
 
 document.addEventListener("click", async (e) => {
-	const copy = e.target.closest("[data-copy]");
+	const copy = e.target.closest("[data-copy], [data-copy-of]");
 	if (copy) {
-		await navigator.clipboard.writeText(copy.dataset.copy);
+		const of = document.getElementById(copy.dataset.copyOf);
+		await navigator.clipboard.writeText(of ? of.textContent : copy.dataset.copy);
 		copy.firstChild.textContent = "copied";
 		setTimeout(() => { copy.firstChild.textContent = "copy"; }, 1500);
 	}
@@ -219,6 +241,41 @@ document.addEventListener("click", async (e) => {
 		$("#keys").showModal();
 	}
 });
+
+// A form that the server checks while the user types. Parts of the page that show the outcome are replaced.
+const checked = $("form[data-check]");
+let typed, asking;
+async function check() {
+	if (asking) asking.abort();
+	asking = new AbortController();
+	const body = new URLSearchParams(new FormData(checked));
+	body.set("part", "yes");
+	let text = "";
+	try {
+		const answer = await fetch(checked.dataset.check, { method: "POST", body, redirect: "manual", signal: asking.signal });
+		if (!answer.ok) throw new Error(answer.status);
+		text = await answer.text();
+	} catch (e) {
+		if (e.name !== "AbortError") $("[data-part=verdict]").textContent = "Not checked: the server does not answer. Create tries all the same.";
+		return;
+	}
+	const next = new DOMParser().parseFromString(text, "text/html");
+	for (const part of document.querySelectorAll("[data-part]")) {
+		const is = next.querySelector(`[data-part="${part.dataset.part}"]`);
+		if (is && part.innerHTML !== is.innerHTML) part.innerHTML = is.innerHTML;
+	}
+}
+
+if (checked) {
+	checked.addEventListener("input", (e) => {
+		const size = checked.querySelector("[data-size]");
+		if (size && e.target.matches("[data-amount]") && e.target.value) size.value = ""; // the amounts count
+		if (e.target === size && size.value) for (const amount of checked.querySelectorAll("[data-amount]")) amount.value = "";
+		clearTimeout(typed);
+		typed = setTimeout(check, 250);
+	});
+	if (checked.elements.image.value) check();
+}
 
 // Keys, as in mail programs.
 let at = -1, first = "";
@@ -263,5 +320,6 @@ document.addEventListener("keydown", (e) => {
 	case "gp": go('nav a[href^="/ui/project"]'); break;
 	case "gi": go('nav a[href*="/instances"]'); break;
 	case "?": if ($("#keys")) $("#keys").showModal(); break;
+	default: go(`[data-key="${CSS.escape(key)}"]`);
 	}
 });

@@ -13,8 +13,10 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"croft/internal/testing/patient"
 )
@@ -107,6 +109,26 @@ func (b *Browser) Prefer(scheme string) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
 		return none, err
+	})
+}
+
+// Type presses keys as a keyboard does: a script that handles a key keeps its character from being typed.
+func (b *Browser) Type(keys string) {
+	b.t.Helper()
+	b.Do(func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
+		for _, r := range keys {
+			events := kb.Encode(r)
+			down, up := events[0], events[len(events)-1]
+			if len(events) == 3 { // the one between types the character in any case
+				down.Text, down.UnmodifiedText = events[1].Text, events[1].UnmodifiedText
+			}
+			for _, e := range []*input.DispatchKeyEventParams{down, up} {
+				if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, *e); err != nil {
+					return none, err
+				}
+			}
+		}
+		return none, nil
 	})
 }
 
