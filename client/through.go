@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// Through returns a client that uses the given HTTP client, for a cloud that another user named. It opens no consoles
-// and no ports. Invalid.
-func Through(requests *http.Client, url, token string) (*Client, error) {
-	if err := (Settings{URL: url, Token: token}).Check(); err != nil {
+// Through returns a client that uses the given HTTP client, for a cloud that another user named. Of the settings it
+// uses the URL, the token and the project. It opens no consoles and no ports. Invalid.
+func Through(requests *http.Client, s Settings) (*Client, error) {
+	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	return &Client{base: strings.TrimRight(url, "/"), token: token, requests: requests, sockets: requests}, nil
+	return &Client{base: strings.TrimRight(s.URL, "/"), token: s.Token, home: s.Home, requests: requests,
+		sockets: requests}, nil
 }

@@ -25,7 +25,11 @@ func (c *call) problem(err error) *api.Problem {
 	}
 	if access.Unauthenticated(err) {
 		c.w.Header().Set("WWW-Authenticate", `Bearer realm="croft"`)
-		return api.NewProblem(api.Unauthenticated, err.Error())
+		p := api.NewProblem(api.Unauthenticated, err.Error())
+		if needed, ok := errors.AsType[*access.ProjectNeededError](err); ok {
+			p.Projects = needed.Projects
+		}
+		return p
 	}
 	if why, ok := errors.AsType[*schedule.Explanation](err); ok {
 		shown := c.explanation(why)

@@ -47,6 +47,20 @@ func (s *PageSessions) Get(ctx context.Context, holder, id string) (session.Reco
 		croft.Errorf(croft.NotFound, "there is no such session"), "read a session")
 }
 
+// Replace implements session.Store.
+func (s *PageSessions) Replace(ctx context.Context, holder, id string, former, r session.Record) error {
+	key := s.conn.keys.pageSession(holder, id)
+	done, err := s.conn.etcd.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "=", string(encode(former)))).
+		Then(clientv3.OpPut(key, string(encode(r)), clientv3.WithIgnoreLease())).Commit()
+	if err != nil {
+		return s.conn.wrap(err, "change a session")
+	}
+	if !done.Succeeded {
+		return croft.Errorf(croft.Conflict, "the session has changed or ended")
+	}
+	return nil
+}
+
 // Remove implements session.Store. The lease then has no key, and expires.
 func (s *PageSessions) Remove(ctx context.Context, holder, id string) error {
 	_, err := s.conn.etcd.Delete(ctx, s.conn.keys.pageSession(holder, id))

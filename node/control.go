@@ -116,6 +116,13 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	recorder := actions.NewRecorder(store.Actions, log)
 	tree, peers := store.Projects.NewLive(), newPeering(s, store, scheme+"://"+l.Addr().String(), log, recorder)
 	callers = append(callers, peers.callers())
+	issuer, err := newIssuer(s, store.Partition(), tree)
+	if err != nil {
+		return "", err
+	}
+	if issuer != nil {
+		callers = append(callers, issuer)
+	}
 	more, end, err := otherCallers(s, store.Partition(), tree)
 	if err != nil {
 		return "", err
@@ -150,7 +157,7 @@ func startControl(ctx context.Context, p *Parts, s *settings.Settings, c underCo
 	p.Self.Counts(server)
 	p.Self.Checks.Add("api", func(context.Context) error { return server.Ready() })
 	look, err := page.New(page.Config{API: server.Handler(), Sessions: store.PageSessions, Log: log,
-		Address: scheme + "://" + reachable(l.Addr().String())})
+		Address: scheme + "://" + reachable(l.Addr().String()), Issuer: issuer, Public: s.CloudAPI.Address})
 	if err != nil {
 		return "", err
 	}
@@ -231,22 +238,23 @@ func keepDefault(ctx context.Context, projects *tenants.Projects, log *slog.Logg
 	}
 }
 
-// otherCallers authenticates the users of the other identity providers in the settings.
+// newIssuer returns the OpenID Connect issuer in the settings; nil: they have none.
+func newIssuer(s *settings.Settings, partition croft.PartitionID, members access.Members) (*oidc.Issuer, error) {
+	if s.CloudAPI.OIDC.Issuer == "" {
+		return nil, nil
+	}
+	c, err := s.CloudAPI.OIDC.Config(partition)
+	if err != nil {
+		return nil, err
+	}
+	c.Members = members
+	return oidc.New(c)
+}
+
+// otherCallers authenticates the users of a Keystone, if the settings have one.
 func otherCallers(s *settings.Settings, partition croft.PartitionID, members access.Members) (
 	all []access.Authenticator, end func(), err error) {
 	end = func() {}
-	if s.CloudAPI.OIDC.Issuer != "" {
-		c, err := s.CloudAPI.OIDC.Config(partition)
-		if err != nil {
-			return nil, end, err
-		}
-		c.Members = members
-		issuer, err := oidc.New(c)
-		if err != nil {
-			return nil, end, err
-		}
-		all = append(all, issuer)
-	}
 	if s.CloudAPI.Keystone.Cloud == "" {
 		return all, end, nil
 	}

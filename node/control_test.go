@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -136,12 +137,44 @@ func (s served) set(t *testing.T, name, parent string, members map[string]access
 	}
 }
 
+// leadsToTheIssuer checks that the page sends browsers to an issuer, and says that they have to come back to the public
+// address.
+func (s served) leadsToTheIssuer(t *testing.T, issuer string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for path, want := range map[string]string{"/ui/login": `href="https://cloud.example/ui/login/start?`,
+		"/ui/login/start": issuer + "/auth?"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "cloud.example"
+		got, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(got.Body)
+		_ = got.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := got.Header.Get("Location") + string(text)
+		if !strings.Contains(all, want) || path == "/ui/login/start" &&
+			!strings.Contains(all, "redirect_uri=https%3A%2F%2Fcloud.example%2Fui%2Flogin%2Foidc&") {
+			t.Errorf("%s: %s, %s", path, got.Status, all)
+		}
+	}
+}
+
 func TestMembersKnownByAnIssuer(t *testing.T) {
 	issuer := oidctest.Start(t)
 	s := serve(t, func(s *settings.Settings) {
 		s.CloudAPI.OIDC.Issuer, s.CloudAPI.OIDC.Audience = issuer.URL, issuer.Client
 		s.CloudAPI.OIDC.Groups = []string{"shop-users=shop:reader", "wheel=partition-admin"}
+		s.CloudAPI.Address = "https://cloud.example"
 	})
+	s.leadsToTheIssuer(t, issuer.URL)
 	as := func(name string, groups ...string) []string {
 		return []string{"Authorization", "Bearer " + issuer.Token(t, oidctest.User{Name: name, Groups: groups})}
 	}

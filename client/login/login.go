@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"croft"
 	"croft/internal/endpoint"
+	issuer "croft/tenant/access/oidc"
 )
 
 // Context is a login that croft login stores for later commands.
@@ -38,9 +38,6 @@ type Issuer struct {
 	Client string `json:"client"`
 }
 
-// scopes are requested from an issuer, if the issuer says that it supports them: a name, groups, and a refresh token.
-var scopes = []string{oidc.ScopeOpenID, "profile", "email", "groups", oidc.ScopeOfflineAccess}
-
 // patience limits the time of a request to an issuer.
 const patience = 30 * time.Second
 
@@ -57,19 +54,12 @@ func discover(ctx context.Context, i Issuer) (*oidc.Provider, *oauth2.Config, er
 	if err != nil {
 		return nil, nil, croft.Errorf(croft.Unavailable, "the issuer %s does not answer as one: %w", i.URL, err)
 	}
-	var can struct {
-		Scopes []string `json:"scopes_supported"`
-	}
-	if err := provider.Claims(&can); err != nil {
+	wanted, err := issuer.Scopes(provider)
+	if err != nil {
 		return nil, nil, croft.Errorf(croft.Unavailable, "the issuer %s does not answer as one: %w", i.URL, err)
 	}
-	c := &oauth2.Config{ClientID: i.Client, Endpoint: provider.Endpoint()}
+	c := &oauth2.Config{ClientID: i.Client, Endpoint: provider.Endpoint(), Scopes: wanted}
 	c.Endpoint.AuthStyle = oauth2.AuthStyleInParams // a client without a secret
-	for _, scope := range scopes {
-		if scope == oidc.ScopeOpenID || slices.Contains(can.Scopes, scope) {
-			c.Scopes = append(c.Scopes, scope)
-		}
-	}
 	return provider, c, nil
 }
 

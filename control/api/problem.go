@@ -116,6 +116,10 @@ type Problem struct {
 	Requested *int64 `json:"requested,omitempty"` // how much the request needs
 	// Of quota_exceeded: the project whose limit it is.
 	Project croft.Project `json:"project,omitempty"`
+
+	// Of unauthenticated: the projects in which the user has a role, if the request has to name one of them in the
+	// header X-Croft-Project.
+	Projects []croft.Project `json:"projects,omitempty"`
 }
 
 // Field describes the error in one field of a body.

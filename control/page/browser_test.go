@@ -132,6 +132,7 @@ func TestThePageInABrowser(t *testing.T) {
 		b.Do(chromedp.Click(`form[action="/ui/logout"] button`))
 		b.Until(`document.querySelector("#token") !== null`)
 	}
+	comesBackFromTheIssuer(s, b, check)
 	doesNoHarm(t, s, b, "operator", strings.TrimPrefix(at, s.url))
 	aSleeperAsksForALogin(t, s, b, "bente")
 	if foreign := browser.Eval[string](b, `performance.getEntriesByType("resource").map(e => e.name)

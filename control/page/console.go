@@ -157,7 +157,7 @@ func (v *visit) watch(ctx context.Context, socket *websocket.Conn, end func()) {
 	delay.Every(ctx, heartbeat, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		if _, err := v.sessions.Credentials(ctx, v.secret); croft.KindOf(err) == croft.Denied {
+		if _, err := v.credentials(ctx, v.secret); croft.KindOf(err) == croft.Denied {
 			_ = socket.Close(closeEnded, "") // an error says that the browser has gone
 			end()
 			return

@@ -21,6 +21,7 @@ var help = map[string]string{
 	"":                         "page",
 	"/login":                   "page#log-in",
 	"/link":                    "page#log-in",
+	"/choose":                  "page#log-in",
 	"/keys":                    "page#keys",
 	"/docs":                    "",
 	"/instances":               "page#instances",

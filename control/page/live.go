@@ -327,7 +327,7 @@ func (v *visit) beat(ctx context.Context, e *stream, end func()) {
 			return
 		case <-tick.C:
 		}
-		_, err := v.sessions.Credentials(ctx, v.secret)
+		_, err := v.credentials(ctx, v.secret)
 		if croft.KindOf(err) == croft.Denied || e.send("event: beat\ndata: {}\n\n") != nil {
 			end()
 			return

@@ -9,6 +9,7 @@ import (
 
 	"croft"
 	"croft/control/page/session"
+	"croft/tenant/access"
 )
 
 // cookieName is the name of the session's cookie. It has the port, because cookies do not: clouds behind two ports of
@@ -44,14 +45,17 @@ type loginForm struct {
 	Says string // why the last attempt failed
 	// The browser came from another site, so it did not send the cookie of a session that it may have.
 	Elsewhere bool
+	Issuer    *issuerLink // nil: the cloud has none
 }
 
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
-	s.answerLogin(w, r, http.StatusOK, nil)
+	s.answerLogin(w, r, http.StatusOK, local(r.FormValue("next")), nil)
 }
 
-func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int, err error) {
-	d := loginForm{Next: local(r.FormValue("next")), Elsewhere: r.Header.Get("Sec-Fetch-Site") == "cross-site"}
+// answerLogin answers with the page of the login, and says why the last attempt failed.
+func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int, next string, err error) {
+	d := loginForm{Next: next, Issuer: s.loginLink(next),
+		Elsewhere: err == nil && r.Header.Get("Sec-Fetch-Site") == "cross-site"}
 	if err != nil {
 		d.Says = err.Error()
 	}
@@ -70,30 +74,38 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	r.Body = http.MaxBytesReader(w, r.Body, mostLogin)
 	if err := r.ParseForm(); err != nil {
-		s.answerLogin(w, r, http.StatusBadRequest, croft.Errorf(croft.Invalid, "the form cannot be read: %w", err))
+		s.answerLogin(w, r, http.StatusBadRequest, Root,
+			croft.Errorf(croft.Invalid, "the form cannot be read: %w", err))
 		return
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	err := croft.Errorf(croft.Invalid, "paste a token: `croft token create --for api` makes one")
 	if token != "" {
-		err = s.begin(ctx, w, r, token)
+		err = s.begin(ctx, w, r, session.Credentials{Token: token})
 	}
+	next := local(r.PostForm.Get("next"))
 	if err != nil {
-		s.answerLogin(w, r, failureOf(r, err).Status, err)
+		s.answerLogin(w, r, failureOf(r, err).Status, next, err)
 		return
 	}
-	http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther)
+	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 // begin starts a session with credentials that the API accepts. The browser's former session ends.
-func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, credentials string) error {
-	c, err := s.client(credentials)
-	if err != nil {
-		return croft.Errorf(croft.Denied, "the token has white space in it: paste it as a whole, and nothing else")
+func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	credentials session.Credentials) error {
+	caller, err := s.whoami(ctx, credentials)
+	if projects := projectsIn(err); len(projects) > 0 { // the next page asks for one
+		of := credentials
+		of.Project = projects[0]
+		caller, err = s.whoami(ctx, of)
 	}
-	caller, err := c.Whoami(ctx)
 	if err != nil {
 		return err
+	}
+	end := caller.Expires
+	if credentials.Refresh == "" && !credentials.Expires.IsZero() {
+		end = credentials.Expires
 	}
 	if cookie, err := r.Cookie(cookieName(r)); err == nil {
 		if former, err := session.Parse(cookie.Value); err == nil {
@@ -102,12 +114,22 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			}
 		}
 	}
-	secret, record, err := s.sessions.Begin(ctx, caller.User, caller.Via, credentials, caller.Expires)
+	secret, record, err := s.sessions.Begin(ctx, caller.User, caller.Via, credentials, end)
 	if err != nil {
 		return err
 	}
 	setCookie(w, r, secret.Text(), max(1, int(time.Until(record.Expires)/time.Second)))
 	return nil
+}
+
+// whoami returns the user with credentials, if the API accepts them.
+func (s *Server) whoami(ctx context.Context, credentials session.Credentials) (access.Caller, error) {
+	c, err := s.client(credentials)
+	if err != nil {
+		return access.Caller{}, croft.Errorf(croft.Denied, "the token has white space in it: paste it as a whole, and "+
+			"nothing else")
+	}
+	return c.Whoami(ctx)
 }
 
 // follow starts a session with a one-time link. A page of another site cannot lead a browser to it, because its user
@@ -131,7 +153,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	}
 	credentials, err := s.sessions.Follow(ctx, link)
 	if err == nil {
-		err = s.begin(ctx, w, r, credentials)
+		err = s.begin(ctx, w, r, session.Credentials{Token: credentials})
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"croft"
-	"croft/client"
 	"croft/control/page/session"
 	"croft/internal/lazyregexp"
+	"croft/tenant/access/oidc"
 )
 
 // Root is the path of the page; everything else of the page is below it.
@@ -26,6 +26,8 @@ type Config struct {
 	Sessions session.Store
 	Log      *slog.Logger // discards by default
 	Address  string       // of the server, as in links: http://127.0.0.1:8781
+	Issuer   *oidc.Issuer // at which users log in; nil: the cloud has none
+	Public   string       // address at which browsers reach the server; empty: the one in their requests
 }
 
 // Server serves the page.
@@ -34,6 +36,8 @@ type Server struct {
 	address  string
 	api      *http.Client
 	sessions session.Sessions
+	issuer   *oidc.Issuer
+	public   string
 	streams  streams
 }
 
@@ -44,7 +48,9 @@ func New(c Config) (*Server, error) {
 	}
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Server{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		address:  c.Address,
+		address:  cmp.Or(c.Public, c.Address),
+		issuer:   c.Issuer,
+		public:   c.Public,
 		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
 		sessions: session.Sessions{Store: c.Sessions}}, nil
 }
@@ -58,6 +64,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+Root+"/assets/{file}", serveAsset)
 	mux.HandleFunc("GET "+Root+"/login", s.showLogin)
 	mux.HandleFunc("POST "+Root+"/login", s.login)
+	if s.issuer != nil {
+		mux.HandleFunc("GET "+issuerStart, s.startAtIssuer)
+		mux.HandleFunc("GET "+issuerBack, s.returnFromIssuer)
+	}
+	mux.HandleFunc("POST "+Root+"/choose", s.chooseProject)
 	mux.HandleFunc("GET "+Root+"/link/{link}", s.follow)
 	mux.HandleFunc("GET "+docsRoot, s.showDocument)
 	mux.HandleFunc("GET "+docsRoot+"/{document}", s.showDocument)
@@ -195,8 +206,3 @@ func ownOrigin(r *http.Request) error {
 
 // answerTime bounds the work for a view.
 const answerTime = 30 * time.Second
-
-// client returns a client of the API with credentials.
-func (s *Server) client(credentials string) (*client.Client, error) {
-	return client.Through(s.api, "http://localhost", credentials)
-}

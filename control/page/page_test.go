@@ -73,6 +73,7 @@ func TestThePage(t *testing.T) {
 		"cookies are for the server alone":         cookiesAreForTheServerAlone,
 		"sessions end with their token":            sessionsEndWithTheirToken,
 		"a user has at most 16 sessions":           aUserHasSomeSessions,
+		"a user logs in at the issuer":             logsInAtTheIssuer,
 		"servers share sessions":                   serversShareSessions,
 		"a thousand streams are bounded":           manyStreams,
 		"the other forms need no scripts":          sendsTheOtherForms,

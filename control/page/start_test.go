@@ -26,6 +26,8 @@ import (
 	"croft/control/page"
 	"croft/control/page/session"
 	"croft/tenant/access"
+	"croft/tenant/access/oidc"
+	"croft/tenant/access/oidc/oidctest"
 	"croft/test/simcloud"
 )
 
@@ -40,6 +42,8 @@ type served struct {
 	// Ends all connections, and serves with another server that knows nothing of the one before.
 	restart func(*testing.T)
 	posted  *posts
+	issuer  *oidctest.Issuer // its groups anna and berta are members of these projects
+	logins  *oidc.Issuer
 }
 
 // posts are the forms that were sent with success, by the pattern of their view.
@@ -125,7 +129,14 @@ func start(t *testing.T) served {
 // startBehind is start with a handler before the API.
 func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	t.Helper()
-	at, c := controltest.StartConfigured(t, acceptTokens(t))
+	issuer := oidctest.Start(t)
+	logins, err := oidc.New(oidc.Config{Issuer: issuer.URL, Audience: issuer.Client, Groups: map[string]oidc.Grant{
+		"anna": {Project: "anna", Role: access.Member}, "berta": {Project: "berta", Role: access.Reader}},
+		Transport: &http.Transport{DisableKeepAlives: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, c := controltest.StartConfigured(t, acceptTokens(t, logins))
 	target, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +147,8 @@ func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	}
 	done := &changesDone{}
 	config := page.Config{API: before(done.behind(proxy)), Sessions: c.Store.PageSessions,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+		Log:    slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Issuer: logins}
 	var now atomic.Pointer[http.Handler]
 	renew := func(t *testing.T) {
 		server, err := page.New(config)
@@ -156,7 +168,8 @@ func startBehind(t *testing.T, before func(http.Handler) http.Handler) served {
 	front.Start()
 	t.Cleanup(func() { counted.cut(); front.Close() })
 	return served{url: front.URL, api: at, cloud: c, links: session.Sessions{Store: c.Store.PageSessions}, proxy: proxy,
-		restart: func(t *testing.T) { renew(t); counted.cut() }, posted: posted, done: done}
+		restart: func(t *testing.T) { renew(t); counted.cut() }, posted: posted, done: done,
+		issuer: issuer, logins: logins}
 }
 
 // brief accepts tokens that say when they expire, for a member of anna: until-2026-01-02T03:04:05Z.
@@ -176,12 +189,12 @@ func (brief) Authenticate(_ context.Context, r *http.Request) (access.Caller, bo
 		Expires: end}, true, nil
 }
 
-// acceptTokens makes the API accept the tokens that it creates.
-func acceptTokens(t *testing.T) func(*simcloud.Cloud, *control.Config) {
+// acceptTokens makes the API accept the tokens that it creates, and those of an issuer.
+func acceptTokens(t *testing.T, issuer access.Authenticator) func(*simcloud.Cloud, *control.Config) {
 	return func(c *simcloud.Cloud, config *control.Config) {
 		tokens := access.NewBearer(c.Store.AccessTokens.NewFeed(), c.Store.Partition(), nil)
 		c.Run(context.WithoutCancel(t.Context()), tokens.Run)
-		config.Callers = access.First(tokens, brief{}, config.Callers)
+		config.Callers = access.First(tokens, brief{}, issuer, config.Callers)
 	}
 }
 

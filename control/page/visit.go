@@ -27,6 +27,7 @@ type visit struct {
 	client  *client.Client
 	caller  access.Caller
 	project croft.Project // of the address; empty: as the API has it by default
+	chosen  croft.Project // of the session, for users with roles in several projects
 }
 
 // mostForm bounds the body of a form: a form with user-data of 64 KiB is longer.
@@ -42,12 +43,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, do func(*visit) e
 	}
 	switch {
 	case err == nil:
+	case v != nil && projectsIn(err) != nil:
+		s.askProject(w, r, v.secret, local(r.URL.RequestURI()), projectsIn(err))
 	case ended(err) && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		s.forget(w, r)
 		http.Redirect(w, r, Root+"/login?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 	case ended(err):
 		s.forget(w, r)
-		s.answerLogin(w, r, http.StatusUnauthorized, err)
+		s.answerLogin(w, r, http.StatusUnauthorized, local(r.FormValue("next")), err)
 	case v == nil:
 		s.fail(w, r, err)
 	default:
@@ -70,37 +73,48 @@ func (n noSession) Unwrap() error { return n.error }
 
 // visit finds the session and the caller of a request, and checks the token of a form. errNoSession.
 func (s *Server) visit(ctx context.Context, w http.ResponseWriter, r *http.Request) (*visit, error) {
+	v, c, err := s.open(ctx, w, r)
+	if err != nil {
+		return nil, err
+	}
+	if v.client, err = s.client(c); err != nil {
+		return nil, err
+	}
+	v.chosen = c.Project
+	v.caller, err = v.client.Whoami(ctx)
+	return v, err
+}
+
+// open finds the session of a request, and checks the token of a form. errNoSession.
+func (s *Server) open(ctx context.Context, w http.ResponseWriter, r *http.Request) (v *visit, c session.Credentials,
+	err error) {
 	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
-		return nil, errNoSession
+		return nil, c, errNoSession
 	}
 	secret, err := session.Parse(cookie.Value)
 	if err != nil {
-		return nil, errNoSession
+		return nil, c, errNoSession
 	}
-	credentials, err := s.sessions.Credentials(ctx, secret)
+	c, err = s.credentials(ctx, secret)
 	if croft.KindOf(err) == croft.Denied {
-		return nil, errNoSession
+		return nil, c, errNoSession
 	}
 	if err != nil {
-		return nil, err
+		return nil, c, err
 	}
-	v := &visit{Server: s, w: w, r: r, ctx: ctx, secret: secret, project: croft.Project(r.URL.Query().Get("project"))}
+	v = &visit{Server: s, w: w, r: r, ctx: ctx, secret: secret, project: croft.Project(r.URL.Query().Get("project"))}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 		if err := r.ParseForm(); err != nil {
-			return nil, croft.Errorf(croft.Invalid, "the form cannot be read: %w", err)
+			return nil, c, croft.Errorf(croft.Invalid, "the form cannot be read: %w", err)
 		}
 		if !secret.Owns(r.PostForm.Get("form")) {
-			return nil, croft.Errorf(croft.Denied, "this form is not of your session: reload the page that it was on, and "+
-				"send it again")
+			return nil, c, croft.Errorf(croft.Denied, "this form is not of your session: reload the page that it was on, "+
+				"and send it again")
 		}
 	}
-	if v.client, err = s.client(credentials); err != nil {
-		return nil, err
-	}
-	v.caller, err = v.client.Whoami(ctx)
-	return v, err
+	return v, c, nil
 }
 
 // frame is what every page shows around its own content.
@@ -114,6 +128,7 @@ type frame struct {
 	Here    string // the address of this page, to return to
 	Help    string // the address of the document about it
 	Project croft.Project
+	Chosen  croft.Project // of the session, which can be changed; empty: the caller has one project, or is an operator
 	// Projects that the caller may switch to; nil: only the own one.
 	Projects []tenant.Tenant
 	Notice   string // what was done
@@ -132,7 +147,7 @@ func (v *visit) frame(title string, data any) frame {
 	f := frame{Title: title, Section: section, Caller: &v.caller, Theme: theme(v.r), Form: v.secret.Forms(),
 		Changes: access.MayAnywhere(access.Changes, v.caller.Roles), Here: v.r.URL.RequestURI(),
 		Help:    helpFor(v.r.Pattern),
-		Project: v.project, Notice: notice(v.r.URL.Query()), Data: data}
+		Project: v.project, Chosen: v.chosen, Notice: notice(v.r.URL.Query()), Data: data}
 	if v.caller.Operator() || v.caller.Has(access.ProjectAdmin) {
 		list, err := v.client.ListProjects(v.ctx, api.Listing{Limit: mostProjects})
 		if err == nil { // the page is useful without the switcher

@@ -208,7 +208,7 @@ func (s *Settings) ServedNames(placement string) []string {
 	if name, err := os.Hostname(); err == nil {
 		names = append(names, name)
 	}
-	for _, at := range []string{placement, s.Pool.Address} {
+	for _, at := range []string{placement, s.Pool.Address, s.CloudAPI.Address} {
 		for one := range strings.SplitSeq(at, ",") {
 			if u, err := url.Parse(strings.TrimSpace(one)); err == nil && u.Hostname() != "" {
 				names = append(names, u.Hostname())

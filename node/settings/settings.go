@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"croft/control/actions"
 	"croft/control/cloud/direct"
 	"croft/internal/egress"
+	"croft/internal/redact"
 	"croft/internal/settings"
 	"croft/internal/traces"
 	"croft/internal/wording"
@@ -77,6 +79,8 @@ type Settings struct {
 		Socket string `yaml:"socket"`
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
+
+		Address string `yaml:"address"`
 
 		ImageSources []string `yaml:"image_sources"`
 		ActionsTo    string   `yaml:"actions_to"`
@@ -261,6 +265,13 @@ func Defaults() Settings {
 	return s
 }
 
+// isOrigin reports whether an address is empty, or the https:// or http:// address of a server.
+func isOrigin(address string) bool {
+	u, err := url.Parse(address)
+	return address == "" || err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" &&
+		address == u.Scheme+"://"+u.Host
+}
+
 // Validate refuses settings with which no part could work. Invalid.
 func (s *Settings) Validate() error {
 	invalid := func(format string, args ...any) error { return croft.Errorf(croft.Invalid, format, args...) }
@@ -307,6 +318,9 @@ func (s *Settings) Validate() error {
 		return invalid("cloud_api.socket is %q, which is not an absolute path", s.CloudAPI.Socket)
 	case (s.CloudAPI.Cert == "") != (s.CloudAPI.Key == ""):
 		return invalid("cloud_api.cert and cloud_api.key go together: set both, or neither")
+	case !isOrigin(s.CloudAPI.Address):
+		return invalid("cloud_api.address is %q: use https:// and a name, such as https://cloud.example:8781, without a path",
+			redact.Address(s.CloudAPI.Address))
 	case s.Libvirt.StopGrace <= 0 || s.Libvirt.StopGrace > longestRound:
 		return invalid("libvirt.stop_grace is %s: use something between 1s and %s",
 			wording.Duration(s.Libvirt.StopGrace), wording.Duration(longestRound))

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -25,6 +26,21 @@ type Granted struct {
 	Home  croft.Project            // the project of requests that name none; empty: the only one
 	None  error                    // Denied: why these roles are empty
 }
+
+// ProjectNeededError refuses a request of a user with roles in several projects that names no project. Its kind is
+// Denied.
+type ProjectNeededError struct {
+	User     string
+	Projects []croft.Project // sorted
+}
+
+// Error implements error.
+func (e *ProjectNeededError) Error() string {
+	return fmt.Sprintf("%s has roles in the projects %v: name one in the header %s", e.User, e.Projects, ProjectHeader)
+}
+
+// Unwrap returns the kind.
+func (e *ProjectNeededError) Unwrap() error { return croft.Denied }
 
 // Choose sets the project of a request in a caller, and the roles there: the granted ones, and a member's. Members may
 // be nil; a user unknown to them may have become a member a moment ago. Denied, Unavailable.
@@ -75,8 +91,7 @@ func choose(c Caller, g Granted, m Members, r *http.Request) (Caller, error) {
 	case len(projects) == 1:
 		c.Project = projects[0]
 	default:
-		return Caller{}, croft.Errorf(croft.Denied, "%s has roles in the projects %v: name one in the header %s",
-			c.User, projects, ProjectHeader)
+		return Caller{}, &ProjectNeededError{User: c.User, Projects: projects}
 	}
 	if c.Project != "" {
 		c.Roles = in(c.Project)

@@ -56,7 +56,7 @@ func (w world) must(err error) {
 // as returns a client of a caller of controltest.Known.
 func (w world) as(token string) *client.Client {
 	w.Helper()
-	c, err := client.Through(http.DefaultClient, w.url, token)
+	c, err := client.Through(http.DefaultClient, client.Settings{URL: w.url, Token: token})
 	w.must(err)
 	return c
 }

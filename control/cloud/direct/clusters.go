@@ -194,7 +194,7 @@ func peer(at cluster.SiteAccess) (elsewhere.Peer, error) {
 	if err != nil {
 		return elsewhere.Peer{}, err
 	}
-	c, err := client.Through(requests, at.Site.AuthURL, at.Secret.Reveal())
+	c, err := client.Through(requests, client.Settings{URL: at.Site.AuthURL, Token: at.Secret.Reveal()})
 	if err != nil {
 		return elsewhere.Peer{}, err
 	}

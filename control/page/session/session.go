@@ -1,6 +1,7 @@
 // Package session keeps the sessions of browsers that are logged in to the page. A session holds the caller's own
 // credentials, sealed with a key that only the browser's cookie has, so a session has exactly the rights of these
-// credentials and ends with them, and the store has nothing that opens anything.
+// credentials and ends with them, and the store has nothing that opens anything. Credentials of an OpenID Connect
+// issuer are renewed if the issuer permits it, by one server at a time.
 package session
 
 import (
@@ -33,6 +34,9 @@ type Record struct {
 	Sealed  []byte    `json:"sealed"`  // the credentials
 	Created time.Time `json:"created"` // when the browser logged in
 	Expires time.Time `json:"expires"` // when the session expires
+
+	// Until when a server has the right to renew the credentials; zero: no server is renewing them.
+	Renewing time.Time `json:"renewing,omitzero"`
 }
 
 // Store stores sessions and one-time links until they expire.
@@ -41,6 +45,9 @@ type Store interface {
 	Put(ctx context.Context, holder, id string, r Record, most int) error
 	// Get returns a session. NotFound.
 	Get(ctx context.Context, holder, id string) (Record, error)
+	// Replace stores the record of a session in place of another one, and leaves alone when the session expires.
+	// Conflict: the stored record is not the former one, or the session has ended.
+	Replace(ctx context.Context, holder, id string, former, r Record) error
 	// Remove ends a session everywhere. Ending an unknown one is no error.
 	Remove(ctx context.Context, holder, id string) error
 	// PutLink stores a one-time link.
@@ -152,9 +159,9 @@ func (s Secret) aead() cipher.AEAD {
 type Sessions struct{ Store Store }
 
 // Begin stores a session of a caller with credentials, which end at a time; zero: they do not say when.
-func (s Sessions) Begin(ctx context.Context, user, via, credentials string, end time.Time) (Secret, Record, error) {
+func (s Sessions) Begin(ctx context.Context, user, via string, c Credentials, end time.Time) (Secret, Record, error) {
 	secret := New(Holder(user, via))
-	r := secret.record(credentials, Life, end)
+	r := secret.record(c.text(), Life, end)
 	return secret, r, s.Store.Put(ctx, secret.holder, secret.id(), r, Most)
 }
 
@@ -163,15 +170,9 @@ func (s Secret) record(credentials string, life time.Duration, end time.Time) Re
 	now := time.Now().UTC()
 	r := Record{Sealed: s.seal(credentials), Created: now, Expires: now.Add(life)}
 	if !end.IsZero() && end.Before(r.Expires) {
-		r.Expires = end
+		r.Expires = end.UTC()
 	}
 	return r
-}
-
-// Credentials returns the credentials of a session. Denied: it has ended. Unavailable.
-func (s Sessions) Credentials(ctx context.Context, secret Secret) (string, error) {
-	r, err := s.Store.Get(ctx, secret.holder, secret.id())
-	return secret.credentials(r, err)
 }
 
 // credentials opens a record that was read with an error or without.

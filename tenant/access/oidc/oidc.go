@@ -1,5 +1,6 @@
 // Package oidc authenticates callers by tokens of an OpenID Connect issuer: JWTs that the issuer signed for an
-// audience, and whose groups are mapped to roles in projects. Groups that are not configured grant nothing.
+// audience, and whose groups are mapped to roles in projects. Groups that are not configured grant nothing. It also
+// gets such tokens for browsers, by the authorization code flow.
 package oidc
 
 import (
@@ -53,6 +54,7 @@ type Issuer struct {
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil: the issuer has not answered yet
+	provider *oidc.Provider        // set before verifier, and never changed
 }
 
 var _ access.Authenticator = (*Issuer)(nil)
@@ -154,6 +156,7 @@ func (i *Issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	if err != nil {
 		return nil, croft.Errorf(croft.Unavailable, "tokens of %s cannot be checked now: %s", i.c.Issuer, err.Error())
 	}
+	i.provider = provider
 	i.verifier = provider.Verifier(&oidc.Config{ClientID: i.c.Audience})
 	return i.verifier, nil
 }

@@ -1,5 +1,5 @@
-// Package oidctest is a small OpenID Connect issuer for tests: it signs tokens, lets users log in on another device
-// (RFC 8628) and refreshes tokens.
+// Package oidctest is a small OpenID Connect issuer for tests: it signs tokens, lets users log in with a browser
+// (authorization code with PKCE) or on another device (RFC 8628), and refreshes tokens.
 package oidctest
 
 import (
@@ -10,9 +10,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +32,10 @@ type Issuer struct {
 
 	mu        sync.Mutex
 	next      int
+	browser   *User // user of browsers; nil: they are refused
+	asks      bool  // browsers get a page with a link instead of a redirect
+	spoil     func(claims map[string]any)
+	codes     map[string]grant   // by authorization code; each can be used once
 	devices   map[string]*device // by device code
 	refreshes map[string]User    // by refresh token; each can be used once
 }
@@ -37,6 +44,14 @@ type Issuer struct {
 type User struct {
 	Name   string
 	Groups []string // nil: the claim is left out
+}
+
+// grant is what an authorization code stands for.
+type grant struct {
+	user      User
+	nonce     string
+	redirect  string
+	challenge string
 }
 
 // device is a login in progress.
@@ -54,10 +69,11 @@ func Start(t testing.TB) *Issuer {
 		t.Fatalf("make a key: %v", err)
 	}
 	i := &Issuer{Client: "croft", Life: time.Hour, key: key, devices: map[string]*device{},
-		refreshes: map[string]User{}}
+		refreshes: map[string]User{}, codes: map[string]grant{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.describe)
 	mux.HandleFunc("GET /keys", i.keys)
+	mux.HandleFunc("GET /auth", i.authorize)
 	mux.HandleFunc("POST /device", i.begin)
 	mux.HandleFunc("POST /token", i.give)
 	server := httptest.NewServer(mux)
@@ -99,18 +115,84 @@ func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
 // Token returns a signed token for the client, valid for Life.
 func (i *Issuer) Token(t testing.TB, u User) string {
 	t.Helper()
-	text, err := i.sign(u)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	text, err := i.sign(u, "")
 	if err != nil {
 		t.Fatalf("sign a token: %v", err)
 	}
 	return text
 }
 
-func (i *Issuer) sign(u User) (string, error) {
+// LogIn sets the user whom browsers are; nil: they are refused. If asks is set, browsers get a page with a link that
+// leads back, else they are led back at once.
+func (i *Issuer) LogIn(u *User, asks bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.browser, i.asks = u, asks
+}
+
+// Spoil changes the claims of all tokens that are issued from now on; nil: it leaves them as they are.
+func (i *Issuer) Spoil(change func(claims map[string]any)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.spoil = change
+}
+
+// authorize leads a browser back with a code, or with an error.
+func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	q := r.URL.Query()
+	back, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || !back.IsAbs() || q.Get("client_id") != i.Client {
+		http.Error(w, "unknown client or redirect_uri", http.StatusBadRequest)
+		return
+	}
+	answer := url.Values{"state": {q.Get("state")}}
+	switch {
+	case q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
+		q.Get("code_challenge") == "" || !slices.Contains(strings.Fields(q.Get("scope")), "openid"):
+		answer.Set("error", "invalid_request")
+	case i.browser == nil:
+		answer.Set("error", "access_denied")
+	default:
+		i.next++
+		code := fmt.Sprintf("code-secret-%d", i.next)
+		i.codes[code] = grant{*i.browser, q.Get("nonce"), q.Get("redirect_uri"), q.Get("code_challenge")}
+		answer.Set("code", code)
+	}
+	back.RawQuery = answer.Encode()
+	if !i.asks {
+		http.Redirect(w, r, back.String(), http.StatusFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, `<!doctype html><title>Issuer</title><a id="allow" href="%s">Allow</a>`,
+		html.EscapeString(back.String()))
+}
+
+// redeem returns the user and the nonce of an authorization code, which can be used once.
+func (i *Issuer) redeem(r *http.Request) (u User, nonce string, ok bool) {
+	code := r.FormValue("code")
+	g, ok := i.codes[code]
+	delete(i.codes, code)
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	return g.user, g.nonce, ok && g.redirect == r.FormValue("redirect_uri") && g.challenge == encode(sum[:]) &&
+		r.FormValue("client_id") == i.Client
+}
+
+func (i *Issuer) sign(u User, nonce string) (string, error) {
 	claims := map[string]any{"iss": i.URL, "aud": i.Client, "sub": "id-" + u.Name, "preferred_username": u.Name,
 		"iat": time.Now().Unix(), "exp": time.Now().Add(i.Life).Unix()}
 	if u.Groups != nil {
 		claims["groups"] = u.Groups
+	}
+	if nonce != "" {
+		claims["nonce"] = nonce
+	}
+	if i.spoil != nil {
+		i.spoil(claims)
 	}
 	body, err := json.Marshal(claims)
 	if err != nil {
@@ -185,7 +267,14 @@ func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var user User
+	nonce := ""
 	switch r.FormValue("grant_type") {
+	case "authorization_code":
+		known := false
+		if user, nonce, known = i.redeem(r); !known {
+			refuse(w, "invalid_grant")
+			return
+		}
 	case "urn:ietf:params:oauth:grant-type:device_code":
 		code := r.FormValue("device_code")
 		d := i.devices[code]
@@ -214,7 +303,7 @@ func (i *Issuer) give(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "unsupported_grant_type")
 		return
 	}
-	token, err := i.sign(user)
+	token, err := i.sign(user, nonce)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
