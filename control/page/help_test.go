@@ -12,7 +12,8 @@ func TestEveryViewHasItsSectionOfTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patterns := []string{"GET " + Root + "/login", "GET " + Root + "/link/{link}", "GET " + docsRoot}
+	patterns := []string{"GET " + Root + "/login", "GET " + Root + "/link/{link}", "POST " + Root + "/choose",
+		"GET " + docsRoot}
 	for _, v := range views() {
 		patterns = append(patterns, v.at)
 		section := strings.TrimPrefix(v.at[strings.Index(v.at, " ")+1:], Root)

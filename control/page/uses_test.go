@@ -62,7 +62,6 @@ var reasons = map[string]string{
 	"getDocument getRoot": "the page serves the reference of its own version, and clients compare versions",
 	"createPageLink":      "croft page makes the link that opens the page",
 	// until it asks while one types
-	"explainRequest":  "the form for new instances shows the answer to the creation",
 	"keepInstance":    "changeInstance sets the expiry, too",
 	"watchInstance":   "watchEvents has the changes of all instances",
 	"forwardPort":     "a browser has no port to forward to: schedule port-forward",
