@@ -25,7 +25,7 @@ POST /instances/{id}/{action}: recreateInstance ejectInstance rebuildInstance de
 POST /instances/{id}/{action}: createSnapshot rollBackSnapshot removeSnapshot createBackup
 GET /volumes: listVolumes
 GET /images: listCatalogImages getImageUpload
-GET /instances/new: listImages listSizes listKeys
+GET /instances/new: listImages listSizes listKeys explainRequest
 GET /backups: listBackupSchedules listBackupStores listUnprotected
 GET /pools: listPools listTickets
 GET /clusters: listClusters
