@@ -47,7 +47,7 @@ type imageCopies struct {
 	failed sync.Map // the last failure of the orders for copies, by image: failure
 }
 
-// failure is what is known about an order for a copy whose passes have failed since a time; a later resync repeats it.
+// failure describes an order for a copy whose passes have failed since a time; a later resync repeats it.
 type failure struct {
 	order   croft.ImageCopy // without Error and Revision
 	since   time.Time       // the first failure without progress after it
@@ -82,7 +82,7 @@ func (a *Agent) hasJustFailed(c croft.ImageCopy) bool {
 	return is && time.Since(f.at) < retryPause
 }
 
-// failedAgain returns what is known about the failures of an order after a further one. first: it did not fail before.
+// failedAgain describes the failures of an order after a further one. first: it did not fail before.
 func (a *Agent) failedAgain(c croft.ImageCopy, fetched int64) (f failure, first bool) {
 	f, is := a.failureOf(c)
 	now := time.Now()

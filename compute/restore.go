@@ -192,7 +192,7 @@ func (p *pass) stage(ctx context.Context, j backup.Job, files map[string]remade)
 // errWritten ends the reading of a disk that could not be written.
 var errWritten = errors.New("the disk is not written any more")
 
-// swap makes the staged disks those of the instance.
+// swap gives the staged disks to the instance.
 func (p *pass) swap(ctx context.Context, files map[string]remade, sizes map[croft.VolumeID]int64) error {
 	a, dir := p.agent, p.agent.dir(p.id)
 	for file := range files {

@@ -62,7 +62,7 @@ func (p *UsagePoint) empty() bool {
 	return !slices.ContainsFunc(p.values(), func(v **float64) bool { return *v != nil })
 }
 
-// put appends a point, and drops those that are too old. If the clock went back, later points are dropped.
+// put appends a point, and drops the ones that are too old. If the clock went back, later points are dropped.
 func (s *UsageSeries) put(p UsagePoint, longest time.Duration) {
 	earlier := func(one UsagePoint, at time.Time) int { return one.At.Compare(at) }
 	n, _ := slices.BinarySearchFunc(s.Points, p.At, earlier)

@@ -355,7 +355,7 @@ func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted
 }
 
 // pageOfAll reads a page of the instances for which wanted returns true: it looks for them in the overview of all
-// instances, and reads only those that it finds.
+// instances, and reads only the found ones.
 func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
 	all []croft.Status, more bool, err error) {
 	left, err := c.Cloud.Instances.Overview(ctx, c.project)

@@ -229,7 +229,7 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 	}
 }
 
-// resources plans another size: other amounts, or those that the named size has now.
+// resources plans another size: other amounts, or the present ones of the named size.
 func (p *planner) resources(name string, want instance, now api.Instance) {
 	total := want.query.Total()
 	if want.Size != "" {

@@ -137,7 +137,7 @@ func (s sandbox) run(ctx context.Context, program ...string) error {
 	return croft.Errorf(croft.Invalid, "%s (%w)", text, err)
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the beginning of the data that is written to it.
 type bounded struct {
 	bytes.Buffer
 	most int

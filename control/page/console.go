@@ -94,7 +94,7 @@ func (v *visit) attachScreen() error {
 	})
 }
 
-// Codes with which the WebSocket of a console ends, besides those of the protocol.
+// Codes with which the WebSocket of a console ends, besides the ones of the protocol.
 const (
 	closeRefused websocket.StatusCode = 4000 // the reason starts with the kind of the error
 	closeEnded   websocket.StatusCode = 4001 // the session has ended

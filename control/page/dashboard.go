@@ -186,7 +186,7 @@ func (v *visit) troubledStorage(in api.InProject) (all []trouble, err error) {
 	return all, errors.Join(err, failed)
 }
 
-// overdueBackups lists instances whose last backup is old or failed, and counts those that never had one.
+// overdueBackups lists instances whose last backup is old or failed, and counts the ones that never had one.
 func (v *visit) overdueBackups(in api.InProject) (all []trouble, err error) {
 	list, err := v.client.ListUnprotected(v.ctx, api.OverdueFilter{InProject: in}, api.Listing{Limit: mostTroubles})
 	without := 0

@@ -326,7 +326,7 @@ func (s *sent) text(in formInput) string {
 	return textOf(value, of, in.As)
 }
 
-// fields returns the inputs with their texts: those of the request, or else the present ones.
+// fields returns the inputs with their texts: of the request, or else the present ones.
 func (s *sent) fields() (all []field) {
 	q := s.v.r.URL.Query()
 	if s.v.r.Method == http.MethodPost {

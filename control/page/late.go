@@ -36,7 +36,7 @@ func (l late) Load() loaded {
 	return loaded{Says: f.Says, Kind: f.Kind}
 }
 
-// send sends what is written.
+// send sends the written part.
 func (l late) send() {
 	_, _ = l.v.w.Write(visible(l.page.Bytes())) // ignore browsers that disconnected
 	l.page.Reset()

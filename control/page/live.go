@@ -181,8 +181,8 @@ const readPart = 20
 
 var timeText = lazyregexp.New(`>[^<]*</time>`)
 
-// followRows streams the rows of a list that change. A browser that was away gets all rows, and the IDs of those that
-// still exist.
+// followRows streams the rows of a list that change. A browser that was away gets all rows, and the IDs of the
+// existing ones.
 func (v *visit) followRows(read func(*visit) ([]liveRow, error)) error {
 	last := v.lastSeen()
 	return v.stream(func(ctx context.Context, e *stream, _ func()) error {

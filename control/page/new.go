@@ -260,7 +260,7 @@ type newForm struct {
 	Problems   []problem // what is wrong with it; then Request is incomplete
 }
 
-// problem is what is wrong with a field.
+// problem is a fault of a field.
 type problem struct{ Field, Label, Says string }
 
 func (n *newForm) fail(field, label string, err error) {
@@ -414,7 +414,7 @@ func userDataIn(text string) []byte {
 	return []byte(text)
 }
 
-// check is what is known about a request before it is made.
+// check is the result of checking a request before it is made.
 type check struct {
 	At       string // where the form is checked
 	Verdict  string

@@ -208,7 +208,7 @@ func (v *visit) quotaChain(p tenant.Tenant) (chain []tenant.Account, defaults te
 	return chain, all.Limits, nil
 }
 
-// quotaLines compares use and limits of a project, the first of the chain, with those of the projects above it.
+// quotaLines compares use and limits of a project, the first of the chain, with the projects above it.
 func quotaLines(chain []tenant.Account, defaults tenant.Limits) (lines []quotaLine) {
 	own := chain[0]
 	shown := slices.Clone(historyMeasures)

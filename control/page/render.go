@@ -133,7 +133,7 @@ func hidden(r rune) bool {
 	return plain.Steers(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Co, r)
 }
 
-// fieldForm matches the values of fields, and what is inside of a text area.
+// fieldForm matches the values of fields, and the text of a text area.
 var fieldForm = lazyregexp.New(`(?s) value="[^"]*"|<textarea\b.*?</textarea>`)
 
 // visible returns HTML in which the characters that change a text without being visible are codes, also in titles and

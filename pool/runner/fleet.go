@@ -160,7 +160,7 @@ func (f *Fleet) isRefused() error {
 	return f.refused
 }
 
-// lasts reports whether an error stays the same until somebody configures the cloud, GitHub or this command otherwise.
+// lasts reports whether an error stays the same until a person configures the cloud, GitHub or this command otherwise.
 func lasts(err error) bool {
 	return slices.Contains([]croft.Kind{croft.Invalid, croft.NotFound, croft.Denied, croft.NoCapacity},
 		croft.KindOf(err))

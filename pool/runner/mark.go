@@ -48,7 +48,7 @@ func (u *upToMark) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on what is held, if the mark did not come.
+// flush passes on the held text, if the mark did not come.
 func (u *upToMark) flush() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -103,7 +103,7 @@ func (u *usedAddresses) by(one *domain, addr netip.Addr, leased bool) bool {
 	return known && !leased
 }
 
-// keep forgets all domains but those of the list.
+// keep forgets all domains that are not in the list.
 func (u *usedAddresses) keep(list []domain) {
 	present := map[croft.InstanceID]bool{}
 	for _, one := range list {

@@ -13,7 +13,7 @@ import (
 // HandshakeLife is how long a login at an issuer may take.
 const HandshakeLife = 10 * time.Minute
 
-// Handshake is a login at an issuer that a browser has begun. The browser keeps it in a cookie, so that servers store
+// Handshake is a login at an issuer that a browser has started. The browser keeps it in a cookie, so that servers store
 // nothing for visitors who are not logged in. What the issuer gets is derived from its secret, and its state also from
 // its other fields.
 type Handshake struct {
