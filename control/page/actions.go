@@ -54,10 +54,12 @@ func actions() []action {
 				return v.client.StopInstance(v.ctx, api.InstanceStop{InstanceChange: changed(in), Force: true})
 			}},
 		{Name: "resize", Title: "Resize", Done: "The instance gets its new size.", Asks: true,
-			About: "The instance stays on its host, and stops and starts again if the guest runs. Disks only grow.",
-			do:    (*visit).resize},
+			About: "The instance stays on its host. Its processors and memory change while it is stopped. Its disk " +
+				"only grows, also while the guest is on.",
+			do: (*visit).resize},
 		{Name: "move", Title: "Move", Done: "The instance moves.", Asks: true,
-			About: "The instance moves to another host with room, with its disk.",
+			About: "The guest is shut down, and the instance moves to another host with room, with its disk. Then it " +
+				"starts again.",
 			do: func(v *visit, in api.InstanceNamed, f url.Values) (api.Instance, error) {
 				return v.client.MoveInstance(v.ctx, api.InstanceMove{InstanceChange: changed(in), Host: f.Get("host")})
 			}},
@@ -183,8 +185,8 @@ func (v *visit) named() api.InstanceNamed {
 type confirmation struct {
 	Action   action
 	Instance api.Instance
-	Says     string // why it was not done
-	Kind     string
+	refusal  // why it was not done
+	Advice   advice
 	Given    url.Values // the fields, as they were sent
 	Snapshot string
 	// Snapshots of an instance to remove, which are removed with it.
@@ -203,6 +205,9 @@ func (v *visit) confirm() error {
 func (v *visit) ask(status int, a action, d confirmation) error {
 	var err error
 	if d.Instance, err = v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()}); err != nil {
+		return err
+	}
+	if d.Advice, err = v.advise(a, d.Instance); err != nil {
 		return err
 	}
 	d.Action, d.Snapshot = a, d.Given.Get("snapshot")
@@ -227,20 +232,25 @@ func (v *visit) act() error {
 			return err
 		}
 		if form.Get("typed") != i.Name {
-			return v.ask(http.StatusUnprocessableEntity, a, confirmation{Given: form,
-				Says: "the typed name is not that of the instance: type " + i.Name + " to confirm"})
+			return v.ask(http.StatusUnprocessableEntity, a, confirmation{Given: form, refusal: refusal{
+				Says: "the typed name is not that of the instance: type " + i.Name + " to confirm"}})
 		}
 	}
 	_, err := a.do(v, v.named(), form)
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
-		return v.showDifference(err)
+		i, read := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()})
+		if read != nil || i.ETag != form.Get("version") {
+			return v.showDifference(err)
+		} // the change itself is refused
 	}
-	if err != nil && a.Asks && !ended(err) && croft.KindOf(err) != croft.NotFound {
-		f := failureOf(v.r, err)
-		return v.ask(f.Status, a, confirmation{Given: form, Says: f.Says, Kind: f.Kind})
-	}
-	if err != nil {
+	switch status := failureOf(v.r, err).Status; {
+	case err == nil:
+	case ended(err):
 		return err
+	case a.Asks:
+		return v.ask(status, a, confirmation{Given: form, refusal: v.refusalOf(err)})
+	default:
+		return v.showInstanceAs(status, instancePage{Refusal: v.refusalOf(err), Given: form})
 	}
 	if a.Name == "remove" {
 		return v.redirect("/instances", "done", a.Name)

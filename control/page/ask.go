@@ -1,10 +1,6 @@
 package page
 
-import (
-	"net/http"
-
-	"croft"
-)
+import "net/http"
 
 // question is what the page that asks for a confirmation shows.
 type question struct {
@@ -18,10 +14,10 @@ type question struct {
 	Word    string // what the user types to confirm; empty: nothing
 	Options []option
 	Fields  []field
+	Beside  []deed // links to forms that may be needed first
 	Version string // of what a form changes
 	Hidden  map[string]string
-	Says    string // why it was not done
-	Kind    string
+	refusal // why it was not done
 }
 
 // option is a choice on that page.
@@ -52,12 +48,11 @@ func (v *visit) answered(q question) (bool, error) {
 
 // refused shows a question again, with the error of what it asked about.
 func (v *visit) refused(q question, err error) error {
-	if ended(err) || croft.KindOf(err) == croft.NotFound {
+	if ended(err) {
 		return err
 	}
-	f := failureOf(v.r, err)
-	q.Says, q.Kind = f.Says, f.Kind
-	return v.askAbout(f.Status, q)
+	q.refusal = v.refusalOf(err)
+	return v.askAbout(failureOf(v.r, err).Status, q)
 }
 
 // to leads the browser to a page that belongs to no project, after a change.

@@ -125,6 +125,7 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 		if token == "anna" {
 			useKeys(t, s, b)
+			leadsTheEye(t, s, b, at)
 			useConsole(t, s, b, at, check)
 			useScreen(t, b, at, keys, check)
 		}

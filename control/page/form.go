@@ -40,6 +40,8 @@ type form struct {
 	Word   string            // that name: a part of the address, or a property of what Now reads
 	Shows  string            // what the page with the answer says; empty: no such page
 	See    access.Rule       // rule for offering it, if that of Op is wider
+	Named  string            // operation that reads the name of the object, if Now reads none
+	Beside []string          // names of forms that may be needed first
 }
 
 // formInput is an input of a form.
@@ -51,6 +53,8 @@ type formInput struct {
 	As    notation
 	Among func(*visit) []string // suggests values
 	Fresh bool                  // it is empty in the beginning, although Now reads a property of this name
+	Makes string                // path of the form that makes what Among finds none of
+	Must  bool                  // the form requires it, and the operation has other ways
 	// Only operators may give it.
 	Operator bool
 }
@@ -154,6 +158,11 @@ var formNamed = sync.OnceValue(func() map[string]form {
 	return all
 })
 
+// formAt returns the form at a path.
+func formAt(path string) form {
+	return formNamed()[strings.ReplaceAll(strings.Trim(path, "/"), "/", ".")]
+}
+
 // may reports whether to offer a form. The API decides about each request.
 func (v *visit) may(f form) bool {
 	rule := operations()[f.Op].May
@@ -206,6 +215,8 @@ type field struct {
 	Secret                   bool   // it is never shown, not even to whom sent it
 	Choices                  []string
 	Among                    []string
+	Makes                    *deed // makes what Among finds none of
+	Lacks                    bool  // Among finds nothing, and the caller cannot make it
 	Required                 bool
 	MaxLength                int
 	Was                      string // in the version that the form was made of
@@ -337,6 +348,7 @@ func (s *sent) fields() (all []field) {
 			continue
 		}
 		of, required, _ := s.property(in.Name)
+		required = required || in.Must
 		f := field{Name: in.Name, Label: cmp.Or(in.Label, labelOf(in.Name)), Help: cmp.Or(in.Help, helpOf(of)),
 			Kind: "text", Choices: of.Enum, Required: required, MaxLength: of.MaxLength, Value: in.Value}
 		if in.Help == "-" {
@@ -350,6 +362,7 @@ func (s *sent) fields() (all []field) {
 		}
 		if in.Among != nil {
 			f.Among = in.Among(s.v)
+			f.Makes, f.Lacks = s.makes(in, f)
 		}
 		switch kind := of.kind(); {
 		case in.As == addressed:
@@ -373,6 +386,22 @@ func (s *sent) fields() (all []field) {
 		all = append(all, f)
 	}
 	return all
+}
+
+// makes returns the link to the form that makes what a field finds nothing of, or reports that others have to make it.
+func (s *sent) makes(in formInput, f field) (d *deed, lacks bool) {
+	if len(f.Among) > 0 || in.Makes == "" {
+		return nil, false
+	}
+	if in.Makes == "/instances/new" {
+		return &deed{Does: "New instance", Link: s.v.link(in.Makes)}, false
+	}
+	all := s.v.deeds(s.v.project, nil, formAt(in.Makes).name())
+	if len(all) == 0 {
+		return nil, true
+	}
+	all[0].Does = formAt(in.Makes).Title
+	return &all[0], false
 }
 
 func yes(b bool) string {
@@ -410,7 +439,8 @@ func (s *sent) inputs() (map[string]any, error) {
 		if f.Secret {
 			text = posted.Get(f.Name)
 		}
-		of, required, _ := s.property(f.Name)
+		of, _, _ := s.property(f.Name)
+		required := f.Required
 		unchanged := text == "" || f.Kind == "check" && text == yes(of.Default == true)
 		if f.Based {
 			unchanged = text == strings.TrimSpace(strings.ReplaceAll(posted.Get("was."+f.Name), "\r\n", "\n"))
@@ -450,10 +480,17 @@ func put(all map[string]any, name string, value any) {
 func (s *sent) question() question {
 	q := question{Title: s.Title, About: s.About, Does: cmp.Or(s.Does, s.Title), Final: s.Final, Fields: s.fields(),
 		Post: s.v.link(fillIn(s.At, s.part)), Back: s.v.link(fillIn(s.form.Back, s.part)), Version: s.etag}
+	for _, name := range s.Beside {
+		q.Beside = append(q.Beside, s.v.deeds(s.v.project, []string{"near", s.part("name")}, name)...)
+	}
 	if names := parts(s.At); len(names) > 0 {
 		q.Name = s.part(names[len(names)-1])
 		if name, is := s.now["name"].(string); is {
 			q.Name = name
+		} else if s.Named != "" {
+			q.Name = cmp.Or(s.v.nameOf(s.Named, s.address), q.Name)
+		} else if alias, is := s.now["alias"].(string); is {
+			q.Name = alias
 		}
 	}
 	if s.Final {
@@ -464,6 +501,21 @@ func (s *sent) question() question {
 		q.Name = cmp.Or(q.Name, q.Word)
 	}
 	return q
+}
+
+// nameOf returns the name that an operation reads; empty: it reads none.
+func (v *visit) nameOf(op string, address map[string]string) string {
+	var read struct {
+		Name string `json:"name"`
+	}
+	a, err := v.send(op, address, nil, "")
+	if err == nil {
+		err = json.Unmarshal(a.Body, &read)
+	}
+	if err != nil {
+		return "" // the form is useful without it
+	}
+	return read.Name
 }
 
 // part returns a part of the address, a property of what the form changes, or the project.

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"slices"
+
 	"croft"
 	"croft/cluster"
 	"croft/control/api"
@@ -14,7 +16,7 @@ func forms() []form {
 	name := formInput{Name: "name"}
 	expiry := formInput{Name: "expires", Label: "Expires after", As: duration, Help: "A duration such as 8h or 30d. " +
 		"Empty: never."}
-	instance := formInput{Name: "instance", Label: "Instance", Among: (*visit).instanceNames,
+	instance := formInput{Name: "instance", Label: "Instance", Among: (*visit).instanceNames, Makes: "/instances/new",
 		Help: "Name or UUID of an instance of the project."}
 	host := formInput{Name: "host", Label: "Host", Operator: true, Among: (*visit).hostNames}
 	return []form{
@@ -29,12 +31,14 @@ func forms() []form {
 			Done: "The volume grows.", Inputs: []formInput{{Name: "size_gb", Label: "Size (GiB)",
 				Help: "Not less than now."}}},
 		{Op: "attachVolume", At: "/volumes/{name}/attach", Title: "Attach volume", Does: "Attach", Back: "/volumes",
-			About: "The guest gets the disk, also while it runs.", Done: "The volume is being attached.",
-			Inputs: []formInput{instance}},
+			About: "The guest gets the disk, also while it runs. A volume on one host goes only to the instances " +
+				"there.",
+			Done: "The volume is being attached.", Inputs: []formInput{instance}},
 		{Op: "attachVolume", At: "/instances/{id}/volumes/attach", Title: "Attach a volume", Back: "/instances/{id}",
-			About: "The guest gets the disk, also while it runs.", Done: "The volume is being attached.",
-			Now: "getInstance", Set: map[string]string{"instance": "{id}"},
-			Inputs: []formInput{{Name: "name", Label: "Volume", Among: (*visit).volumeNames, Help: "-"}}},
+			About: "The guest gets the disk, also while it runs. The volume has to be on the host of the instance, " +
+				"or on shared storage.", Done: "The volume is being attached.",
+			Now: "getInstance", Set: map[string]string{"instance": "{id}"}, Beside: []string{"volumes.new"},
+			Inputs: []formInput{{Name: "name", Label: "Volume", Among: (*visit).freeVolumes, Fresh: true, Help: "-"}}},
 		{Op: "detachVolume", At: "/volumes/{name}/detach", Title: "Detach volume", Does: "Detach", Back: "/volumes",
 			About: "The guest loses the disk as soon as it releases it: unmount it in the guest first.",
 			Done:  "The volume is being detached."},
@@ -64,7 +68,8 @@ func forms() []form {
 			Inputs: []formInput{name, {Name: "instance", Among: (*visit).instanceNames,
 				Help: "Name or UUID. Empty: the instances that have the properties below, or all."},
 				{Name: "labels", Label: "Properties", Help: "key=value, several with blanks between."},
-				{Name: "store", Among: (*visit).storeNames, Help: "Empty: the only one that the project may use."},
+				{Name: "store", Among: (*visit).storeNames, Makes: "/backups/stores/new",
+					Help: "Empty: the only one that the project may use."},
 				{Name: "at", Label: "Each day at", Help: "HH:MM in UTC, or an interval below."},
 				{Name: "every", Label: "Interval", As: duration, Help: "A duration such as 6h, in place of a time " +
 					"of the day."},
@@ -99,8 +104,8 @@ func forms() []form {
 			About: "A host fetches the image once, verifies it and keeps it. To upload a file: croft image add NAME " +
 				"FILE.",
 			Done: "The image is being fetched.",
-			Inputs: []formInput{name, {Name: "url", Label: "URL", Help: "An address with what verifies it, such as " +
-				"https://…/disk.qcow2#sha256=…, or the name of an image in the server's files."},
+			Inputs: []formInput{name, {Name: "url", Label: "URL", Must: true, Help: "An address with what verifies " +
+				"it, such as https://…/disk.qcow2#sha256=…, or the name of an image in the server's files."},
 				{Name: "max_gb", Label: "At most (GiB)", Value: "10", Help: "Charged until its size is known."},
 				{Name: "arch", Label: "Architecture", Help: "Empty: as its name or URL says."},
 				{Name: "user", Label: "Login name", Help: "-"}, {Name: "description", Help: "-"},
@@ -131,7 +136,8 @@ func forms() []form {
 				"value of the file again.", Done: "The size is set.",
 			Inputs: []formInput{{Name: "max", Label: "The most resources", As: count, Help: "-"},
 				{Name: "max_prealloc", Label: "Starting or free at most", As: count, Help: "-"}}},
-		{Op: "openTicket", At: "/pools/tickets/new", Title: "Open a ticket", Does: "Open", Link: "Open a ticket",
+		{Op: "openTicket", At: "/pools/tickets/new", Title: "Open a ticket", Does: "Open the ticket",
+			Link:  "Open a ticket",
 			Back:  "/pools",
 			About: "A ticket is the right to one resource that has all of its tags.", Done: "The ticket is open.",
 			Inputs: []formInput{{Name: "tags", Help: "What the resource has to have: words with blanks between."},
@@ -150,7 +156,8 @@ func forms() []form {
 			Then: "/clusters/{id}", About: "A cluster is a master and slaves, which a site builds for an appliance.",
 			Done: "The cluster is asked for.",
 			Inputs: []formInput{{Name: "name", Help: "Lower-case letters, digits and dashes; starts with a letter."},
-				{Name: "appliance", Among: (*visit).applianceNames, Help: "-"},
+				{Name: "appliance", Among: (*visit).applianceNames, Makes: "/sites/appliances/new",
+					Help: "-"},
 				{Name: "slaves", Value: "0", Help: "Hosts besides the master."},
 				{Name: "parameters", Help: "Of the template: key=value, one in a line."},
 				{Name: "keys", As: lines, Help: "Public SSH keys that may log in, one in a line."},
@@ -162,9 +169,11 @@ func forms() []form {
 			About: "Says which sites can build such a cluster, and what the others lack. Nothing is created.",
 			Shows: "Nothing was created.",
 			Inputs: []formInput{{Name: "name", Value: "trial", Help: "-"},
-				{Name: "appliance", Among: (*visit).applianceNames, Help: "-"}, {Name: "slaves", Value: "0", Help: "-"},
+				{Name: "appliance", Among: (*visit).applianceNames, Makes: "/sites/appliances/new",
+					Help: "-"}, {Name: "slaves", Value: "0", Help: "-"},
 				{Name: "parameters", Help: "Of the template: key=value, one in a line."}}},
-		{Op: "changeCluster", At: "/clusters/{id}/change", Title: "Change cluster", Does: "Store", Link: "Change",
+		{Op: "changeCluster", At: "/clusters/{id}/change", Title: "Change cluster", Does: "Store",
+			Link: "Change the cluster",
 			Back: "/clusters/{id}",
 			Now:  "getCluster", Done: "The change is stored.",
 			Inputs: []formInput{{Name: "name", Help: "-"}, {Name: "slaves", Help: "The cluster grows or shrinks to " +
@@ -214,7 +223,8 @@ func forms() []form {
 		{Op: "createCredential", At: "/sites/credentials/new", Title: "New credential", Does: "Store credential",
 			Back: "/sites", About: "The cloud builds clusters at the site in your name with it.",
 			Done: "The credential is stored.", Inputs: append([]formInput{{Name: "name"}, {Name: "site",
-				Among: (*visit).siteNames, Help: "-"}, {Name: "kind", Help: "-"}}, credentialInputs...)},
+				Among: (*visit).siteNames, Makes: "/sites/new", Help: "-"}, {Name: "kind", Help: "-"}},
+				credentialInputs...)},
 		{Op: "changeCredential", At: "/sites/credentials/{id}/change", Title: "Change credential", Does: "Store",
 			Link: "Change",
 			Back: "/sites", Now: "getCredential", Done: "The change is stored.",
@@ -242,7 +252,7 @@ func forms() []form {
 			Does: "Add", Link: "Add implementation", Back: "/sites", Now: "getAppliance",
 			Done:  "New clusters are built by it.",
 			About: "An implementation says how a site builds the appliance. A changed text is a new revision.",
-			Inputs: []formInput{{Name: "site", Among: (*visit).siteNames, Help: "-"},
+			Inputs: []formInput{{Name: "site", Among: (*visit).siteNames, Makes: "/sites/new", Help: "-"},
 				{Name: "template", As: block, Help: "A template of Heat, or the text for the site local. Or name an " +
 					"image."},
 				{Name: "image", Help: "Name of an image that a template is made of."},
@@ -266,33 +276,35 @@ func forms() []form {
 		{Op: "bringImage", At: "/sites/images/{name}/bring", Title: "Bring image to a site", Does: "Bring",
 			Back:  "/sites",
 			About: "Your credential is used. The progress is in the list.", Done: "The image is on its way.",
-			Inputs: []formInput{{Name: "site", Among: (*visit).siteNames, Help: "-"},
+			Inputs: []formInput{{Name: "site", Among: (*visit).siteNames, Makes: "/sites/new", Help: "-"},
 				{Name: "ref", Label: "Its name at the site", Help: "If the site has it already."}}},
 		{Op: "removeImage", At: "/sites/images/{name}/remove", Title: "Remove image for sites", Does: "Remove",
 			Back: "/sites", Final: true, About: "At the sites it stays.", Done: "The image is removed."},
 
 		// Projects.
-		{Op: "changeProject", At: "/project/note", Title: "Change the note", Does: "Store", Link: "Change",
+		{Op: "changeProject", At: "/project/note", Title: "Change the note", Does: "Store",
+			Link: "Change the note",
 			Back: "/project",
 			Now:  "getProject", Done: "The note is stored.", Inputs: []formInput{{Name: "note", Help: "For people."}}},
 		{Op: "removeProject", At: "/project/remove", Title: "Remove the project", Does: "Remove", Back: "/project",
 			Then: "/project", Now: "getProject", Final: true, Word: "project", Done: "The project is removed.",
 			About: "It may have no instances and no projects below it. Its tokens, keys and members are removed."},
 		{Op: "setMapping", At: "/project/mappings/new", Title: "Let in members of a peer's project",
-			Does: "Let them in",
+			Does: "Let them in", Link: "Let in a peer's project",
 			Back: "/project", See: access.Operates, Done: "The members of the peer's project are let in.",
-			Inputs: []formInput{{Name: "peer", Among: (*visit).peerNames, Help: "UUID or alias."},
+			Inputs: []formInput{{Name: "peer", Among: (*visit).peerNames, Makes: "/peers/new", Help: "UUID or alias."},
 				{Name: "theirs", Label: "Their project", Help: "-"}, {Name: "role", Help: "The highest role that " +
 					"they have here."}}},
 		{Op: "removeMapping", At: "/project/mappings/{id}/{theirs}/remove", Title: "End the membership of a peer's " +
 			"project",
 			Does: "End it", Back: "/project", Final: true, Word: "theirs",
 			About: "The members of that project lose their role here.", Done: "The membership is ended."},
-		{Op: "recountQuota", At: "/project/recount", Title: "Count again", Back: "/project",
+		{Op: "recountQuota", At: "/project/recount", Title: "Count the use again", Back: "/project",
 			About: "What the project uses is counted from the records.", Done: "The counters agree with the records."},
-		{Op: "setDefaultQuota", At: "/project/default-quota", Title: "Limits of projects without own limits",
-			Does: "Set",
-			Back: "/project", Now: "getDefaultQuota", Done: "The limits are set.",
+		{Op: "setDefaultQuota", At: "/project/default-quota", Title: "Default limits of the cloud",
+			Does: "Set the default limits", Link: "Default limits of the cloud",
+			About: "Every project that has no limits of its own has these, also projects to come.",
+			Back:  "/project", Now: "getDefaultQuota", Done: "The default limits of the cloud are set.",
 			Inputs: []formInput{{Name: "limits", Help: "As VCPU:20,instances:10. -1: no limit."},
 				{Name: "generation", As: addressed}}},
 
@@ -369,11 +381,12 @@ func forms() []form {
 				"line. No shell reads them."},
 				{Name: "stdin", Label: "Input", Help: "What the program reads."}}},
 		{Op: "changeObject", At: "/instances/{id}/properties", Title: "Properties and tags", Does: "Store",
-			Link: "Change",
+			Link: "Properties and tags", Named: "getInstance",
 			Back: "/instances/{id}", Now: "getObject", Set: map[string]string{"things": "instances"},
 			See:  access.Changes,
 			Done: "The change is stored.", Inputs: objectInputs},
-		{Op: "changeObject", At: "/hosts/{id}/properties", Title: "Properties and tags", Does: "Store", Link: "Change",
+		{Op: "changeObject", At: "/hosts/{id}/properties", Title: "Properties and tags", Does: "Store",
+			Link: "Properties and tags", Named: "getHost",
 			Back: "/hosts/{id}", Now: "getObject", Set: map[string]string{"things": "hosts"}, See: access.Operates,
 			Done: "The change is stored.", Inputs: objectInputs},
 		{Op: "createClaim", At: "/claims/new", Title: "Hold resources", Does: "Hold", Back: "/claims",
@@ -481,8 +494,10 @@ func (v *visit) instanceNames() []string {
 	return names(list.Instances, err, func(i api.Instance) string { return i.Name })
 }
 
-func (v *visit) volumeNames() []string {
+// freeVolumes suggests volumes that are attached to no instance.
+func (v *visit) freeVolumes() []string {
 	list, err := v.client.ListVolumes(v.ctx, v.in(), api.Listing{Limit: mostNames})
+	list.Volumes = slices.DeleteFunc(list.Volumes, func(one api.Volume) bool { return one.Instance != "" })
 	return names(list.Volumes, err, func(one api.Volume) string { return one.Name })
 }
 

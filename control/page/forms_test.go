@@ -329,6 +329,8 @@ func sweepsForms(t *testing.T, s served, at string) {
 			v.status(v.request(http.MethodGet, one, ""))
 			all += v.text
 		}
+		v.status(v.request(http.MethodGet, "/ui/project", "")) // operators get the list of projects
+		all += v.text
 		for _, form := range page.Forms() {
 			may := form.Rule.Decide(role) == access.Yes || form.Rule.Decide(role) == access.Below
 			see := form.See.Decide(role) == access.Yes || form.See.Decide(role) == access.Below

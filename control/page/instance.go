@@ -3,6 +3,7 @@ package page
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type instancePage struct {
 	Facts     map[string]string // what the forms remember
 	Missing   []string          // parts that could not be read, and why
 	Follow    string
+	Refusal   refusal    // why an action was not done
+	Given     url.Values // the fields, as they were sent
 }
 
 // Screen reports whether the instance has a screen.
@@ -51,14 +54,17 @@ type logLine struct {
 // mostLogLines is the number of entries of the action log on the page of an instance.
 const mostLogLines = 50
 
-func (v *visit) showInstance() error {
+func (v *visit) showInstance() error { return v.showInstanceAs(http.StatusOK, instancePage{}) }
+
+func (v *visit) showInstanceAs(status int, d instancePage) error {
 	i, err := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: v.named()})
 	if err != nil {
 		return err
 	}
 	v.project = i.Project // links of the page are about its project
-	d := instancePage{Instance: i, Operator: v.caller.Operator(), Changes: v.mayChange(), Facts: facts(i),
-		Timeline: timelineOf(i), Placement: placementOf(i), Follow: v.link("/instances/events")}
+	d = instancePage{Instance: i, Operator: v.caller.Operator(), Changes: v.mayChange(), Facts: facts(i),
+		Timeline: timelineOf(i), Placement: placementOf(i), Follow: v.link("/instances/events"), Refusal: d.Refusal,
+		Given: d.Given}
 	if d.Changes {
 		d.Buttons = buttonsFor(i, d.Operator)
 		d.Deeds = v.deeds(i.Project, []string{"id", string(i.ID)}, "instances.volumes.attach", "instances.save",
@@ -74,13 +80,13 @@ func (v *visit) showInstance() error {
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "instance", i.Name, &d)
+	return v.show(status, "instance", i.Name, &d)
 }
 
 // buttonsFor returns the actions that fit the state of an instance. Only operators move instances.
 func buttonsFor(i api.Instance, operator bool) []action {
-	off := i.Reported() == croft.StateStopped || i.Reported() == croft.StateFailed
-	hidden := map[string]bool{"start": !off, "stop": off, "reboot": off, "hard-stop": off, "move": !operator,
+	hidden := map[string]bool{"start": !off(i), "stop": off(i), "reboot": off(i), "hard-stop": off(i),
+		"move":        !operator,
 		"cancel-move": !operator || i.MovingTo == "", "recreate": i.State != string(croft.StateLost),
 		"eject": i.Machine.ISO == "", "rollback": true, "remove-snapshot": true, "change": true, "snapshot": true,
 		"backup": true}

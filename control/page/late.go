@@ -17,8 +17,7 @@ type late struct {
 // loaded is the outcome: what the page shows, or why it cannot be shown.
 type loaded struct {
 	Shown any
-	Says  string
-	Kind  string
+	refusal
 }
 
 // Load sends what was written so far, and waits for the operations.
@@ -31,9 +30,8 @@ func (l late) Load() loaded {
 	if err == nil {
 		return loaded{Shown: shown}
 	}
-	f := failureOf(l.v.r, err)
 	l.v.log.Warn("a part of a page cannot be shown", "path", l.v.r.URL.Path, "err", err)
-	return loaded{Says: f.Says, Kind: f.Kind}
+	return loaded{refusal: l.v.refusalOf(err)}
 }
 
 // send sends the written part.

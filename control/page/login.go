@@ -84,6 +84,11 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		err = s.begin(ctx, w, r, session.Credentials{Token: token})
 	}
 	next := local(r.PostForm.Get("next"))
+	if ended(err) && !strings.HasPrefix(token, "croft_") && !strings.HasPrefix(token, "ey") { // nor a JWT
+		err = croft.Errorf(croft.Denied, "this is no token of the cloud: its tokens begin with croft_")
+		s.answerLogin(w, r, http.StatusUnauthorized, next, err)
+		return
+	}
 	if err != nil {
 		s.answerLogin(w, r, failureOf(r, err).Status, next, err)
 		return

@@ -81,6 +81,9 @@ func TestThePage(t *testing.T) {
 		"a form creates what it says":              createsWhatTheFormSays,
 		"the first limit of the quota is shown":    showsTheQuotaOfTheFirstLimit,
 		"texts for others make the same request":   writesTheSameRequest,
+		"errors lead to the page's own forms":      leadsToItsOwnForms,
+		"a refused form keeps what was typed":      keepsWhatWasTyped,
+		"a cloud without pools says so":            knowsNoPools,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}
@@ -95,7 +98,7 @@ func asksForALogin(t *testing.T, s served, at string) {
 	v.get(http.StatusOK, "/")
 	v.says(`name="token"`)
 	v.send(http.StatusUnauthorized, "/ui/login", url.Values{"token": {"nobody"}})
-	v.says("the token is unknown")
+	v.says("its tokens begin with croft_")
 	v.send(http.StatusBadRequest, "/ui/login", url.Values{"token": {" "}})
 	v.says("paste a token")
 	v.send(http.StatusUnauthorized, at+"/stop", nil)
@@ -402,6 +405,9 @@ func showsErrors(t *testing.T, s served, _ string) {
 		"/ui/instances?sort=x": http.StatusBadRequest, "/ui/instances?filter=%22": http.StatusBadRequest,
 		"/ui/instances?project=berta": http.StatusNotFound} {
 		v.get(status, path)
-		v.says("<code>")
+		v.says(`class="failure card"`)
+		if word := machineWords.FindString(v.text); word != "" {
+			t.Errorf("%s shows a word for programs: %s", path, word)
+		}
 	}
 }

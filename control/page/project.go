@@ -39,8 +39,7 @@ type projectPage struct {
 	Mappings []mapped
 	Missing  []string   // parts that could not be read, and why
 	Given    url.Values // the fields, as they were sent
-	Says     string     // why it was not done
-	Kind     string
+	refusal             // why it was not done
 }
 
 // mapped is a project of a peer whose members are members of a project.
@@ -154,12 +153,15 @@ func (d *projectPage) deeds(v *visit) []deed {
 	if d.Limits {
 		names = append(names, "project.note")
 	}
-	names = append(names, "project.mappings.new", "project.recount", "project.default-quota")
+	names = append(names, "project.mappings.new", "project.recount")
 	if d.Limits {
 		names = append(names, "project.remove")
 	}
 	if !d.Recorded {
-		names = []string{"project.default-quota"}
+		names = nil
+	}
+	if v.caller.Project != "" { // the list of projects, which has it, is not for this caller
+		names = append(names, "project.default-quota")
 	}
 	return v.deeds(d.Name, nil, names...)
 }
@@ -249,8 +251,8 @@ func quotaLines(chain []tenant.Account, defaults tenant.Limits) (lines []quotaLi
 type projectList struct {
 	Projects []tenant.Tenant
 	Given    url.Values
-	Says     string
-	Kind     string
+	Deeds    []deed
+	refusal
 }
 
 func (v *visit) showProjects(status int, d projectPage) error {
@@ -258,8 +260,8 @@ func (v *visit) showProjects(status int, d projectPage) error {
 	if err != nil {
 		return err
 	}
-	return v.show(status, "projects", "Projects", projectList{tenant.NewTree(list.Projects).Sorted(), d.Given, d.Says,
-		d.Kind})
+	return v.show(status, "projects", "Projects", projectList{tenant.NewTree(list.Projects).Sorted(), d.Given,
+		v.deeds("", nil, "project.default-quota"), d.refusal})
 }
 
 // notDone shows the page of the project again, with the reason why a change was not made.
@@ -270,8 +272,7 @@ func (v *visit) notDone(err error) error {
 	if p, is := errors.AsType[*api.Problem](err); is && p.Code == api.GenerationMismatch {
 		return v.projectDiffers(p.Detail)
 	}
-	f := failureOf(v.r, err)
-	return v.showProjectAs(f.Status, projectPage{Given: v.r.PostForm, Says: f.Says, Kind: f.Kind})
+	return v.showProjectAs(failureOf(v.r, err).Status, projectPage{Given: v.r.PostForm, refusal: v.refusalOf(err)})
 }
 
 // membersText and limitsText are what forms remember of a project, to show a difference.

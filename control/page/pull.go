@@ -14,7 +14,7 @@ import (
 type pullPage struct {
 	Host, Image, Back string
 	Done              string // what was fetched
-	Says, Kind        string // why it was not
+	refusal                  // why it was not
 
 	v  *visit
 	in api.NewImage
@@ -65,8 +65,7 @@ func (d *pullPage) Steps(yield func(string) bool) {
 		}
 	})
 	if err != nil {
-		f := failureOf(d.v.r, err)
-		d.Says, d.Kind = f.Says, f.Kind
+		d.refusal = d.v.refusalOf(err)
 		return
 	}
 	d.Done = fmt.Sprintf("The host has the image: %s, %s, SHA-256 %s.", pulled.Format, bytesOf(pulled.VirtualSize),

@@ -15,6 +15,7 @@ import (
 	"croft"
 	"croft/cluster"
 	"croft/compute/backup"
+	"croft/control"
 	"croft/control/api"
 	"croft/internal/wording"
 	pools "croft/pool/api"
@@ -283,6 +284,11 @@ func (v *visit) backupStores() (part, error) {
 
 func (v *visit) pools() ([]part, error) {
 	list, err := v.client.ListPools(v.ctx, v.in(), api.Listing{Limit: mostThings})
+	if none := control.ErrNoPools.Error(); err != nil && strings.Contains(err.Error(), none) {
+		return []part{{Empty: "No manager of pools runs in this cloud, so it has no pools: an operator starts one " +
+			"with croft serve pool and a file of pools.", Deeds: []deed{{Does: "How pools are made",
+			Link: docsRoot + "/pools"}}}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -484,8 +490,8 @@ type policyPage struct {
 	Was        string // the text of that version
 	Tried      bool
 	Hints      []string
-	Says, Kind string
 	Deeds      []deed
+	refusal
 }
 
 func (v *visit) listPolicies() error {
@@ -536,9 +542,8 @@ func (v *visit) changePolicy() error {
 		return err
 	}
 	if err != nil {
-		fail := failureOf(v.r, err)
-		d.Says, d.Kind = fail.Says, fail.Kind
-		return v.showPolicies(fail.Status, d)
+		d.refusal = v.refusalOf(err)
+		return v.showPolicies(failureOf(v.r, err).Status, d)
 	}
 	return v.showPolicies(http.StatusOK, d)
 }

@@ -200,16 +200,21 @@ func (v *visit) redirect(path string, query ...string) error {
 
 // failure is what an error page shows.
 type failure struct {
-	Status  int
-	Title   string // the status in words
-	Kind    string // the kind of the error, as the command line and the API have it
-	Says    string // the error, in one sentence
-	Request string // ID of the request
-	Back    string
+	Status int
+	Title  string // the status in words
+	Kind   string // the kind of the error, as the command line and the API have it
+	refusal
+
+	Back, BackTo string // the page to go on from, and its name
 }
 
 func failureOf(r *http.Request, err error) failure {
-	f := failure{Status: croft.HTTPStatus(err), Kind: string(api.CodeOf(err)), Says: err.Error(), Back: Root}
+	if err == nil {
+		return failure{Status: http.StatusOK}
+	}
+	f := failure{Status: croft.HTTPStatus(err), Kind: string(api.CodeOf(err))}
+	f.Says = inWordsOfThePage.Replace(err.Error())
+	f.Back, f.BackTo = wayBack(r)
 	if p, is := errors.AsType[*api.Problem](err); is {
 		f.Status, f.Kind, f.Request = p.Status, string(p.Code), p.Request
 	}
@@ -229,6 +234,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // fail answers with the error page.
 func (v *visit) fail(err error) {
 	d := failureOf(v.r, err)
+	d.refusal = v.refusalOf(err)
 	if d.Status >= http.StatusInternalServerError {
 		v.log.Warn("a page cannot be shown", "path", v.r.URL.Path, "err", err)
 	}

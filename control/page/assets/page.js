@@ -6,6 +6,18 @@ const $ = (selector) => document.querySelector(selector);
 const live = $("#live");
 const list = $("[data-list]");
 
+// After an action or an error, the keyboard continues at the message. Where a form was refused, the address is that of
+// the form: the page of the object has its own.
+const told = $("[data-told]");
+if (told) told.focus();
+const own = $("[data-at]");
+if (own && new URL(own.dataset.at, location).pathname !== location.pathname) history.replaceState(null, "", own.dataset.at);
+const here = $(".bar nav [aria-current]");
+if (here) {
+	const nav = here.closest("nav");
+	nav.scrollLeft = here.getBoundingClientRect().left - nav.getBoundingClientRect().left - nav.clientWidth / 3;
+}
+
 function age(seconds) {
 	if (seconds < 60) return Math.max(0, Math.floor(seconds)) + "s";
 	if (seconds < 3600) return Math.floor(seconds / 60) + "m";
