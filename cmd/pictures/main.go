@@ -31,7 +31,7 @@ var widths = []int64{360, 1280, 2560}
 
 const (
 	tallest = 1800 // pixels
-	quality = 80   // of WebP
+	quality = 60   // of WebP
 	patient = 30 * time.Second
 )
 
