@@ -28,17 +28,17 @@ func checksNewInstances(t *testing.T, s served, at string) {
 	v.says("Nothing is chosen yet: an image is enough.")
 	v.says(`<th scope="row">vCPU</th><td class="n">–</td>`)
 	v.says(`<option value="debian-12">`)
-	big := url.Values{"image": {"debian-12"}, "VCPU": {"1"}, "MEMORY_MB": {"999999"}, "DISK_GB": {"1"}}
+	big := url.Values{"image": {"debian-12"}, "VCPU": {"1"}, "MEMORY_MB": {"65536"}, "DISK_GB": {"1"}}
 	v.send(http.StatusOK, checkAt, big)
 	v.says("No host has room now.")
-	v.says("short of 999999")
+	v.says("short of 65536")
 	v.says("The smallest change:</strong> ask for memory ")
 	v.says("<bdi>host 1</bdi>")
 	v.hides("<bdi>host1</bdi>") // tenants see no hosts
 	big.Set("use", field(t, v.text, "use"))
 	v.send(http.StatusOK, checkAt, big)
 	v.says(`name="VCPU" inputmode="numeric" value="1"`)
-	v.hides(`value="999999"`)
+	v.hides(`value="65536"`)
 	v.says("The host has room.")
 	fits := url.Values{"image": {"debian-12"}, "VCPU": {"1"}, "MEMORY_MB": {"256"}, "DISK_GB": {"1"}}
 	for _, c := range []struct{ name, field, value, says string }{
