@@ -16,6 +16,9 @@ import (
 func TestThePage(t *testing.T) {
 	t.Parallel()
 	s := start(t)
+	if err := s.cloud.Resize(t.Context(), "host1", 60); err != nil { // the cases leave instances behind
+		t.Fatal(err)
+	}
 	web := s.create(t, "anna", "web", func(in *api.NewInstance) {
 		in.Machine.Display = croft.DisplayVNC
 		in.Tags = map[string]string{"<script>alert(1)</script>": "\"'><img src=x onerror=alert(1)>"}

@@ -28,7 +28,7 @@ func shrunk(t *testing.T, do func(w *world, web croft.Instance)) {
 			web := w.request("web", true)
 			w.request("other", true)
 			w.must(w.awaitVolume("data"))
-			w.must(w.sim.Shrink(context.WithoutCancel(w.ctx), "host1", 1))
+			w.must(w.sim.Resize(context.WithoutCancel(w.ctx), "host1", 1))
 			do(w, web)
 		})
 	}

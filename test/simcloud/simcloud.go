@@ -254,8 +254,8 @@ func (c *Cloud) StopHost(ctx context.Context, name string) error {
 	return c.await(ctx, c.Hosts[name].ID, func(now croft.Host) bool { return !now.Alive })
 }
 
-// Shrink restarts a host's agent with capacity for fewer instances.
-func (c *Cloud) Shrink(ctx context.Context, name string, places int64) error {
+// Resize restarts a host's agent with capacity for another number of instances.
+func (c *Cloud) Resize(ctx context.Context, name string, places int64) error {
 	if err := c.StopHost(ctx, name); err != nil {
 		return err
 	}

@@ -307,7 +307,8 @@ document.addEventListener("keydown", (e) => {
 		if (e.key === "Escape") e.target.blur();
 		return;
 	}
-	if ($("dialog[open]") || $("[data-socket]")) return; // what was meant for a guest does nothing here
+	if ($("dialog[open]")) return;
+	if ($("[data-socket]") && document.activeElement === document.body) return; // it was meant for a guest
 	const row = list && at >= 0 ? list.tBodies[0].rows[at] : null;
 	const key = first + e.key;
 	first = e.key === "g" && first === "" ? "g" : "";
