@@ -32,6 +32,33 @@ type UsageSeries struct {
 	Points []UsagePoint `json:"points"`        // by time; intervals in which the guest was off, or not measured, are missing
 }
 
+// UsageSummary describes the known values of a series.
+type UsageSummary struct {
+	Count         int
+	Average, Most float64  // 0 without values
+	Now           *float64 // nil: the last three intervals have no value
+}
+
+// Summary describes the values that of returns, in a series that ends at until. Unknown values are nil.
+func (s UsageSeries) Summary(of func(UsagePoint) *float64, until time.Time) (sum UsageSummary) {
+	total, every := 0.0, time.Duration(s.Every)*time.Second
+	for _, p := range s.Points {
+		v := of(p)
+		if v == nil {
+			continue
+		}
+		total, sum.Most = total+*v, max(sum.Most, *v)
+		sum.Count++
+		if until.Sub(p.At) < 3*every {
+			sum.Now = v
+		}
+	}
+	if sum.Count > 0 {
+		sum.Average = total / float64(sum.Count)
+	}
+	return sum
+}
+
 // UsagePoint is the average usage of a guest in one interval. Unknown values are missing.
 type UsagePoint struct {
 	At          time.Time `json:"at"`                                          // start of the interval

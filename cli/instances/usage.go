@@ -99,31 +99,24 @@ func printUsage(cmd *cobra.Command, h compute.UsageHistory, i api.Instance, day 
 
 // cells returns the cells of a line about the time until until.
 func (r usageRow) cells(s compute.UsageSeries, until time.Time, long time.Duration) []string {
-	var sum, most float64
-	var now *float64
-	count, bars := 0, make([]*float64, barCells)
+	sum, bars := s.Summary(r.of, until), make([]*float64, barCells)
 	every := time.Duration(s.Every) * time.Second
 	for _, p := range s.Points {
 		v := r.of(p)
 		if v == nil {
 			continue
 		}
-		sum, most = sum+*v, max(most, *v)
-		count++
-		if until.Sub(p.At) < 3*every {
-			now = v
-		}
 		n := min(barCells-1, max(0, barCells-1-int(until.Sub(p.At.Add(every))*barCells/long)))
 		if bars[n] == nil || *bars[n] < *v {
 			bars[n] = v
 		}
 	}
-	cells := []string{r.name, "-", "-", "-", barsOf(bars, most)}
-	if count > 0 {
-		cells[2], cells[3] = r.write(sum/float64(count)), r.write(most)
+	cells := []string{r.name, "-", "-", "-", barsOf(bars, sum.Most)}
+	if sum.Count > 0 {
+		cells[2], cells[3] = r.write(sum.Average), r.write(sum.Most)
 	}
-	if now != nil {
-		cells[1] = r.write(*now)
+	if sum.Now != nil {
+		cells[1] = r.write(*sum.Now)
 	}
 	return cells
 }

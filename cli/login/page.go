@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/cli/args"
 	"croft/internal/command"
+	"croft/internal/endpoint"
 )
 
 // PageCommand returns the command croft page.
@@ -79,7 +80,7 @@ func apart(link string) (string, error) {
 	if err != nil {
 		return "", croft.Errorf(croft.Unavailable, "the cloud answers with a link that cannot be read: %w", err)
 	}
-	if name := u.Hostname(); u.Scheme == "http" && (name == "localhost" || net.ParseIP(name).IsLoopback()) {
+	if u.Scheme == "http" && endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), u.Port())) {
 		u.Host = net.JoinHostPort("croft-"+strings.ToLower(rand.Text())+".localhost", u.Port())
 	}
 	return u.String(), nil

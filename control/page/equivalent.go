@@ -16,6 +16,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/internal/lazyregexp"
+	"croft/internal/shell"
 	"croft/internal/wording"
 	"croft/tenant/objects"
 )
@@ -172,7 +173,7 @@ func shellWord(word string) string {
 	if plainWord.MatchString(word) {
 		return word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return shell.Quote(word)
 }
 
 // bodies returns the bodies of the request, and of the change that sets the properties; empty: there are none.

@@ -26,8 +26,7 @@ func attemptName(r *http.Request) string { return cookieName(r) + "-login" }
 // setAttempt sets the cookie of a login at the issuer. Unlike the cookie of a session, browsers send it when the issuer
 // leads them back.
 func setAttempt(w http.ResponseWriter, r *http.Request, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: attemptName(r), Value: value, Path: "/", MaxAge: age, HttpOnly: true,
-		Secure: r.TLS != nil, SameSite: http.SameSiteLaxMode})
+	setSecret(w, r, &http.Cookie{Name: attemptName(r), Value: value, MaxAge: age, SameSite: http.SameSiteLaxMode})
 }
 
 // issuerLink is what the page of the login shows of the issuer.

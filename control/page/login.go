@@ -28,8 +28,13 @@ func cookieName(r *http.Request) string {
 
 // setCookie sets the cookie of a session until it ends.
 func setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: age, HttpOnly: true,
-		Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+	setSecret(w, r, &http.Cookie{Name: cookieName(r), Value: value, MaxAge: age, SameSite: http.SameSiteStrictMode})
+}
+
+// setSecret sets a cookie that scripts do not see, and that is sent as safely as the request was.
+func setSecret(w http.ResponseWriter, r *http.Request, c *http.Cookie) {
+	c.Path, c.HttpOnly, c.Secure = "/", true, r.TLS != nil
+	http.SetCookie(w, c)
 }
 
 // forget removes the cookie of a session that has ended.

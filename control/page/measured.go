@@ -188,11 +188,7 @@ func (a timeAxis) graph(name string, s compute.UsageSeries, top func(most float6
 	g := graph{Name: name, Ticks: a.ticks()}
 	most := 0.0
 	for _, m := range measures {
-		for _, p := range s.Points {
-			if v := m.of(p); v != nil {
-				most = max(most, *v)
-			}
-		}
+		most = max(most, s.Summary(m.of, a.until).Most)
 	}
 	scale := top(most)
 	g.Top = measures[0].write(scale)
@@ -212,7 +208,6 @@ func (a timeAxis) line(m measure, s compute.UsageSeries, scale float64) graphLin
 	l := graphLine{Name: m.line, Now: "unknown", Average: "unknown", Most: "unknown"}
 	var path strings.Builder
 	var end time.Time
-	sum, most, count := 0.0, 0.0, 0
 	for _, p := range s.Points {
 		v := m.of(p)
 		if v == nil {
@@ -224,14 +219,13 @@ func (a timeAxis) line(m measure, s compute.UsageSeries, scale float64) graphLin
 		}
 		end = p.At.Add(a.every)
 		fmt.Fprintf(&path, "%s%dH%d", move, graphBase-int(math.Round(*v/scale*(graphBase-graphTop))), a.x(end))
-		sum, most = sum+*v, max(most, *v)
-		count++
-		if a.until.Sub(p.At) < 3*a.every {
-			l.Now = m.write(*v)
-		}
 	}
-	if count > 0 {
-		l.Path, l.Average, l.Most = path.String(), m.write(sum/float64(count)), m.write(most)
+	sum := s.Summary(m.of, a.until)
+	if sum.Count > 0 {
+		l.Path, l.Average, l.Most = path.String(), m.write(sum.Average), m.write(sum.Most)
+	}
+	if sum.Now != nil {
+		l.Now = m.write(*sum.Now)
 	}
 	return l
 }

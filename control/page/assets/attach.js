@@ -5,7 +5,6 @@
 // and closed(). The element #attached says how it is.
 window.croftAttach = (at, opened, closed) => {
 	const says = document.getElementById("attached"), take = document.getElementById("takeover");
-	const quietTime = 35000; // the server sends something every 10 seconds
 	let tries = 0, waiting = 0, lost = false, heard = 0, current = null;
 	const loaded = Date.now();
 	const say = (text, kind) => {

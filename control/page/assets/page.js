@@ -138,24 +138,22 @@ function follow() {
 	if (seen) from.searchParams.set("seen", seen);
 	const events = new EventSource(from);
 	let heard = Date.now();
+	const over = new AbortController(); // aborted when another stream takes the place of this one, or none does
+	const leave = () => { events.close(); over.abort(); };
 	// A browser opens few connections to a server: hidden pages leave them to the others.
 	let hidden = 0;
-	const look = () => {
+	document.addEventListener("visibilitychange", () => {
 		clearTimeout(hidden);
-		if (document.hidden) {
-			hidden = setTimeout(() => { events.close(); clearInterval(watch); }, 5000);
-		} else if (events.readyState === EventSource.CLOSED) {
-			document.removeEventListener("visibilitychange", look);
+		if (document.hidden) hidden = setTimeout(() => events.close(), 5000);
+		else if (events.readyState === EventSource.CLOSED) {
+			leave();
 			follow();
 		}
-	};
-	document.addEventListener("visibilitychange", look);
+	}, { signal: over.signal });
 	const watch = setInterval(() => { // a connection that broke without a word is not closed by the browser
 		if (events.readyState === EventSource.CLOSED) return clearInterval(watch);
 		if (Date.now() - heard < quietTime) return;
-		clearInterval(watch);
-		document.removeEventListener("visibilitychange", look);
-		events.close();
+		leave();
 		say("the server has not answered for " + Math.round((Date.now() - heard) / 1000) + " s; trying again", "lost");
 		resume();
 	}, 5000);
@@ -188,21 +186,16 @@ function follow() {
 		const here = new Set(JSON.parse(e.data).map((id) => "i-" + id));
 		for (const row of document.querySelectorAll("[data-list] tbody tr[id]")) if (!here.has(row.id)) row.classList.add("gone");
 	});
-	events.addEventListener("reload", () => { events.close(); location.reload(); });
-	events.addEventListener("refused", (e) => {
-		document.removeEventListener("visibilitychange", look);
-		events.close();
-		say(JSON.parse(e.data), "lost");
-	});
+	events.addEventListener("reload", () => { leave(); location.reload(); });
+	events.addEventListener("refused", (e) => { leave(); say(JSON.parse(e.data), "lost"); });
 	events.onopen = sayLive;
 	events.onerror = () => {
 		say("the server does not answer; trying again", "lost");
 		if (events.readyState !== EventSource.CLOSED) return;
-		document.removeEventListener("visibilitychange", look);
+		leave();
 		setTimeout(resume, 3000);
 	};
-	window.addEventListener("pagehide", () => events.close(), { once: true });
-	window.addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+	window.addEventListener("pagehide", () => events.close(), { signal: over.signal });
 }
 
 // Scripts do not see why a stream is refused. Where another page leads to the login, the session has ended.
@@ -214,7 +207,10 @@ async function resume() {
 	follow();
 }
 
-if (live && live.dataset.follow) follow();
+if (live && live.dataset.follow) {
+	follow();
+	window.addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+}
 
 // Picked instances.
 function count() {
