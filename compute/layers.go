@@ -25,6 +25,13 @@ const (
 
 func overlayName(snapshot croft.VolumeID) string { return "disk." + string(snapshot) + ".qcow2" }
 
+// snapshotOf returns the snapshot that has put an overlay on a disk; false: the file is none.
+func snapshotOf(file string) (croft.VolumeID, bool) {
+	name := filepath.Base(file)
+	id, err := croft.ParseVolumeID(strings.TrimSuffix(strings.TrimPrefix(name, "disk."), ".qcow2"))
+	return id, err == nil && name == overlayName(id)
+}
+
 // isLayer reports whether a file name is that of a disk or of an overlay.
 func isLayer(name string) bool {
 	return name == diskFile || strings.HasPrefix(name, "disk.") && strings.HasSuffix(name, ".qcow2")
@@ -105,11 +112,15 @@ func (a *Agent) topmost(dir string) ([]Layer, error) {
 
 // mergeOff takes an overlay that no guest uses out of the layers of a disk: its data goes into the layer below.
 // redefine makes the new layers those of the domain that has the disk; nil: none has it. Each step can be repeated, and
-// the disk has the same data after each.
+// the disk has the same data after each. The layer below is part of the disk, so the mark of a merge of it that was
+// interrupted is removed: once it is the topmost file, nothing else would say so.
 func (a *Agent) mergeOff(ctx context.Context, layers []Layer, overlay string, redefine func([]Layer) error) error {
 	at := LayerAt(layers, overlay)
 	if at < 0 || at+1 >= len(layers) {
 		return croft.Errorf(croft.Conflict, "%s is not part of the disk", overlay)
+	}
+	if err := removeFiles(layers[at+1].Path + mergedSuffix); err != nil {
+		return err
 	}
 	if err := a.Images.Merge(ctx, layers[at:]); err != nil {
 		return err

@@ -1,6 +1,8 @@
 package compute
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -78,5 +80,78 @@ func TestTheTopmostFileOfADiskIsKnownOrNoneIsTaken(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func (h headers) Merge(context.Context, []Layer) error { return nil }
+
+func (h headers) Rebase(_ context.Context, file string, below Layer) error {
+	h.below[filepath.Base(file)] = filepath.Base(below.Path)
+	return nil
+}
+
+// chain returns an agent with one volume, whose disk has these overlays of snapshots, the topmost last.
+func chain(t *testing.T, overlays ...croft.VolumeID) (a *Agent, volume croft.VolumeID, dir string) {
+	t.Helper()
+	a, volume = &Agent{Config: Config{Dir: t.TempDir()}}, croft.NewVolumeID()
+	dir = a.volumeDir(volume)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	below, last := map[string]string{}, ""
+	for i := range len(overlays) + 1 {
+		name := diskFile
+		if i > 0 {
+			name = overlayName(overlays[i-1])
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		below[name], last = last, name
+	}
+	a.Images = headers{dir: dir, below: below}
+	return a, volume, dir
+}
+
+func TestAMergeIntoALayerWhoseOwnMergeWasInterruptedMakesItPartOfTheDisk(t *testing.T) {
+	t.Parallel()
+	older, newer := croft.NewVolumeID(), croft.NewVolumeID()
+	a, _, dir := chain(t, older, newer)
+	below, above := filepath.Join(dir, overlayName(older)), filepath.Join(dir, overlayName(newer))
+	if err := os.WriteFile(below+mergedSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, overlay := range []string{above, below} {
+		layers, err := a.topmost(dir)
+		if err != nil || layers[0].Path != overlay {
+			t.Fatalf("the layers are %v, %v, want %s first", layers, err, overlay)
+		}
+		if err := a.mergeOff(t.Context(), layers, overlay, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("the files are %v, %v, want one", files, err)
+	}
+}
+
+func TestASnapshotIsTakenOutOfAVolumeInTurnWithTheOthers(t *testing.T) {
+	t.Parallel()
+	id := croft.NewVolumeID()
+	a, volume, dir := chain(t, id)
+	s := croft.Volume{ID: id, Snapshot: &croft.Snapshot{Instance: croft.NewInstanceID(),
+		Volumes: []croft.VolumeID{volume}}}
+	end, err := a.volumeTurns.Take(t.Context(), volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.dissolve(ctx, s); !errors.Is(err, context.Canceled) {
+		t.Errorf("while another has the volume: %v, want a wait", err)
+	}
+	if layers, err := a.topmost(dir); err != nil || len(layers) != 2 {
+		t.Errorf("the layers are %v, %v, want two", layers, err)
 	}
 }

@@ -494,36 +494,36 @@ func (a *Agent) settleMergesOf(top string) error {
 	return err
 }
 
-// dissolve merges the overlays of a snapshot on volumes that no guest uses. The instance's own disk is gone.
+// dissolve merges the overlays of a snapshot on volumes that no guest uses, in turn with the other snapshots of each
+// volume. The instance's own disk is gone.
 func (a *Agent) dissolve(ctx context.Context, s croft.Volume) error {
 	for _, c := range a.captures(s)[1:] {
-		there, err := exists(c.overlay)
-		if err == nil && !there {
-			err = removeFiles(c.overlay + mergedSuffix) // that an interrupted merge left
-		}
-		if err != nil {
-			return err
-		}
-		if !there {
-			continue
-		}
-		if err := a.unused(ctx, c.disk, ""); err != nil {
-			return err
-		}
-		layers, err := a.topmost(c.dir)
-		if err != nil {
-			return err
-		}
-		if LayerAt(layers, c.overlay) < 0 { // its data is in the layer below already
-			err = removeFiles(c.overlay, c.overlay+mergedSuffix)
-		} else {
-			err = a.mergeOff(ctx, layers, c.overlay, nil)
-		}
-		if err != nil {
+		if err := a.inTurn(ctx, c.disk, func() error { return a.dissolveOne(ctx, c) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (a *Agent) dissolveOne(ctx context.Context, c capture) error {
+	there, err := exists(c.overlay)
+	if err == nil && !there {
+		err = removeFiles(c.overlay + mergedSuffix) // that an interrupted merge left
+	}
+	if err != nil || !there {
+		return err
+	}
+	if err := a.unused(ctx, c.disk, ""); err != nil {
+		return err
+	}
+	layers, err := a.topmost(c.dir)
+	if err != nil {
+		return err
+	}
+	if LayerAt(layers, c.overlay) < 0 { // its data is in the layer below already
+		return removeFiles(c.overlay, c.overlay+mergedSuffix)
+	}
+	return a.mergeOff(ctx, layers, c.overlay, nil)
 }
 
 // dissolveAll takes all snapshots of the instance, whose domain is gone, out of the volumes that outlive it.

@@ -279,6 +279,26 @@ func TestAnInterruptedMergeIsSettledBeforeTheDomainGoes(t *testing.T) {
 	}
 }
 
+func TestAVolumeWithASnapshotOfAnotherInstanceIsAttachedOnceThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.start()
+	one, v := c.withVolume()
+	s := c.taken("first", one, v)
+	c.check(c.store.Instances.Bury(t.Context(), c.record(one), croft.Order{})) // as of a silent host
+	c.check(c.hv.Remove(t.Context(), one.ID))
+	two := c.request("two")
+	c.await(two, croft.StateRunning)
+	c.attach(v, two)
+	c.awaitVolume(v.ID, "refused", func(v *croft.Volume) bool {
+		return v != nil && strings.HasSuffix(v.Error, "snapshot first of volume data is not removed yet")
+	})
+	c.condemn(s)
+	c.awaitVolume(s.ID, "gone", gone)
+	c.hasVolume(two, v, true)
+	c.on(two, v)
+}
+
 func TestSnapshotsOfAProjectWhoseAgentsHangDelayNoOther(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -423,8 +423,31 @@ func (a *Agent) attachable(ctx context.Context, v croft.Volume, to croft.Instanc
 		if _, err := os.Stat(filepath.Join(dir, diskFile)); err != nil {
 			return disk, croft.Errorf(croft.Unavailable, "the file of volume %s is missing on %s", v.Name, place(v))
 		}
-		return a.disk(v, dir)
+		disk, err := a.disk(v, dir)
+		if err == nil {
+			err = a.belongTo(ctx, disk, v.Name, to)
+		}
+		return disk, err
 	})
+}
+
+// belongTo returns a Conflict if a snapshot of another instance has an overlay on a volume: that overlay is going to be
+// merged into the layer below, which a guest must not use meanwhile.
+func (a *Agent) belongTo(ctx context.Context, disk Volume, name string, to croft.InstanceID) error {
+	for _, file := range append([]Layer{{Path: disk.Path}}, disk.Below...) {
+		id, is := snapshotOf(file.Path)
+		if !is {
+			continue
+		}
+		switch s, err := a.Volumes.Volume(ctx, a.Host.ID, id); {
+		case errors.Is(err, croft.NotFound): // nothing is going to be done about it
+		case err != nil:
+			return err
+		case s.Snapshot != nil && s.Snapshot.Instance != to:
+			return croft.Errorf(croft.Conflict, "snapshot %s of volume %s is not removed yet", s.Name, name)
+		}
+	}
+	return nil
 }
 
 // volumeOp is what a pass does about a volume of its instance.
