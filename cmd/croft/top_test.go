@@ -134,7 +134,8 @@ func TestTopForPrograms(t *testing.T) {
 		t.Fatalf("got %+v", v)
 	}
 	web := v.Instances[0]
-	if web.Name != "web" || web.State != "running" || web.Host != "host1" || web.CPU == nil || *web.Memory != 256<<20 {
+	if web.Name != "web" || web.State != "running" || web.Host != "host1" || web.CPU == nil ||
+		*web.Memory <= 0 || *web.Memory > 256<<20 {
 		t.Errorf("got %+v", web)
 	}
 }
