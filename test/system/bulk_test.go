@@ -3,6 +3,7 @@ package system
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -108,7 +109,7 @@ func (b *bulk) check(must []croft.InstanceID, said string) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	for _, id := range must {
-		if !b.asked[id] && !leftAlone(said, b.w.facts[id]) && !b.w.doomed[id] && !b.w.reused[id] {
+		if !b.asked[id] && !leftAlone(said, b.w.facts[id].name) && !b.w.doomed[id] && !b.w.reused[id] {
 			b.w.broken = append(b.w.broken, fmt.Sprintf("bulk operations touch what they choose: %s has the label %s and "+
 				"was left out of %s: %s", id, b.label, b.verb, said))
 		}
@@ -121,11 +122,11 @@ func (b *bulk) check(must []croft.InstanceID, said string) {
 	}
 }
 
-// leftAlone reports whether the command said that it leaves an instance alone, which it may not change.
-func leftAlone(said string, f *fact) bool {
+// leftAlone reports whether the command said that it leaves the instance of this name alone, which it may not change.
+func leftAlone(said, name string) bool {
 	for line := range strings.Lines(said) {
-		if strings.Contains(line, "left alone:") && f != nil &&
-			regexp.MustCompile(`\b`+regexp.QuoteMeta(f.name)+`\b`).MatchString(line) {
+		if strings.Contains(line, "left alone:") &&
+			regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).MatchString(line) {
 			return true
 		}
 	}
@@ -235,21 +236,21 @@ func (w *world) bulkAtRest() {
 		chosen := w.havingLabel(b.label)
 		said, _ := b.run(w.t.Context(), 0)
 		touched := maps.Clone(b.asked)
-		w.mu.Lock()
-		for id := range chosen {
-			touched[id] = touched[id] || leftAlone(said, w.facts[id])
+		for id, name := range chosen {
+			if leftAlone(said, name) {
+				touched[id] = true
+			}
 		}
-		maps.DeleteFunc(touched, func(_ croft.InstanceID, is bool) bool { return !is })
-		w.mu.Unlock()
-		if !maps.Equal(chosen, touched) {
-			bad := fmt.Sprintf("bulk operations touch what they choose: %s --filter label.%s=%s asks about %v, and these "+
-				"have the label: %v: %s", verb, labelKey, b.label, b.asked, chosen, said)
+		same := func(string, bool) bool { return true }
+		if !maps.EqualFunc(chosen, touched, same) {
+			bad := fmt.Sprintf("bulk operations touch what they choose: %s --filter label.%s=%s asks about %v and names %v, "+
+				"and these have the label: %v: %s", verb, labelKey, b.label, b.asked, touched, chosen, said)
 			w.t.Error(bad)
 			w.recount([]string{bad})
 		}
 		after := w.revisions()
 		for id, revision := range before {
-			if !chosen[id] && after[id] != revision {
+			if _, is := chosen[id]; !is && after[id] != revision {
 				w.t.Errorf("bulk operations touch what they choose: %s does not have the label %s, and %s changes it", id,
 					b.label, verb)
 			}
@@ -271,17 +272,21 @@ func (w *world) revisions() map[croft.InstanceID]int64 {
 	return revisions
 }
 
-// havingLabel returns the instances that have a label according to their properties.
-func (w *world) havingLabel(label string) map[croft.InstanceID]bool {
+// havingLabel returns the instances that have a label according to their properties, with their names.
+func (w *world) havingLabel(label string) map[croft.InstanceID]string {
 	all, err := objects.New(w.store.Objects).List(w.t.Context(), operatorOf(w.store),
 		access.Within(croft.DefaultProject), objects.Instance, nil)
 	if err != nil {
 		w.t.Error(err)
 	}
-	having := map[croft.InstanceID]bool{}
+	having := map[croft.InstanceID]string{}
 	for _, o := range all {
 		if o.Properties[labelKey].String() == label {
-			having[croft.InstanceID(o.ID)] = true
+			inst, err := w.store.Instances.Instance(w.t.Context(), croft.InstanceID(o.ID))
+			if err != nil && !errors.Is(err, croft.NotFound) {
+				w.t.Error(err)
+			}
+			having[croft.InstanceID(o.ID)] = inst.Name
 		}
 	}
 	return having
