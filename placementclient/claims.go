@@ -47,10 +47,10 @@ func (c *Client) Claim(ctx context.Context, id croft.InstanceID, owner croft.Own
 
 // Reclaim implements hosts.Claims: it replaces a consumer's claim by a candidate. One PUT is based on the generation of
 // the old claim and, if the server has versions, on its version, so that the old claim is released in the same
-// transaction, and only if it is unchanged. NoCapacity: the candidate does not fit. Conflict: the claim is a different
-// one, or concurrent updates of hosts exhausted the retries. If the answer to an attempt was lost, Reclaim checks
-// whether it succeeded. On a host that has become smaller than its use, OpenStack's Placement refuses every claim:
-// there a claim that is to stay the same is not written.
+// transaction, and only if it is unchanged. NoCapacity: the candidate does not fit, or a host of it has gone. Conflict:
+// the claim is a different one, or concurrent updates of hosts exhausted the retries. If the answer to an attempt was
+// lost, Reclaim checks whether it succeeded. On a host that has become smaller than its use, OpenStack's Placement
+// refuses every claim: there a claim that is to stay the same is not written.
 func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner, candidate croft.Candidate) error {
 	body := allocationsBody{Allocations: map[croft.HostID]resourcesBody{}, Project: owner.String(),
 		User: string(owner.Project), Type: cmp.Or(owner.Type, croft.ConsumerType)}
@@ -81,7 +81,7 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 			if err = claimError(err); errors.Is(err, croft.NoCapacity) && sameAllocations(had, candidate) {
 				return c.stays(ctx, had)
 			}
-			return err
+			return c.offered(ctx, candidate, err)
 		}
 		now, readErr := c.ClaimOf(ctx, had.Instance)
 		if readErr != nil || unchanged(now, had) {
@@ -101,6 +101,20 @@ func (c *Client) Reclaim(ctx context.Context, had croft.Claim, owner croft.Owner
 		}
 	}
 	return claimError(err)
+}
+
+// offered returns the reason why a claim was refused: NoCapacity if a host of the candidate is not offered any more.
+// Placement calls that a bad request.
+func (c *Client) offered(ctx context.Context, candidate croft.Candidate, refusal error) error {
+	if !is(refusal, http.StatusBadRequest, "") {
+		return refusal
+	}
+	for host := range candidate.Allocations {
+		if err := c.conn.call(ctx, http.MethodGet, providerPath(host, ""), nil, nil); is(err, http.StatusNotFound, "") {
+			return croft.Errorf(croft.NoCapacity, "host %s is not offered any more (%w)", host, refusal)
+		}
+	}
+	return refusal
 }
 
 // stays returns nil if a claim is unchanged. Conflict: it has changed.

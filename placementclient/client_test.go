@@ -190,7 +190,7 @@ func TestClaimErrors(t *testing.T) {
 		"a full host is not": {[]func(http.ResponseWriter, *http.Request){answer(409, exceeded)},
 			croft.NoCapacity, 1},
 		"a bad request is not": {[]func(http.ResponseWriter, *http.Request){answer(400, `{}`)}, croft.Invalid,
-			1},
+			2}, // it looks whether the host is there
 		"503 is tried again": {[]func(http.ResponseWriter, *http.Request){answer(503, ""), answer(503, ""),
 			answer(204, "")}, "", 3},
 		"503 for ever is unavailable": {[]func(http.ResponseWriter, *http.Request){answer(503, "")},

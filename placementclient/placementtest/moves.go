@@ -43,6 +43,10 @@ func (s *suite) reclaim(t *testing.T) {
 	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(from)); !errors.Is(err, croft.NoCapacity) {
 		t.Errorf("to where there is no room: got %v, want no capacity", err)
 	}
+	gone := host("gone") // was never there, or is not any more
+	if err := s.client.Reclaim(t.Context(), s.claimOf(t, id), owner, on(gone)); !errors.Is(err, croft.NoCapacity) {
+		t.Errorf("to a host that has gone: got %v, want no capacity", err)
+	}
 	s.uses(t, to, 4) // unchanged
 	had = s.claimOf(t, id)
 	if err := s.client.Release(t.Context(), id, croft.On()); err != nil {
