@@ -67,6 +67,10 @@ func (p *pass) run(ctx context.Context) (err error) {
 		return err
 	case p.want == nil && p.have.Domain == nil:
 		m.arrive(nil)
+		if err := p.removeLocks(ctx); err != nil {
+			a.logUnless(ctx, fmt.Errorf("instance %s: %w", p.id, err), "remove the lock of a disk")
+			return err
+		}
 		p.forget()
 		return nil
 	case p.want != nil:

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"croft"
+	"croft/internal/testing/patient"
 )
 
 func TestTheDiskOfAnEarlierInstanceWithTheSameUUIDIsNotUsed(t *testing.T) {
@@ -56,4 +58,21 @@ func TestADiskOfTheHostIsNotLookedForOnAStorageThatIsNotExamined(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(c.mounted, "instances")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the storage has instances: %v", err)
 	}
+}
+
+// An access that the server carries out late leaves such a lock, as does an agent that is killed.
+func TestALockWithoutADiskIsRemovedOnceItsInstanceHasNoOrder(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.mounts()
+	c.sweep = time.Millisecond
+	c.start()
+	c.storage()
+	id := croft.NewInstanceID()
+	lock := filepath.Join(c.mounted, "locks", string(id)+".1")
+	c.check(os.WriteFile(lock, fmt.Appendf(nil, `{"host":%q}`, c.host.ID), 0o600))
+	patient.Until(t, "the lock is removed", func() bool {
+		_, err := os.Stat(lock)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }

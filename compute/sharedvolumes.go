@@ -126,18 +126,34 @@ func (a *Agent) inTurn(ctx context.Context, id croft.VolumeID, f func() error) e
 	return f()
 }
 
-// sweepLocks wakes the volumes of a storage whose locks this host has: a lock that a process left, which ended between
-// two steps, is released by passVolume.
+// sweepLocks wakes the volumes of a storage whose locks this host has, and the instances whose lock it has without a
+// disk: passVolume and a pass without an order release the lock that a process left, which ended between two steps.
 func (a *Agent) sweepLocks(ctx context.Context, s *shared) error {
 	if a.Volumes == nil {
 		return nil
 	}
-	locked, err := s.dir.LockedVolumes(ctx)
-	for _, id := range locked {
+	locked, err := s.dir.Locked(ctx)
+	for _, id := range locked.Volumes {
 		a.lockedFor.LoadOrStore(id, croft.InstanceID(""))
 		a.volumeWorkers.Wake(ctx, id)
 	}
+	for _, id := range locked.Bare {
+		a.workers.Wake(ctx, id)
+	}
 	return err
+}
+
+// removeLocks removes the locks that this host has on disks of the pass's instance that it never made, or has removed.
+func (p *pass) removeLocks(ctx context.Context) error {
+	for _, s := range p.agent.shared {
+		if _, ok := s.mounted(); !ok {
+			continue // sweepLocks wakes the instance when it is mounted again
+		}
+		if err := s.dir.RemoveBare(ctx, p.id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // usersOf returns the guests that have a volume.

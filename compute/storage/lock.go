@@ -244,13 +244,7 @@ func (d *Dir) remove(ctx context.Context, id croft.InstanceID, dir string) error
 		if err := os.RemoveAll(dir); err != nil {
 			return d.failed("remove the disk", err)
 		}
-		// The newest is removed last: until then a repetition finds the disk.
-		for _, number := range append(now.older, now.Number) {
-			if err := os.Remove(d.lockPath(id, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return d.failed("remove the lock", err)
-			}
-		}
-		return nil
+		return d.removeLocks(id, now)
 	})
 	if err == nil {
 		d.drop(id)
@@ -292,29 +286,63 @@ func (d *Dir) WasMade(ctx context.Context, id croft.InstanceID) (bool, error) {
 	})
 }
 
-// LockedVolumes returns the volumes whose locks this host has. A host that died before it
-// made the file, or after it removed the file, leaves a lock without one.
-func (d *Dir) LockedVolumes(ctx context.Context) ([]croft.VolumeID, error) {
-	return within(ctx, d, "volumes", func() (locked []croft.VolumeID, err error) {
+// Locks are the locks of this host that a process may have left which ended between two steps.
+type Locks struct {
+	Volumes []croft.VolumeID   // also those without a file
+	Bare    []croft.InstanceID // the locks of instances without a disk
+}
+
+// Locked returns the locks of this host. A host that died before it made the file, or after it removed the file, leaves
+// a lock without one; so does an access that the server carries out late.
+func (d *Dir) Locked(ctx context.Context) (Locks, error) {
+	return within(ctx, d, "volumes", func() (locked Locks, err error) {
 		if err := d.verify(); err != nil {
-			return nil, err
+			return locked, err
 		}
 		all, err := d.numbers()
 		if err != nil {
-			return nil, err
+			return locked, err
 		}
 		for id, numbers := range all {
 			l, err := d.readLock(id, numbers[len(numbers)-1])
 			if err != nil || l.Host != d.Host {
 				continue // unreadable ones are reported when they are used
 			}
-			_, err = os.Stat(d.Volume(croft.VolumeID(id)))
-			if l.Volume || err == nil {
-				locked = append(locked, croft.VolumeID(id))
+			if _, err = os.Stat(d.Volume(croft.VolumeID(id))); l.Volume || err == nil {
+				locked.Volumes = append(locked.Volumes, croft.VolumeID(id))
+				continue
+			}
+			if _, err = os.Stat(d.Disks(id)); errors.Is(err, fs.ErrNotExist) {
+				locked.Bare = append(locked.Bare, id)
 			}
 		}
 		return locked, nil
 	})
+}
+
+// RemoveBare removes the lock of an instance that has no disk, if this host has it. Nothing may make the disk meanwhile.
+func (d *Dir) RemoveBare(ctx context.Context, id croft.InstanceID) error {
+	return d.use(ctx, id, func() error {
+		now, err := d.top(id)
+		if err != nil || now.Host != d.Host {
+			return err
+		}
+		if _, err := os.Stat(d.Disks(id)); !errors.Is(err, fs.ErrNotExist) {
+			return err // nil: there is a disk
+		}
+		d.drop(id)
+		return d.removeLocks(id, now)
+	})
+}
+
+// removeLocks removes the locks of an instance. The newest is removed last: until then a repetition finds the disk.
+func (d *Dir) removeLocks(id croft.InstanceID, s stack) error {
+	for _, number := range append(s.older, s.Number) {
+		if err := os.Remove(d.lockPath(id, number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return d.failed("remove the lock", err)
+		}
+	}
+	return nil
 }
 
 func (d *Dir) hold(id croft.InstanceID, number int64) {

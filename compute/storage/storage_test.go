@@ -311,7 +311,7 @@ func TestTheFileOfAVolumeIsOfTheHostWithItsLock(t *testing.T) {
 	must(t, a.PrepareVolume(ctx, data))
 	must(t, os.WriteFile(filepath.Join(a.Volume(data), "disk.qcow2"), []byte("data"), 0o600))
 	for d, want := range map[*storage.Dir][]croft.VolumeID{a: {data}, b: nil} {
-		if locked, err := d.LockedVolumes(ctx); err != nil || !slices.Equal(locked, want) {
+		if locked, err := d.Locked(ctx); err != nil || !slices.Equal(locked.Volumes, want) {
 			t.Errorf("host %s has the locks of %v (%v), want %v", d.Host, locked, err, want)
 		}
 	}
@@ -335,15 +335,27 @@ func TestAHostFindsTheLockOfAVolumeWithoutAFile(t *testing.T) {
 	a, b := founded(t, path, hostA), founded(t, path, hostB)
 	ctx, data := t.Context(), croft.VolumeID(web)
 	must(t, a.AcquireVolume(ctx, data)) // and it died before it made the file, or after it removed it
-	must(t, a.Acquire(ctx, croft.InstanceID(hostC)))
-	if locked, err := founded(t, path, hostA).LockedVolumes(ctx); err != nil || !slices.Equal(locked,
-		[]croft.VolumeID{data}) {
-		t.Errorf("host A has the locks of %v (%v), want %v", locked, err, data)
+	bare, disk := croft.InstanceID(hostC), croft.InstanceID(hostB)
+	must(t, a.Acquire(ctx, bare))
+	must(t, a.Acquire(ctx, disk))
+	must(t, a.Prepare(ctx, disk))
+	if locked, err := founded(t, path, hostA).Locked(ctx); err != nil || !slices.Equal(locked.Volumes,
+		[]croft.VolumeID{data}) || !slices.Equal(locked.Bare, []croft.InstanceID{bare}) {
+		t.Errorf("host A has the locks of %v (%v), want %v and %v", locked, err, data, bare)
+	}
+	for _, id := range []croft.InstanceID{bare, disk} {
+		must(t, b.RemoveBare(ctx, id)) // it has none of them
+		must(t, a.RemoveBare(ctx, id))
+	}
+	for id, want := range map[croft.InstanceID]croft.HostID{bare: "", disk: hostA} {
+		if holder, err := b.Holder(ctx, id); err != nil || holder != want {
+			t.Errorf("host %q has the lock of %s (%v), want %q", holder, id, err, want)
+		}
 	}
 	must(t, a.Release(ctx, data.Consumer()))
 	must(t, b.AcquireVolume(ctx, data))
 	must(t, b.RemoveVolume(ctx, data))
-	if locked, err := b.LockedVolumes(ctx); err != nil || len(locked) > 0 {
+	if locked, err := b.Locked(ctx); err != nil || len(locked.Volumes) > 0 {
 		t.Errorf("host B has the locks of %v (%v), want none", locked, err)
 	}
 }
