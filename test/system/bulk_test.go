@@ -232,7 +232,7 @@ func (w *world) bulkAtRest() {
 		if verb == "remove" {
 			b.args = []string{"--yes"}
 		}
-		before := w.revisions()
+		before := w.records() // other changes of a record, such as a fence, raise its revision only
 		chosen := w.havingLabel(b.label)
 		said, _ := b.run(w.t.Context(), 0)
 		touched := maps.Clone(b.asked)
@@ -248,9 +248,9 @@ func (w *world) bulkAtRest() {
 			w.t.Error(bad)
 			w.recount([]string{bad})
 		}
-		after := w.revisions()
-		for id, revision := range before {
-			if _, is := chosen[id]; !is && after[id] != revision {
+		after := w.records()
+		for id, was := range before {
+			if _, is := chosen[id]; !is && after[id].Generation != was.Generation && was.State != croft.StateDestroying {
 				w.t.Errorf("bulk operations touch what they choose: %s does not have the label %s, and %s changes it", id,
 					b.label, verb)
 			}
@@ -259,17 +259,17 @@ func (w *world) bulkAtRest() {
 	}
 }
 
-// revisions returns the revisions of the records of all instances.
-func (w *world) revisions() map[croft.InstanceID]int64 {
+// records returns the records of all instances.
+func (w *world) records() map[croft.InstanceID]croft.Instance {
 	all, err := w.store.Instances.List(w.t.Context(), "")
 	if err != nil {
 		w.t.Error(err)
 	}
-	revisions := map[croft.InstanceID]int64{}
+	records := map[croft.InstanceID]croft.Instance{}
 	for _, st := range all {
-		revisions[st.Instance.ID] = st.Instance.Revision
+		records[st.Instance.ID] = st.Instance
 	}
-	return revisions
+	return records
 }
 
 // havingLabel returns the instances that have a label according to their properties, with their names.
