@@ -320,7 +320,8 @@ func (d *Dir) Locked(ctx context.Context) (Locks, error) {
 	})
 }
 
-// RemoveBare removes the lock of an instance that has no disk, if this host has it. Nothing may make the disk meanwhile.
+// RemoveBare removes the lock of an instance that has no disk, if this host has it. Nothing may make the disk
+// meanwhile.
 func (d *Dir) RemoveBare(ctx context.Context, id croft.InstanceID) error {
 	return d.use(ctx, id, func() error {
 		now, err := d.top(id)

@@ -250,7 +250,8 @@ func (w *world) bulkAtRest() {
 		}
 		after := w.records()
 		for id, was := range before {
-			if _, is := chosen[id]; !is && after[id].Generation != was.Generation && was.State != croft.StateDestroying {
+			_, is := chosen[id]
+			if !is && after[id].Generation != was.Generation && was.State != croft.StateDestroying {
 				w.t.Errorf("bulk operations touch what they choose: %s does not have the label %s, and %s changes it", id,
 					b.label, verb)
 			}
