@@ -10,6 +10,7 @@ import (
 	"croft/compute"
 	"croft/control/api"
 	"croft/hosts"
+	"croft/internal/jsonlist"
 )
 
 // denied explains to callers who are not operators why they find no hosts.
@@ -22,6 +23,35 @@ func (c *Client) denied(ctx context.Context, err error) error {
 			caller.User, caller.Project)
 	}
 	return err
+}
+
+// EachHost calls each for every host that ListHosts returns, as soon as it is read, and returns the rest of the list. T
+// has the fields that the caller needs of api.Host: of thousands of hosts, all fields take much memory.
+func EachHost[T any](ctx context.Context, c *Client, which api.Listing, each func(T)) (list api.HostList, err error) {
+	answer, err := c.request(ctx, "GET /v1/hosts", listed{nil, []api.Listing{which}})
+	if err != nil {
+		return list, err
+	}
+	defer answer.Body.Close()
+	d := json.NewDecoder(answer.Body)
+	rest, err := jsonlist.Read(d, "hosts", func() error {
+		var h T
+		if err := d.Decode(&h); err != nil {
+			return err
+		}
+		each(h)
+		return nil
+	})
+	var text []byte
+	if err == nil {
+		if text, err = json.Marshal(rest); err == nil {
+			err = json.Unmarshal(text, &list)
+		}
+	}
+	if err != nil {
+		err = c.unreachable(ctx, err)
+	}
+	return list, err
 }
 
 // HostRecords returns the records of all hosts, even if their claims cannot be read.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"slices"
 
 	"croft"
 	"croft/compute"
@@ -143,7 +142,7 @@ func listHosts(ctx context.Context, c *call, _ nothing) (api.HostList, error) {
 	if err != nil && len(all) == 0 {
 		return api.HostList{}, err
 	}
-	list := api.HostList{Hosts: []api.Host{}, Problems: c.Cloud.Etcd.Problems(ctx)}
+	list := api.HostList{Hosts: make([]api.Host, 0, len(all)), Problems: c.Cloud.Etcd.Problems(ctx)}
 	if err != nil {
 		list.Error = err.Error()
 	}
@@ -279,16 +278,11 @@ func provider(ctx context.Context, c *call, in api.HostNamed) (croft.Provider, e
 	if err != nil {
 		return croft.Provider{}, err
 	}
-	all, err := c.Cloud.Claims.Providers(ctx)
-	if err != nil {
-		return croft.Provider{}, err
+	p, err := c.Cloud.Claims.Provider(ctx, h.ID)
+	if errors.Is(err, croft.NotFound) {
+		err = croft.Errorf(croft.NotFound, "host %s has no resource provider yet: its agent makes one", h.Name)
 	}
-	i := slices.IndexFunc(all, func(p croft.Provider) bool { return p.ID == h.ID })
-	if i < 0 {
-		return croft.Provider{}, croft.Errorf(croft.NotFound,
-			"host %s has no resource provider yet: its agent makes one", h.Name)
-	}
-	return all[i], nil
+	return p, err
 }
 
 // digest matches a SHA-256, which cannot be a name in the catalog.

@@ -31,7 +31,8 @@ type conn struct {
 	growth     growth
 	watches    atomic.Int64 // number of long-lived watches
 	waiters    waiters
-	endLook    context.CancelFunc // ends the search for hung members
+	kept       atomic.Pointer[feed] // of Instances.Follow; nil: it does not run, or has not begun
+	endLook    context.CancelFunc   // ends the search for hung members
 
 	mu         sync.Mutex
 	session    string // see sessionKey

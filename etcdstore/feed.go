@@ -16,8 +16,7 @@ import (
 type feed struct {
 	conn     *conn
 	observed map[string]*croft.Observation // by host/instance
-	hosts    map[croft.HostID]*croft.Host  // without whether they are alive
-	alive    map[croft.HostID]bool
+	shown    map[croft.HostID]*croft.Host  // what instances show of their hosts
 	on       map[croft.HostID]map[croft.InstanceID]bool
 	changes  []croft.Change // of the revision that is being processed
 
@@ -34,18 +33,20 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 	k := s.conn.keys
 	got, err := s.conn.etcd.Txn(ctx).Then(clientv3.OpGet(k.hosts(), clientv3.WithPrefix()),
 		clientv3.OpGet(k.allAlive(), clientv3.WithPrefix()), clientv3.OpGet(k.allObserved(), clientv3.WithPrefix()),
-		clientv3.OpGet(k.instances(), clientv3.WithPrefix())).Commit()
+		clientv3.OpGet(k.instances(), clientv3.WithPrefix()), clientv3.OpGet(k.allDrained(), clientv3.WithPrefix()),
+		clientv3.OpGet(k.allDead(), clientv3.WithPrefix())).Commit()
 	if err != nil {
 		return
 	}
-	f := &feed{conn: s.conn, observed: map[string]*croft.Observation{}, hosts: map[croft.HostID]*croft.Host{},
-		alive: map[croft.HostID]bool{}, on: map[croft.HostID]map[croft.InstanceID]bool{}, overview: newOverview()}
+	f := &feed{conn: s.conn, observed: map[string]*croft.Observation{}, shown: map[croft.HostID]*croft.Host{},
+		on: map[croft.HostID]map[croft.InstanceID]bool{}, overview: newOverview()}
 	for _, r := range got.Responses {
 		for _, kv := range r.GetResponseRange().Kvs {
 			f.note(&clientv3.Event{Type: clientv3.EventTypePut, Kv: kv})
 		}
+		f.changes = nil
 	}
-	f.changes, f.revision = nil, got.Header.Revision
+	f.revision = got.Header.Revision
 	// Only a single watch has the same order of events at every server, and delivers all events of a revision in one
 	// response. So this watch also covers the keys between the three kinds of keys.
 	from, to := k.allAlive(), clientv3.GetPrefixRangeEnd(k.allObserved())
@@ -56,8 +57,8 @@ func (s *Instances) followFeed(ctx context.Context, begun func(int64), changed f
 		defer context.AfterFunc(asker, cancel)()
 		return s.conn.etcd.RequestProgress(ctx)
 	}
-	s.kept.Store(f)
-	defer s.kept.CompareAndSwap(f, nil)
+	s.conn.kept.Store(f)
+	defer s.conn.kept.CompareAndSwap(f, nil)
 	begun(got.Header.Revision)
 	for answer := range watch {
 		if answer.Err() != nil {
@@ -96,42 +97,36 @@ func (f *feed) note(e *clientv3.Event) {
 			f.observed[at] = o
 		}
 		id := croft.InstanceID(last(e.Kv.Key))
-		if st := f.statuses[id]; st != nil {
-			f.statuses[id] = f.join(st.Instance)
+		if st := f.status(id); st != nil {
+			f.set(id, f.join(st.Instance))
 		}
 		f.tell(e.Kv.ModRevision, id)
 	case strings.HasPrefix(key, k.allAlive()):
 		host := croft.HostID(strings.TrimPrefix(key, k.allAlive()))
-		if f.alive[host] = put; !put {
-			delete(f.alive, host)
-		}
+		f.noteHost(e, put)
 		for _, id := range f.renewHost(host) {
 			f.tell(e.Kv.ModRevision, id)
 		}
 	case strings.HasPrefix(key, k.hosts()):
-		host := croft.HostID(last(e.Kv.Key))
-		if h := new(storedHost); !put {
-			delete(f.hosts, host)
-		} else if f.conn.decode(e.Kv.Key, e.Kv.Value, h) == nil {
-			f.hosts[host] = &croft.Host{ID: h.ID, Name: h.Name, Location: h.Location, VirtType: h.VirtType,
-				NoSetUp: h.NoSetUp}
-		}
-		f.renewHost(host)
+		f.noteHost(e, put)
+		f.renewHost(croft.HostID(last(e.Kv.Key)))
+	case strings.HasPrefix(key, k.allDrained()), strings.HasPrefix(key, k.allDead()):
+		f.noteHost(e, put)
 	}
 }
 
 // noteRecord keeps the record of an instance, and adds a change.
 func (f *feed) noteRecord(e *clientv3.Event, put bool) {
 	id := croft.InstanceID(last(e.Kv.Key))
-	was := f.statuses[id]
+	was := f.status(id)
 	if put {
 		if inst, err := f.conn.decodeInstance(e.Kv); err == nil {
 			inst.Spec.UserData, inst.Spec.ClusterKey = nil, ""
-			if was == nil || was.Instance.Name != inst.Name {
+			if was != nil && was.Instance.Name != inst.Name {
 				f.sorted = nil
 			}
 			f.move(id, was, inst.Host)
-			f.statuses[id] = f.join(inst)
+			f.set(id, f.join(inst))
 		}
 		f.tell(e.Kv.ModRevision, id)
 		return
@@ -164,27 +159,33 @@ func (f *feed) move(id croft.InstanceID, was *croft.Status, to croft.HostID) {
 
 // join returns the status of an instance.
 func (f *feed) join(inst croft.Instance) *croft.Status {
-	st := &croft.Status{Instance: inst, Observation: f.observed[place(inst.Host, inst.ID)]}
-	if h := f.hosts[inst.Host]; h != nil {
-		now := *h
-		now.Alive = f.alive[inst.Host]
-		st.Host = &now
+	return &croft.Status{Instance: inst, Observation: f.observed[place(inst.Host, inst.ID)], Host: f.shownOf(inst.Host)}
+}
+
+// shownOf returns what the instances of a host show of it; nil: it has no record.
+func (f *feed) shownOf(id croft.HostID) *croft.Host {
+	h, known := f.hosts[id]
+	if known && f.shown[id] == nil {
+		_, alive := f.lives[id]
+		f.shown[id] = &croft.Host{ID: h.ID, Name: h.Name, Location: h.Location, VirtType: h.VirtType,
+			NoSetUp: h.NoSetUp, Alive: alive}
 	}
-	return st
+	return f.shown[id]
 }
 
 // renewHost joins the instances of a host again, and returns them in the order of their IDs.
 func (f *feed) renewHost(host croft.HostID) []croft.InstanceID {
+	delete(f.shown, host)
 	all := slices.Sorted(maps.Keys(f.on[host]))
 	for _, id := range all {
-		f.statuses[id] = f.join(f.statuses[id].Instance)
+		f.set(id, f.join(f.status(id).Instance))
 	}
 	return all
 }
 
 // tell adds a change of an instance, if it has a record.
 func (f *feed) tell(revision int64, id croft.InstanceID) {
-	if st := f.statuses[id]; st != nil {
+	if st := f.status(id); st != nil {
 		f.changes = append(f.changes, croft.Change{Revision: revision, Instance: id, Project: st.Instance.Project,
 			Status: *st})
 	}

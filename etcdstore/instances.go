@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -24,8 +23,6 @@ type Instances struct {
 	conn       *conn
 	projects   *tenants.Projects
 	admissions *tenants.Admissions
-
-	kept atomic.Pointer[feed] // of Follow; nil: it does not run, or has not begun
 }
 
 var (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -109,4 +110,43 @@ func TestSomeInstancesAreReadInTheirOrder(t *testing.T) {
 	if got, err := f.Instances.Some(t.Context(), nil); err != nil || len(got) > 0 {
 		t.Errorf("none are %+v, %v", got, err)
 	}
+}
+
+func TestTheCopyOfTheHostsHasEveryWriteBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := etcdtest.Open(t, f.server) // writes, and reads without a copy
+	end := follow(t, f.Store)
+	check := func(what string) {
+		t.Helper()
+		want := etcdtest.Must(other.Registry.Hosts(t.Context()))(t)
+		if got, err := f.Registry.Hosts(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v, %v", what, got, want, err)
+		}
+	}
+	do := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(what)
+	}
+	ctx := t.Context()
+	check("at first")
+	for n := range 10 {
+		do("renamed", other.Registry.PutHost(ctx, croft.Host{ID: f.host, Name: fmt.Sprint("renamed", n)}))
+		do("drained", other.Registry.Drain(ctx, f.host))
+		do("enabled", other.Registry.Enable(ctx, f.host))
+	}
+	second := croft.Host{ID: croft.NewHostID(), Name: "second"}
+	do("added", other.Registry.PutHost(ctx, second))
+	death, err := other.Registry.BeginDeath(ctx, second.ID)
+	do("fenced", err)
+	do("taken back", other.Registry.EndDeath(ctx, second.ID, death))
+	do("forgotten", other.Registry.ForgetHost(ctx, second.ID))
+	if hosts := etcdtest.Must(f.Registry.Hosts(ctx))(t); len(hosts) != 1 {
+		t.Errorf("%d hosts are left", len(hosts))
+	}
+	end()
+	do("without a copy", other.Registry.Drain(ctx, f.host))
 }

@@ -52,6 +52,9 @@ func (s *Registry) Hosts(ctx context.Context, ids ...croft.HostID) (map[croft.Ho
 			clientv3.OpGet(k.dead(id)))
 	}
 	if len(ids) == 0 {
+		if all := s.copied(ctx); all != nil {
+			return all, nil
+		}
 		for _, prefix := range []string{k.hosts(), k.allAlive(), k.allDrained(), k.allDead(), k.allSeen(),
 			k.allTwins()} {
 			ops = append(ops, clientv3.OpGet(prefix, clientv3.WithPrefix()))

@@ -216,6 +216,10 @@ func (w worldClaims) Providers(context.Context) ([]croft.Provider, error) {
 	return nil, w.step("providers")
 }
 
+func (w worldClaims) Provider(context.Context, croft.HostID) (croft.Provider, error) {
+	return croft.Provider{}, w.step("provider")
+}
+
 func (w worldClaims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]croft.Resources, error) {
 	return w.claimed, w.step("claims")
 }

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/internal/nearest"
+	"croft/internal/share"
 	"croft/internal/wording"
 	"croft/schedule"
 )
@@ -21,7 +22,6 @@ type Host struct {
 	croft.Host
 	// Its instances by time of creation, of a host that was looked for; nil in lists.
 	Instances []croft.Status `json:"-"`
-	on        []croft.InstanceID
 	// How many are on it.
 	Count   int             `json:"instances"`
 	Offered croft.Resources `json:"offered,omitzero"` // the total that may be claimed; left out: not known
@@ -105,10 +105,24 @@ func (f *Fleet) Record(ctx context.Context, idOrName string) (croft.Host, error)
 
 // List returns all hosts by name, with overdue certificates among their problems. If Placement does not answer, claims
 // are missing and err says why; the hosts are valid.
+//
+// One list is made at a time. Callers that wait for it share the next one, so they must not change it.
 func (f *Fleet) List(ctx context.Context) ([]Host, error) {
-	all, err := f.withClaims(ctx)
-	if all == nil && err != nil || f.Overdue == nil {
-		return all, err
+	made, err := f.lists.Get(ctx, f.make)
+	return made.hosts, errors.Join(err, made.lacks)
+}
+
+// listed is a list of hosts, and why it is incomplete.
+type listed struct {
+	hosts []Host
+	lacks error
+}
+
+func (f *Fleet) make(ctx context.Context) (listed, error) {
+	providers, noClaims := f.providers(ctx)
+	all, _, err := f.list(ctx, providers)
+	if err != nil || f.Overdue == nil {
+		return listed{all, noClaims}, err
 	}
 	overdue, unknown := f.Overdue(ctx)
 	for i := range all {
@@ -116,17 +130,7 @@ func (f *Fleet) List(ctx context.Context) ([]Host, error) {
 			all[i].Problems = append(all[i].Problems, problem)
 		}
 	}
-	return all, errors.Join(err, unknown)
-}
-
-// withClaims returns all hosts by name, as List does.
-func (f *Fleet) withClaims(ctx context.Context) ([]Host, error) {
-	providers, noClaims := f.providers(ctx)
-	all, err := f.list(ctx, providers)
-	if err != nil {
-		return nil, err
-	}
-	return all, noClaims
+	return listed{all, errors.Join(noClaims, unknown)}, nil
 }
 
 // claimsTime limits how long a list of hosts waits for Placement, because it has the rest without it.
@@ -134,68 +138,82 @@ const claimsTime = 5 * time.Second
 
 // providers reads all resource providers. Unavailable: Placement does not answer within claimsTime.
 func (f *Fleet) providers(ctx context.Context) ([]croft.Provider, error) {
-	limited, cancel := context.WithTimeout(ctx, claimsTime)
-	defer cancel()
-	all, err := f.Claims.Providers(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil && croft.KindOf(err) == "" {
-		err = croft.Errorf(
-			croft.Unavailable,
-			"Placement does not answer within %s: %w",
-			wording.Duration(claimsTime),
-			err,
-		)
-	}
-	return all, err
+	return inTime(ctx, f.Claims.Providers)
 }
 
-// list is List with the given providers.
-func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, error) {
+// inTime reads from Placement. Unavailable: it does not answer within claimsTime.
+func inTime[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, claimsTime)
+	defer cancel()
+	got, err := read(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil && croft.KindOf(err) == "" {
+		err = croft.Errorf(croft.Unavailable, "Placement does not answer within %s: %w",
+			wording.Duration(claimsTime), err)
+	}
+	return got, err
+}
+
+// list is List with the given providers. It returns the instances of all hosts, too.
+func (f *Fleet) list(ctx context.Context, providers []croft.Provider) ([]Host, []*croft.Status, error) {
 	known, err := f.Hosts.Hosts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	instances, err := f.Instances.Overview(ctx, "")
 	if err != nil {
-		return nil, err
-	}
-	on := map[croft.HostID][]croft.InstanceID{}
-	for _, st := range instances {
-		on[st.Instance.Host] = append(on[st.Instance.Host], st.Instance.ID)
-	}
-	offers := map[croft.HostID]croft.Provider{}
-	for _, p := range providers {
-		offers[p.ID] = p
+		return nil, nil, err
 	}
 	members, err := f.Members.EtcdMembers(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := []Host{}
+	all := make([]Host, 0, len(known))
+	at := make(map[croft.HostID]*Host, len(known))
 	for id, h := range known {
-		all = append(all, hostOn(h, on[id], offers))
+		all = append(all, Host{Host: h})
+		at[id] = &all[len(all)-1]
 	}
-	all = withMembers(all, members)
-	slices.SortFunc(all, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	for _, st := range instances {
+		if h := at[st.Instance.Host]; h != nil {
+			h.Count++
+		}
+	}
+	for _, p := range providers {
+		if h := at[p.ID]; h != nil {
+			h.offers(p)
+		}
+	}
+	all = inOrder(withMembers(all, members))
 	shareNames(all)
 	shareMachines(all)
 	noteSilent(all)
 	noteDeaths(all)
 	compareClocks(all, time.Now())
-	return all, nil
+	return all, instances, nil
 }
 
-// hostOn returns a host with the IDs of its instances and, if known, its inventory and claims.
-func hostOn(h croft.Host, on []croft.InstanceID, offers map[croft.HostID]croft.Provider) Host {
-	full := Host{Host: h, on: on, Count: len(on)}
-	p, known := offers[h.ID]
-	if !known {
-		return full
+// inOrder returns hosts by name.
+func inOrder(all []Host) []Host {
+	order := make([]int, len(all)) // a Host is large to move
+	for i := range order {
+		order[i] = i
 	}
-	full.Offered, full.Claimed, full.Traits = croft.Resources{}, croft.Resources{}, p.Traits
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(all[a].Name, all[b].Name), cmp.Compare(all[a].ID, all[b].ID))
+	})
+	sorted := make([]Host, len(all))
+	for i, at := range order {
+		sorted[i] = all[at]
+	}
+	return sorted
+}
+
+// offers notes the inventory of a host, and the claims on it.
+func (h *Host) offers(p croft.Provider) {
+	h.Offered, h.Claimed, h.Traits = croft.Resources{}, croft.Resources{}, p.Traits
 	for class, inv := range p.Inventories {
-		full.Offered[class], full.Claimed[class] = inv.Capacity(), p.Used[class]
+		h.Offered[class], h.Claimed[class] = inv.Capacity(), p.Used[class]
 	}
-	return full
 }
 
 // withMembers adds the roles of etcd members to the hosts. A member without a host record is joining, or was forgotten
@@ -348,38 +366,44 @@ func noteDeaths(all []Host) {
 	}
 }
 
-// Find returns the host with this UUID or name. NotFound. Conflict: several hosts have the name.
+// Find returns the host with this UUID or name. NotFound. Conflict: several hosts have the name. If Placement does not
+// answer, claims are missing and err says why; the host is valid.
 func (f *Fleet) Find(ctx context.Context, idOrName string) (Host, error) {
-	all, noClaims := f.withClaims(ctx)
-	if all == nil {
-		return Host{}, noClaims
-	}
-	h, err := f.chosen(ctx, all, idOrName)
+	h, err := f.find(ctx, idOrName)
 	if err != nil {
 		return h, err
 	}
-	return h, noClaims
-}
-
-// chosen returns one of the hosts with its instances.
-func (f *Fleet) chosen(ctx context.Context, all []Host, idOrName string) (h Host, err error) {
-	if h, err = among(all, idOrName); err != nil {
-		return h, err
+	p, err := inTime(ctx, func(ctx context.Context) (croft.Provider, error) { return f.Claims.Provider(ctx, h.ID) })
+	switch {
+	case err == nil:
+		h.offers(p)
+	case errors.Is(err, croft.NotFound): // its agent has not made it yet
+		err = nil
 	}
-	h.Instances, err = f.Instances.Some(ctx, h.on)
-	slices.SortStableFunc(h.Instances, func(a, b croft.Status) int {
-		return a.Instance.Created.Compare(b.Instance.Created)
-	})
 	return h, err
 }
 
 // find is Find without claims, which only Placement knows.
 func (f *Fleet) find(ctx context.Context, idOrName string) (Host, error) {
-	all, err := f.list(ctx, nil)
+	all, instances, err := f.list(ctx, nil)
 	if err != nil {
 		return Host{}, err
 	}
-	return f.chosen(ctx, all, idOrName)
+	h, err := among(all, idOrName)
+	if err != nil {
+		return h, err
+	}
+	var on []croft.InstanceID
+	for _, st := range instances {
+		if st.Instance.Host == h.ID {
+			on = append(on, st.Instance.ID)
+		}
+	}
+	h.Instances, err = f.Instances.Some(ctx, on)
+	slices.SortStableFunc(h.Instances, func(a, b croft.Status) int {
+		return a.Instance.Created.Compare(b.Instance.Created)
+	})
+	return h, err
 }
 
 // among returns the host with this UUID, else the host with this name. A host that is named with another host's UUID
@@ -484,8 +508,12 @@ type Config struct {
 	Log         *slog.Logger  // discards by default
 }
 
-// Fleet is all hosts of a cloud. It is stateless.
-type Fleet struct{ Config }
+// Fleet is all hosts of a cloud. It keeps nothing between calls.
+type Fleet struct {
+	Config
+
+	lists *share.Read[listed]
+}
 
 // New checks the config. It starts nothing.
 func New(c Config) (*Fleet, error) {
@@ -495,7 +523,7 @@ func New(c Config) (*Fleet, error) {
 	}
 	c.UndoTimeout = cmp.Or(c.UndoTimeout, 5*time.Second)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Fleet{c}, nil
+	return &Fleet{c, share.NewRead[listed]()}, nil
 }
 
 // order returns an instance's next order, for any host.

@@ -1,6 +1,7 @@
 package hosts_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -67,6 +68,9 @@ func (o claims) Claims(context.Context, croft.HostID) (map[croft.InstanceID]crof
 	return nil, o.broken
 }
 func (o claims) Providers(context.Context) ([]croft.Provider, error) { return nil, o.broken }
+func (o claims) Provider(context.Context, croft.HostID) (croft.Provider, error) {
+	return croft.Provider{}, cmp.Or(o.broken, error(croft.NotFound))
+}
 func (o claims) Candidates(context.Context, string, int) ([]croft.Candidate, error) {
 	return nil, o.broken
 }

@@ -123,6 +123,8 @@ type Recreator interface {
 type Claims interface {
 	// Providers describes every provider.
 	Providers(ctx context.Context) ([]croft.Provider, error)
+	// Provider describes one provider. NotFound.
+	Provider(ctx context.Context, id croft.HostID) (croft.Provider, error)
 	// Claims returns the allocations on a provider. NotFound: the provider does not exist.
 	Claims(ctx context.Context, host croft.HostID) (map[croft.InstanceID]croft.Resources, error)
 	// Candidates returns at most limit ways to satisfy a query.

@@ -3,6 +3,7 @@ package hosts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -26,10 +27,6 @@ func (f *Fleet) Storages(ctx context.Context) ([]Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the shared storage: %w", err)
 	}
-	providers, err := f.Claims.Providers(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the shared storage: %w", err)
-	}
 	all := map[croft.StorageID]Storage{}
 	for _, h := range hosts {
 		if !h.Alive {
@@ -43,11 +40,13 @@ func (f *Fleet) Storages(ctx context.Context) ([]Storage, error) {
 	}
 	list := []Storage{}
 	for _, s := range all {
-		for _, p := range providers {
-			if p.ID == s.ID.Provider() {
-				s.TotalGB, s.ClaimedGB = p.Inventories[croft.DiskGB].Capacity(), p.Used[croft.DiskGB]
-				s.FreeGB = max(0, s.TotalGB-s.ClaimedGB)
-			}
+		p, err := f.Claims.Provider(ctx, s.ID.Provider())
+		switch {
+		case err == nil:
+			s.TotalGB, s.ClaimedGB = p.Inventories[croft.DiskGB].Capacity(), p.Used[croft.DiskGB]
+			s.FreeGB = max(0, s.TotalGB-s.ClaimedGB)
+		case !errors.Is(err, croft.NotFound): // else no agent has made it yet
+			return nil, fmt.Errorf("list the shared storage: %w", err)
 		}
 		slices.Sort(s.Hosts)
 		list = append(list, s)

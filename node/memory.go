@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
@@ -33,8 +34,13 @@ const (
 	// requests.
 	busyBytes = 40 << 20
 
-	frugalPercent, largePercent = 100, 400 // of GOGC
-	memoryPeriod                = 2 * time.Second
+	largePercent = 400 // of GOGC
+	smallPercent = 100 // at least, with less than smallLive
+	leastPercent = 50
+
+	// betweenCollections is how often a process collects that allocates fast enough for more than leastPercent.
+	betweenCollections = time.Second / 2
+	memoryPeriod       = 2 * time.Second
 )
 
 // heapRule limits the growth of the heap between collections.
@@ -43,18 +49,28 @@ type heapRule struct {
 	limit   int64 // of GOMEMLIMIT, bytes
 }
 
-// heapRuleFor returns the rule for a heap with live bytes and an allocation rate in bytes per second. An idle process
-// stays within smallMemory while that is cheap: without a limit the collector would let the heap double, and return the
-// memory of the start slowly. A busy process would spend a fifth of its time collecting; it may use up to large bytes
-// instead. large is a limit, so that the process stays within it also between two looks at its load. If more than three
-// quarters of large are live, the limit is a third above live: with less the collector would run continuously.
+// heapRuleFor returns the rule for a heap with live bytes and an allocation rate in bytes per second. An idle
+// process stays within smallMemory while that is cheap: without a limit the collector would let the heap double,
+// and return the memory of the start slowly. A process with more live memory than that may grow by half between
+// collections, or by what it allocates within betweenCollections; while it is not busy, its limit makes it return
+// what it had more before. With less a busy process would spend a fifth of its time collecting. large is a limit,
+// so that the process stays within it also between two looks at its load. If more than three quarters of large are
+// live, the limit is a third above live: with less the collector would run continuously.
 func heapRuleFor(live, perSecond, large uint64) heapRule {
-	r := heapRule{percent: frugalPercent, limit: int64(max(large, live+live/3))}
+	percent := perSecond * uint64(betweenCollections) / uint64(time.Second) * 100 / max(live, 1)
+	least := uint64(leastPercent)
+	if live < smallLive {
+		least = smallPercent
+	}
+	most := large * 100 / max(live, 1)
+	most -= min(most, 100)
+	r := heapRule{percent: int(max(least, min(percent, most, largePercent))), limit: int64(max(large, live+live/3))}
 	switch {
 	case perSecond >= busyBytes:
-		r.percent = min(max(frugalPercent, int(large*100/max(live, 1))-100), largePercent)
 	case live < smallLive:
 		r.limit = min(r.limit, smallMemory)
+	default:
+		r.limit = min(r.limit, int64(2*live))
 	}
 	return r
 }
@@ -71,13 +87,20 @@ func PaceCollector(ctx context.Context) error {
 		large = min(large, machine.Total/largeShare)
 	}
 	defer debug.SetMemoryLimit(math.MaxInt64)
-	defer debug.SetGCPercent(frugalPercent)
+	defer debug.SetGCPercent(smallPercent)
 	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(now)
+	wasBusy := false
 	for {
 		before := now[1].Value.Uint64()
 		metrics.Read(now)
 		perSecond := (now[1].Value.Uint64() - before) / uint64(memoryPeriod/time.Second)
+		busy := perSecond >= busyBytes
+		if wasBusy && !busy { // otherwise an idle process keeps its garbage for up to two minutes
+			runtime.GC()
+			metrics.Read(now)
+		}
+		wasBusy = busy
 		r := heapRuleFor(now[0].Value.Uint64(), perSecond, large)
 		debug.SetGCPercent(r.percent)
 		debug.SetMemoryLimit(r.limit)

@@ -14,14 +14,18 @@ func TestHeapRules(t *testing.T) {
 		want                   heapRule
 	}{
 		{"a small heap stays small while little is asked", 30 * mib, 5 * mib, 1024 * mib, heapRule{100, 120 * mib}},
-		{"a heap near the limit is not squeezed", 90 * mib, 5 * mib, 1024 * mib, heapRule{100, 1024 * mib}},
-		{"a large heap may double while little is asked", 500 * mib, 0, 1024 * mib, heapRule{100, 1024 * mib}},
+		{"a heap near the limit is not squeezed", 90 * mib, 5 * mib, 1024 * mib, heapRule{50, 180 * mib}},
+		{"a large heap may grow by half while little is asked", 500 * mib, 0, 1024 * mib, heapRule{50, 1000 * mib}},
 		{"a small heap may grow fivefold while much is asked", 30 * mib, 300 * mib, 1024 * mib,
 			heapRule{400, 1024 * mib}},
+		{"a heap may grow by what is allocated in half a second", 100 * mib, 150 * mib, 1024 * mib,
+			heapRule{75, 1024 * mib}},
+		{"a few large pages are no reason to grow by more than half", 115 * mib, 60 * mib, 1024 * mib,
+			heapRule{50, 1024 * mib}},
 		{"a heap grows to what the machine can spare", 64 * mib, 300 * mib, 128 * mib, heapRule{100, 128 * mib}},
-		{"a heap grows up to the large memory", 256 * mib, 300 * mib, 1024 * mib, heapRule{300, 1024 * mib}},
+		{"a heap grows up to the large memory", 512 * mib, 2000 * mib, 1024 * mib, heapRule{100, 1024 * mib}},
 		{"a heap beyond the large memory is limited to a third more", 2400 * mib, 300 * mib, 1024 * mib,
-			heapRule{100, 3200 * mib}},
+			heapRule{50, 3200 * mib}},
 		{"a process on a small machine has the smaller limit", 30 * mib, 5 * mib, 64 * mib, heapRule{100, 64 * mib}},
 		{"a process that has not collected yet", 0, 300 * mib, 1024 * mib, heapRule{400, 1024 * mib}},
 	} {

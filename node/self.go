@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -50,7 +51,8 @@ func NewSelf(ctx context.Context, s *settings.Settings, service string, log *slo
 		ConstLabels: prometheus.Labels{"version": build.Version, "goversion": goVersion()},
 	})
 	build.Set(1)
-	me.metrics.MustRegister(build, collectors.NewGoCollector(),
+	liveHeap := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
+	me.metrics.MustRegister(build, collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
 	if me.traces, me.endTrace, err = s.Traces.Start(ctx, service, traces.PartFlush, log); err != nil {

@@ -218,6 +218,9 @@ type tagged interface{ tag(version string) }
 // decoder is an answer that decodes itself.
 type decoder interface{ decode(content []byte) error }
 
+// reader is an answer that reads the body itself, because it may be large.
+type reader interface{ read(body io.Reader) error }
+
 // headed is an answer that also reads the response header.
 type headed interface{ readHeader(http.Header) }
 
@@ -252,6 +255,13 @@ func (c *connection) send(ctx context.Context, minor int64, method, path string,
 		return c.wrap(ctx, method+" "+path, err)
 	}
 	defer resp.Body.Close()
+	if own, ok := out.(reader); ok {
+		if err := own.read(resp.Body); err != nil {
+			return croft.Errorf(croft.Unavailable, "placement at %s: read the answer to %s %s: %w", c.at(), method,
+				path, err)
+		}
+		return nil
+	}
 	content, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return c.wrap(ctx, method+" "+path, err)

@@ -229,6 +229,22 @@ func (c *Client) Providers(ctx context.Context) ([]croft.Provider, error) {
 	return present, nil
 }
 
+// Provider implements hosts.Claims.
+func (c *Client) Provider(ctx context.Context, id croft.HostID) (croft.Provider, error) {
+	var p providerBody
+	err := c.conn.call(ctx, http.MethodGet, providerPath(id, ""), nil, &p)
+	if err == nil {
+		var described *croft.Provider
+		if described, err = c.describe(ctx, p); err == nil {
+			return *described, nil
+		}
+	}
+	if is(err, http.StatusNotFound, "") {
+		err = croft.Errorf(croft.NotFound, "there is no resource provider %s", id)
+	}
+	return croft.Provider{}, err
+}
+
 func (c *Client) describe(ctx context.Context, p providerBody) (*croft.Provider, error) {
 	var inventories inventoriesBody
 	var usages struct {

@@ -2,10 +2,13 @@ package placementclient
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
 	"croft"
+	"croft/internal/jsonlist"
 )
 
 // croft's own Placement has two requests that the API lacks. Other Placements, and older versions of croft's, do not
@@ -63,20 +66,31 @@ func (c *Client) providersAtOnce(ctx context.Context) (all []croft.Provider, don
 	if c.foreign() {
 		return nil, false, nil
 	}
-	var body struct {
-		Providers []struct {
+	var list wholeList
+	if err := c.conn.call(ctx, http.MethodGet, wholePath, nil, &list); err != nil {
+		return nil, !c.isForeign(err), err
+	}
+	return list, true, nil
+}
+
+// wholeList is all providers. With thousands of hosts it is some megabytes of JSON, so they are decoded one by one.
+type wholeList []croft.Provider
+
+// read implements reader.
+func (l *wholeList) read(body io.Reader) error {
+	*l = nil
+	d := json.NewDecoder(body)
+	_, err := jsonlist.Read(d, "providers", func() error {
+		var p struct {
 			wholeBody
 			ID     croft.HostID    `json:"uuid"`
 			Root   croft.HostID    `json:"root_provider_uuid"`
 			Usages croft.Resources `json:"usages"`
-		} `json:"providers"`
-	}
-	if err := c.conn.call(ctx, http.MethodGet, wholePath, nil, &body); err != nil {
-		return nil, !c.isForeign(err), err
-	}
-	for _, p := range body.Providers {
-		all = append(all, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories,
+		}
+		err := d.Decode(&p)
+		*l = append(*l, croft.Provider{ID: p.ID, Root: p.Root, Name: p.Name, Inventories: p.Inventories,
 			Used: p.Usages, Traits: p.Traits, Aggregates: p.Aggregates})
-	}
-	return all, true, nil
+		return err
+	})
+	return err
 }

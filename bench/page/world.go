@@ -61,6 +61,9 @@ func newWorld(ctx context.Context, s settings, words io.Writer) (w *world, err e
 	if w.dir, err = os.MkdirTemp("", "croft-bench-page-"); err != nil {
 		return w, fmt.Errorf("make a directory: %w", err)
 	}
+	if err := os.WriteFile(w.metricsToken(), []byte(metricsSecret), 0o600); err != nil {
+		return w, fmt.Errorf("write a token: %w", err)
+	}
 	free, err := freeport.Addresses(3)
 	if err != nil {
 		return w, err
@@ -101,6 +104,12 @@ func newWorld(ctx context.Context, s settings, words io.Writer) (w *world, err e
 	return w, awaitReady(ctx, w.api)
 }
 
+// metricsToken returns the file with the token for metrics.
+func (w *world) metricsToken() string { return filepath.Join(w.dir, "metrics.token") }
+
+// metricsSecret is the token for metrics.
+const metricsSecret = "benchmark"
+
 // spawn starts a command of croft in an environment without settings.
 func (w *world) spawn(name string, args ...string) (*exec.Cmd, error) {
 	log, err := os.Create(filepath.Join(w.dir, name+".log"))
@@ -111,7 +120,7 @@ func (w *world) spawn(name string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(w.program, append(args, "--log-level", "warn")...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Env = []string{"HOME=" + w.dir}
+	cmd.Env = []string{"HOME=" + w.dir, "CROFT_METRICS_TOKEN_FILE=" + w.metricsToken()}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "CROFT_") && !strings.HasPrefix(v, "HOME=") {
 			cmd.Env = append(cmd.Env, v)
@@ -218,6 +227,10 @@ func (w *world) addInstance(ctx context.Context, n int) error {
 	host := w.hostIDs[n%len(w.hostIDs)]
 	if err := again(ctx, func() error {
 		made, err := w.store.Instances.Create(ctx, inst)
+		for err != nil && croft.KindOf(err) == croft.Conflict { // its MAC address is taken
+			inst.ID = croft.NewInstanceID()
+			made, err = w.store.Instances.Create(ctx, inst)
+		}
 		if err == nil {
 			inst = made
 			return nil

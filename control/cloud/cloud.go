@@ -257,4 +257,6 @@ type Claims interface {
 	RemoveTrait(ctx context.Context, t croft.Trait) error
 	// Providers describes every provider.
 	Providers(ctx context.Context) ([]croft.Provider, error)
+	// Provider describes one provider. NotFound.
+	Provider(ctx context.Context, id croft.HostID) (croft.Provider, error)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"croft"
+	"croft/client"
 	"croft/control/api"
 	"croft/internal/wording"
 	"croft/tenant"
@@ -87,7 +88,15 @@ func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
 	if !d.Operator {
 		return nil, nil
 	}
-	list, err := v.client.ListHosts(v.ctx)
+	end, err := v.manyHosts(v.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var rows, taking []*hostRow
+	list, err := client.EachHost(v.ctx, v.client, api.Listing{}, func(h briefHost) {
+		rows = append(rows, rowOfHost(h))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -95,24 +104,21 @@ func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
 		all = append(all, trouble{Bad: true, Kind: "cloud", What: says,
 			Do: "do what it says; the guide to operations has more", DoLink: docsRoot + "/operations"})
 	}
-	var rows, taking []hostRow
-	for _, h := range list.Hosts {
-		r := rowOfHost(h)
-		rows = append(rows, r)
+	for _, h := range rows {
 		if h.State == "ready" {
-			taking = append(taking, r)
+			taking = append(taking, h)
 		}
-		one := trouble{Bad: true, Kind: "host", Name: h.Name, Link: r.Link, DoLink: r.Link}
+		one := trouble{Bad: true, Kind: "host", Name: h.Name, Link: h.Link, DoLink: h.Link}
 		if h.State == "silent" || h.State == "fencing" || h.State == "returned" {
 			one.What = fmt.Sprintf("%s, with %s", h.State, wording.Count(h.Count, "instance"))
-			one.Do, one.DoLink = "bring it back, or fence it", r.Link+"/fence"
+			one.Do, one.DoLink = "bring it back, or fence it", h.Link+"/fence"
 			if h.State == "returned" {
-				one.Do, one.DoLink = "take it back", r.Link+"/take-back"
+				one.Do, one.DoLink = "take it back", h.Link+"/take-back"
 			}
 			all = append(all, one)
 		}
-		for _, says := range h.Host.Problems {
-			one.What, one.Do, one.DoLink = says, "look at the host", r.Link
+		for _, says := range h.Problems {
+			one.What, one.Do, one.DoLink = says, "look at the host", h.Link
 			all = append(all, one)
 		}
 	}

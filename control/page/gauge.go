@@ -14,7 +14,7 @@ type gauge struct {
 	Unlimited   bool // there is no total
 	Unknown     bool // neither is known
 	Withdrawn   bool // nothing is offered at present, as by a silent host
-	unit        func(int64) string
+	measure     tenant.Measure
 }
 
 // Percent returns the part in use, from 0 to 100.
@@ -27,7 +27,7 @@ func (g gauge) Percent() int {
 
 // Text shows both amounts.
 func (g gauge) Text() string {
-	used := g.unit(g.Used)
+	used := amountOf(g.measure, g.Used)
 	switch {
 	case g.Unknown:
 		return "not known"
@@ -38,7 +38,7 @@ func (g gauge) Text() string {
 	case g.Withdrawn:
 		return used + " claimed"
 	}
-	return used + " of " + g.unit(g.Total)
+	return used + " of " + amountOf(g.measure, g.Total)
 }
 
 // Class tells how full it is.
@@ -54,8 +54,7 @@ func (g gauge) Class() string {
 
 // gaugeOf returns the gauge of a measure.
 func gaugeOf(m tenant.Measure, used, total int64) gauge {
-	return gauge{Name: measureName(m), Used: used, Total: total,
-		unit: func(n int64) string { return amountOf(m, n) }}
+	return gauge{Name: measureName(m), Used: used, Total: total, measure: m}
 }
 
 // mainMeasures are the measures that every host and every project has.

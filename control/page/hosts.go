@@ -2,15 +2,19 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"croft"
+	"croft/client"
 	"croft/control/api"
 	"croft/internal/wording"
+	"croft/tenant"
 )
 
 // The most hosts that are drawn one by one, the most places that are drawn side by side, and the length of a page of
@@ -28,7 +32,7 @@ var hostStates = []string{"ready", "drained", "silent", "fencing", "dead", "retu
 type hostsPage struct {
 	hostsQuery
 	Sites    []*site
-	Rows     []hostRow // of the table
+	Rows     []*hostRow // of the table
 	Total    int
 	Counts   []stateCount
 	Gauges   []gauge
@@ -75,7 +79,7 @@ type place struct {
 	Name   string // its last part
 	Path   string
 	Link   string
-	Hosts  []hostRow
+	Hosts  []*hostRow
 	Gauges []gauge
 	Counts []stateCount
 	cells
@@ -89,10 +93,42 @@ type cells struct {
 
 // hostRow is a host in the picture and in the table.
 type hostRow struct {
-	api.Host
+	briefHost
 	Link   string
 	Gauges []gauge
 	Most   int // the highest percentage of its gauges
+}
+
+// briefHost is what a picture of many hosts needs of api.Host.
+type briefHost struct {
+	ID       croft.HostID `json:"id"`
+	Name     string       `json:"name"`
+	State    string       `json:"state"`
+	Alive    bool         `json:"alive"`
+	Seen     time.Time    `json:"seen"`
+	Location string       `json:"location"`
+	Version  string       `json:"version"`
+	Problems []string     `json:"problems"`
+	Count    int          `json:"instances"`
+	Offered  *mainAmounts `json:"offered"` // nil: not known
+	Claimed  mainAmounts  `json:"claimed"`
+}
+
+// mainAmounts are of mainMeasures.
+type mainAmounts struct {
+	VCPU     int64 `json:"VCPU"`
+	MemoryMB int64 `json:"MEMORY_MB"`
+	DiskGB   int64 `json:"DISK_GB"`
+}
+
+func (a mainAmounts) of(m tenant.Measure) int64 {
+	switch croft.ResourceClass(m) {
+	case croft.VCPU:
+		return a.VCPU
+	case croft.MemoryMB:
+		return a.MemoryMB
+	}
+	return a.DiskGB
 }
 
 func (v *visit) showHosts() error {
@@ -144,13 +180,37 @@ func (v *visit) hosts() (*hostsPage, error) {
 			which.Name[i] = name + "*"
 		}
 	}
-	list, err := v.client.ListHosts(v.ctx, which)
+	end, err := v.manyHosts(v.ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := pictureOf(list, asked.At, q)
+	defer end()
+	var all []*hostRow
+	list, err := client.EachHost(v.ctx, v.client, which, func(h briefHost) {
+		if isWithin(h.Location, asked.At) {
+			all = append(all, rowOfHost(h))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := pictureOf(list, all, asked.At, q)
 	d.hostsQuery = asked
 	return d, nil
+}
+
+// pictures is how many pictures of all hosts are made at once, however many pages are open: each of a few thousand
+// hosts takes some megabytes.
+const pictures = 2
+
+// manyHosts waits for a turn to read all hosts; end ends it.
+func (s *Server) manyHosts(ctx context.Context) (end func(), err error) {
+	select {
+	case s.pictures <- struct{}{}:
+		return func() { <-s.pictures }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // isWithin reports whether a location is another one, or inside of it.
@@ -158,8 +218,8 @@ func isWithin(location, at string) bool {
 	return at == "" || location == at || strings.HasPrefix(location, at+"/")
 }
 
-// pictureOf draws the hosts of a list at a location.
-func pictureOf(list api.HostList, at string, q url.Values) *hostsPage {
+// pictureOf draws the hosts at a location; list has what else is known of them.
+func pictureOf(list api.HostList, all []*hostRow, at string, q url.Values) *hostsPage {
 	d := &hostsPage{Problems: list.Problems, Partial: list.Error}
 	to := func(name, value string) string {
 		next := url.Values{}
@@ -177,12 +237,6 @@ func pictureOf(list api.HostList, at string, q url.Values) *hostsPage {
 		}
 		return Root + "/hosts?" + next.Encode()
 	}
-	var all []hostRow
-	for _, h := range list.Hosts {
-		if isWithin(h.Location, at) {
-			all = append(all, rowOfHost(h))
-		}
-	}
 	d.Total, d.Gauges = len(all), sumOf(all)
 	d.Counts = countStates(all, func(state string) string { return to("state", state) })
 	d.Alone = len(all) <= mostDrawn
@@ -196,7 +250,7 @@ func pictureOf(list api.HostList, at string, q url.Values) *hostsPage {
 	d.arrange(all, func(location string) string { return to("at", location) })
 	start := 0
 	if name, id, paged := strings.Cut(q.Get("after"), "/"); paged {
-		start = slices.IndexFunc(all, func(h hostRow) bool {
+		start = slices.IndexFunc(all, func(h *hostRow) bool {
 			return cmp.Or(cmp.Compare(h.Name, name), cmp.Compare(string(h.ID), id)) > 0
 		})
 		if start < 0 {
@@ -214,11 +268,14 @@ func pictureOf(list api.HostList, at string, q url.Values) *hostsPage {
 	return d
 }
 
-func rowOfHost(h api.Host) hostRow {
-	r := hostRow{Host: h, Link: Root + "/hosts/" + string(h.ID)}
+func rowOfHost(h briefHost) *hostRow {
+	r := &hostRow{briefHost: h, Link: Root + "/hosts/" + string(h.ID), Gauges: make([]gauge, 0, len(mainMeasures))}
+	var offered mainAmounts
+	if h.Offered != nil {
+		offered = *h.Offered
+	}
 	for _, m := range mainMeasures {
-		g := gaugeOf(m, h.Claimed[croft.ResourceClass(m)], h.Offered[croft.ResourceClass(m)])
-		g.Withdrawn = g.Total == 0
+		g := gaugeOf(m, h.Claimed.of(m), offered.of(m))
 		g.Unknown, g.Withdrawn = h.Offered == nil, g.Total == 0
 		r.Gauges, r.Most = append(r.Gauges, g), max(r.Most, g.Percent())
 	}
@@ -226,7 +283,7 @@ func rowOfHost(h api.Host) hostRow {
 }
 
 // sumOf adds up the inventories of hosts, and the claims on them.
-func sumOf(all []hostRow) []gauge {
+func sumOf(all []*hostRow) []gauge {
 	var sums []gauge
 	for i, m := range mainMeasures {
 		sum := gaugeOf(m, 0, 0)
@@ -239,7 +296,7 @@ func sumOf(all []hostRow) []gauge {
 }
 
 // countStates counts hosts by state, in the order of hostStates.
-func countStates(all []hostRow, to func(string) string) []stateCount {
+func countStates(all []*hostRow, to func(string) string) []stateCount {
 	counts := map[string]int{}
 	for _, h := range all {
 		counts[h.State]++
@@ -254,7 +311,7 @@ func countStates(all []hostRow, to func(string) string) []stateCount {
 }
 
 // arrange draws places by site and row. Of too many racks it draws the rows, of too many rows the sites.
-func (d *hostsPage) arrange(all []hostRow, to func(string) string) {
+func (d *hostsPage) arrange(all []*hostRow, to func(string) string) {
 	depth := len(croft.Levels) - 1
 	var places map[string]*place
 	for ; depth > 0; depth-- {
@@ -275,7 +332,7 @@ func (d *hostsPage) arrange(all []hostRow, to func(string) string) {
 		p := places[path]
 		p.Gauges = sumOf(p.Hosts)
 		p.Counts = countStates(p.Hosts, func(string) string { return "" })
-		slices.SortStableFunc(p.Hosts, func(a, b hostRow) int { return byNumber(a.Name, b.Name) })
+		slices.SortStableFunc(p.Hosts, func(a, b *hostRow) int { return byNumber(a.Name, b.Name) })
 		if !d.Alone {
 			p.cells = draw(p.Hosts)
 		}
@@ -337,7 +394,7 @@ const (
 
 // draw draws a cell for each host, filled from below by its scarcest resource. A mark in a cell tells that its host is
 // drained (a stroke), silent (a cross), or otherwise not ready (a square).
-func draw(all []hostRow) cells {
+func draw(all []*hostRow) cells {
 	columns := 10
 	for columns*columns*2 < len(all) {
 		columns += 5

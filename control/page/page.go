@@ -39,6 +39,7 @@ type Server struct {
 	issuer   *oidc.Issuer
 	public   string
 	streams  streams
+	pictures chan struct{} // full while pictures are made
 }
 
 // New returns a server of the page. It starts nothing.
@@ -52,7 +53,8 @@ func New(c Config) (*Server, error) {
 		issuer:   c.Issuer,
 		public:   c.Public,
 		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
-		sessions: session.Sessions{Store: c.Sessions}}, nil
+		sessions: session.Sessions{Store: c.Sessions},
+		pictures: make(chan struct{}, pictures)}, nil
 }
 
 // Handler serves the page at Root and below it, and leads browsers from / to it.

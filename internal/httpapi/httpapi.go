@@ -44,14 +44,29 @@ func Decode(text []byte, into any) error {
 
 // Answer writes a document as JSON that must not be cached.
 func Answer(w http.ResponseWriter, status int, document any) {
-	text, err := json.Marshal(document)
-	if err != nil {
-		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be said in JSON"}`)
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // ignore clients that disconnected
+	to := &begun{w: w, status: status}
+	if err := json.NewEncoder(to).Encode(document); err != nil && !to.begun { // else the client has disconnected
+		to.status = http.StatusInternalServerError
+		_, _ = io.WriteString(to, `{"error":"the answer cannot be said in JSON"}`+"\n") // ignore clients that disconnected
+	}
+}
+
+// begun writes the status before the first byte. The encoder writes nothing before it has encoded everything.
+type begun struct {
+	w      http.ResponseWriter
+	status int
+	begun  bool
+}
+
+// Write implements io.Writer.
+func (b *begun) Write(text []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.w.WriteHeader(b.status)
+	}
+	return b.w.Write(text)
 }
 
 // Error answers with the error's text and the status of its kind.

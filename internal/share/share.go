@@ -11,8 +11,9 @@ import (
 type Read[T any] struct {
 	now     atomic.Int64  // logical clock: counts callers and reads
 	reading chan struct{} // a mutex that supports contexts: full while a caller reads
+	waiting atomic.Int64  // callers that are reading, or wait to
 	begun   int64         // when the last successful read started
-	last    T
+	last    T             // kept only while others wait for it
 }
 
 // NewRead makes a Read.
@@ -21,13 +22,21 @@ func NewRead[T any]() *Read[T] { return &Read[T]{reading: make(chan struct{}, 1)
 // Get reads, or returns the result of a read that another caller started after this call. Callers must not change the
 // result.
 func (s *Read[T]) Get(ctx context.Context, read func(context.Context) (T, error)) (last T, err error) {
+	s.waiting.Add(1)
 	asked := s.now.Add(1)
 	select {
 	case s.reading <- struct{}{}:
 	case <-ctx.Done():
+		s.waiting.Add(-1)
 		return last, ctx.Err()
 	}
-	defer func() { <-s.reading }()
+	defer func() {
+		if s.waiting.Add(-1) == 0 {
+			var none T
+			s.begun, s.last = 0, none
+		}
+		<-s.reading
+	}()
 	if s.begun > asked {
 		return s.last, nil
 	}

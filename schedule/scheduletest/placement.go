@@ -222,6 +222,20 @@ func (p *Placement) Release(ctx context.Context, id croft.InstanceID, may croft.
 	return nil
 }
 
+// Provider implements hosts.Claims.
+func (p *Placement) Provider(ctx context.Context, id croft.HostID) (croft.Provider, error) {
+	all, err := p.Providers(ctx)
+	for _, one := range all {
+		if one.ID == id {
+			return one, nil
+		}
+	}
+	if err == nil {
+		err = croft.Errorf(croft.NotFound, "there is no resource provider %s", id)
+	}
+	return croft.Provider{}, err
+}
+
 // Providers implements schedule.Claims.
 func (p *Placement) Providers(ctx context.Context) ([]croft.Provider, error) {
 	if err := p.fault(ctx, "Providers"); err != nil {
