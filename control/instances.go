@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -245,7 +244,7 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	if err != nil {
 		return list, err
 	}
-	matches, err := in.Matching(reflect.TypeFor[api.Instance]())
+	matches, err := in.Matching(reflect.TypeFor[api.InstanceTerms]())
 	if err != nil {
 		return list, err
 	}
@@ -268,24 +267,27 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 		return shown
 	}
 	read := pageOfAll
-	if c.project != "" && matches == nil && len(f) == 0 && c.operation.ID != "listClaims" {
+	if c.project != "" && matches == nil && len(f) == 0 && cmp.Or(in.Sort, "name") == "name" &&
+		c.operation.ID != "listClaims" {
 		read = pageOfProject
 	}
-	all, more, err := read(ctx, c, in.After, cmp.Or(in.Limit, pageLength), func(st croft.Status) bool {
-		inst := st.Instance
+	in.Limit = cmp.Or(in.Limit, pageLength)
+	var of api.InstanceTerms
+	all, next, err := read(ctx, c, in, func(st *croft.Status) bool {
+		inst := &st.Instance
 		_, chosen := labels[inst.ID]
-		if !c.scope.Sees(inst.Project) || len(f) > 0 && !chosen || !wanted(inst) {
+		if !c.scope.Sees(inst.Project) || len(f) > 0 && !chosen || !wanted(*inst) {
 			return false
 		}
 		if matches == nil {
 			return true
 		}
-		of := api.TermsOf(st)
+		of = api.TermsOf(st, in.Terms)
 		if !c.caller.Operator() {
 			of.Host, of.HostID = "", ""
 		}
 		of.Labels = labels[of.ID]
-		return matches(of)
+		return matches(&of)
 	})
 	if err != nil {
 		return list, err
@@ -304,10 +306,7 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 	for _, st := range all {
 		list.Instances = append(list.Instances, show(st))
 	}
-	if more {
-		last := all[len(all)-1].Instance
-		list.Next = last.Name + "/" + string(last.ID)
-	}
+	list.Next = next
 	return list, nil
 }
 
@@ -335,59 +334,67 @@ func discoverTargets(ctx context.Context, c *call, in api.Discovery) ([]api.Targ
 
 // pageOfProject reads a page of the instances of a project for which wanted returns true, which are most of them. Names
 // are unique in it.
-func pageOfProject(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
-	all []croft.Status, more bool, err error) {
-	after, _, _ = strings.Cut(after, "/") // a name has no slash
-	for more = true; more && len(all) <= limit; {
+func pageOfProject(ctx context.Context, c *call, in api.InstanceFilter, wanted func(*croft.Status) bool) (
+	all []croft.Status, next string, err error) {
+	after, _, _ := strings.Cut(in.After, "/") // a name has no slash
+	for more := true; more && len(all) <= in.Limit; {
 		var page []croft.Status
-		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, limit+1); err != nil {
-			return nil, false, err
+		if page, more, err = c.Cloud.Instances.Page(ctx, c.project, after, in.Limit+1); err != nil {
+			return nil, "", err
 		}
 		for _, st := range page {
 			after = st.Instance.Name
-			if wanted(st) {
+			if wanted(&st) {
 				all = append(all, st)
 			}
 		}
 		more = more && len(page) > 0
 	}
-	return all[:min(limit, len(all))], len(all) > limit, nil
+	if len(all) > in.Limit {
+		all = all[:in.Limit]
+		next = sorting{}.next(&all[in.Limit-1])
+	}
+	return all, next, nil
 }
 
 // pageOfAll reads a page of the instances for which wanted returns true: it looks for them in the overview of all
 // instances, and reads only the found ones.
-func pageOfAll(ctx context.Context, c *call, after string, limit int, wanted func(croft.Status) bool) (
-	all []croft.Status, more bool, err error) {
-	left, err := c.Cloud.Instances.Overview(ctx, c.project)
+func pageOfAll(ctx context.Context, c *call, in api.InstanceFilter, wanted func(*croft.Status) bool) (
+	all []croft.Status, next string, err error) {
+	overview, err := c.Cloud.Instances.Overview(ctx, c.project)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
-	name, id, exact := strings.Cut(after, "/") // a name has no slash
-	start, _ := slices.BinarySearchFunc(left, struct{}{}, func(st *croft.Status, _ struct{}) int {
-		order := cmp.Compare(st.Instance.Name, name)
-		if order < 0 || order == 0 && (!exact || string(st.Instance.ID) <= id) {
-			return -1
-		}
-		return 1
-	})
-	for left = left[start:]; len(left) > 0 && len(all) <= limit; {
+	by := sortingOf(in.Sort, c.caller.Operator())
+	take, err := by.from(overview, in.After, wanted)
+	if err != nil {
+		return nil, "", err
+	}
+	chosen := map[croft.InstanceID]*croft.Status{} // as they were when they were put in order
+	st := take()
+	for st != nil && len(all) <= in.Limit {
 		var found []croft.InstanceID
-		for ; len(left) > 0 && len(all)+len(found) <= limit; left = left[1:] {
-			if wanted(*left[0]) {
-				found = append(found, left[0].Instance.ID)
+		for ; st != nil && len(all)+len(found) <= in.Limit; st = take() {
+			if wanted(st) {
+				found = append(found, st.Instance.ID)
+				chosen[st.Instance.ID] = st
 			}
 		}
 		page, err := c.Cloud.Instances.Some(ctx, found)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
-		for _, st := range page {
-			if wanted(st) {
-				all = append(all, st)
+		for i := range page {
+			if wanted(&page[i]) {
+				all = append(all, page[i])
 			}
 		}
 	}
-	return all[:min(limit, len(all))], len(all) > limit, nil
+	if len(all) > in.Limit {
+		all = all[:in.Limit]
+		next = by.next(chosen[all[in.Limit-1].Instance.ID])
+	}
+	return all, next, nil
 }
 
 // requested converts a body into a request.

@@ -135,6 +135,10 @@ type InstanceFilter struct {
 	Filtered
 	Page
 	Terms
+
+	// The field that the list is sorted by; with - before it, the largest come first. Instances with the same value
+	// are in the order of their names.
+	Sort string `query:"sort" json:"-" enum:"name,-name,state,-state,address,-address,host,-host,project,-project,resources,-resources,image,-image,created,-created,expires,-expires" default:"name"`
 }
 
 // ClaimFilter is the input of listClaims.

@@ -50,9 +50,12 @@ func (t Terms) terms() map[string][]string {
 }
 
 // AboutLabels reports whether a term is about labels.
-func (t Terms) AboutLabels() bool {
-	about := func(not string) bool { return strings.HasPrefix(not, "label=") }
-	return len(t.Label) > 0 || slices.ContainsFunc(t.Not, about)
+func (t Terms) AboutLabels() bool { return t.about("label", t.Label) }
+
+// about reports whether a term has values, or is one that entries must not match.
+func (t Terms) about(term string, values []string) bool {
+	names := func(not string) bool { return strings.HasPrefix(not, term+"=") }
+	return len(values) > 0 || slices.ContainsFunc(t.Not, names)
 }
 
 // ListingOf returns the parameters of lists with entries of a type.
@@ -95,7 +98,8 @@ func EntryOf(list reflect.Type) (entry reflect.Type, index int) {
 	panic(fmt.Sprintf("%s is no list", list))
 }
 
-// Matching returns whether an entry of a type matches the terms; nil: there are none, and all match. Invalid.
+// Matching returns whether an entry of a type, or what a pointer to one points to, matches the terms; nil: there are
+// none, and all match. Invalid.
 func (t Terms) Matching(entry reflect.Type) (func(any) bool, error) {
 	type condition struct {
 		fields []reflect.StructField
@@ -120,7 +124,7 @@ func (t Terms) Matching(entry reflect.Type) (func(any) bool, error) {
 		return nil, nil
 	}
 	return func(v any) bool {
-		of := reflect.ValueOf(v)
+		of := reflect.Indirect(reflect.ValueOf(v))
 		for _, c := range all {
 			matches := slices.ContainsFunc(c.fields, func(f reflect.StructField) bool {
 				field, err := of.FieldByIndexErr(f.Index)

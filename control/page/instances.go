@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,11 +13,8 @@ import (
 	"croft/schedule"
 )
 
-// The length of a page of the list, and the most instances that are sorted by another column than the name.
-const (
-	pageLength = 100
-	mostSorted = 2000
-)
+// pageLength is the length of a page of the list.
+const pageLength = 100
 
 // instanceList is what the list of instances shows.
 type instanceList struct {
@@ -37,7 +33,6 @@ type instanceList struct {
 	Next     string // address of the next page; empty: this is the last
 	First    string // address of the first page; empty: this is it
 	Columns  []column
-	Unsorted bool   // there are more instances than can be sorted
 	Follow   string // address of the stream of changes
 }
 
@@ -68,7 +63,7 @@ func (v *visit) listInstances() error {
 		Sort: cmp.Or(q.Get("sort"), "name"), States: states}
 	d.Projects = v.project == "" && (v.caller.Operator() || v.caller.Project == "")
 	d.Filtered = cmp.Or(d.Name, d.State, d.Host, d.Image, d.Filter) != ""
-	by, backwards := strings.CutPrefix(d.Sort, "-")
+	by, backward := strings.CutPrefix(d.Sort, "-")
 	if !slices.ContainsFunc(sortable, func(c column) bool { return c.Name == by }) {
 		return croft.Errorf(croft.Invalid, "there is no column %.40q to sort by", by)
 	}
@@ -82,22 +77,15 @@ func (v *visit) listInstances() error {
 			in.Name[i] = name + "*"
 		}
 	}
-	if d.Sort != "name" {
-		in.Limit = mostSorted
+	if by == "age" { // the youngest is the one that was created last
+		by, backward = "created", !backward
+	}
+	if in.Sort = by; backward {
+		in.Sort = "-" + by
 	}
 	list, err := v.client.ListInstances(v.ctx, in)
 	if err != nil {
 		return err
-	}
-	if d.Unsorted = d.Sort != "name" && list.Next != ""; !d.Unsorted && d.Sort != "name" {
-		slices.SortStableFunc(list.Instances, func(a, b api.Instance) int {
-			if backwards {
-				a, b = b, a
-			}
-			return compareBy(by, a, b)
-		})
-	} else if d.Unsorted {
-		list.Instances, list.Next = list.Instances[:pageLength], instanceKey(list.Instances[pageLength-1])
 	}
 	d.fill(v, list, q)
 	return v.show(http.StatusOK, "instances", "Instances", d)
@@ -107,9 +95,6 @@ func (v *visit) listInstances() error {
 func given(values []string) []string {
 	return slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
 }
-
-// instanceKey is the position of an instance in lists.
-func instanceKey(i api.Instance) string { return i.Name + "/" + string(i.ID) }
 
 // fill sets the rows, and the addresses of other views of the list.
 func (d *instanceList) fill(v *visit, list api.InstanceList, q url.Values) {
@@ -152,35 +137,6 @@ func (d *instanceList) fill(v *visit, list api.InstanceList, q url.Values) {
 func (d *instanceList) row(i api.Instance) row {
 	return row{Instance: i, Link: link(i.Project, "/instances/"+string(i.ID)), Operator: d.Operator,
 		Projects: d.Projects, Picks: d.Picks}
-}
-
-func compareBy(column string, a, b api.Instance) int {
-	switch column {
-	case "name":
-		return cmp.Compare(instanceKey(a), instanceKey(b))
-	case "state":
-		return cmp.Compare(a.State, b.State)
-	case "host":
-		return cmp.Compare(a.Host, b.Host)
-	case "project":
-		return cmp.Compare(a.Project, b.Project)
-	case "resources":
-		return cmp.Or(cmp.Compare(a.Resources["VCPU"], b.Resources["VCPU"]),
-			cmp.Compare(a.Resources["MEMORY_MB"], b.Resources["MEMORY_MB"]),
-			cmp.Compare(a.Resources["DISK_GB"], b.Resources["DISK_GB"]))
-	case "image":
-		return cmp.Compare(a.Image, b.Image)
-	case "expires":
-		if a.Expires.IsZero() != b.Expires.IsZero() { // what never expires comes last
-			return map[bool]int{true: 1, false: -1}[a.Expires.IsZero()]
-		}
-		return a.Expires.Compare(b.Expires)
-	case "age":
-		return b.Created.Compare(a.Created)
-	}
-	first, _ := netip.ParseAddr(a.Address) // instances without an address come first
-	second, _ := netip.ParseAddr(b.Address)
-	return first.Compare(second)
 }
 
 // mostPicked is the most instances of one bulk action.
