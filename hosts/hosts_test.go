@@ -211,7 +211,7 @@ func TestWhatCannotMoveStays(t *testing.T) {
 		t.Fatalf("got %+v, %v; want three, since the last is on its way out", all, err)
 	}
 	for i, why := range []string{"its disk is here, and the agent of its host is of an older version; upgrade it",
-		"it is in group g, whose rule a move might break", "no other host has room for it"} {
+		"it is in group g, whose rule a move might break", "it fits on no other host"} {
 		if all[i].Stays != why {
 			t.Errorf("got %q, want %q", all[i].Stays, why)
 		}

@@ -264,7 +264,7 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 		defer cancel()
 		if err := f.stay(after, inst); err != nil {
 			if errors.Is(err, croft.NoCapacity) { // not that it stays
-				err = croft.Errorf(croft.Conflict, "no other host has room for it, and its move is not ended: %v", err)
+				err = croft.Errorf(croft.Conflict, "it fits on no other host, and its move is not ended: %v", err)
 			}
 			return croft.Host{}, err
 		}
@@ -279,11 +279,11 @@ func (f *Fleet) move(ctx context.Context, st croft.Status, withDisk bool, only c
 // unfit returns why an instance can move to no host, or not to the only one. NoCapacity.
 func (f *Fleet) unfit(ctx context.Context, inst croft.Instance, q schedule.Question, shared []croft.Volume,
 	withDisk bool, only croft.HostID) error {
-	why := "no other host has room for it"
+	why := "it fits on no other host"
 	if only != "" {
 		why = "that host cannot have it"
 	} else if len(shared) > 0 {
-		why = "no other host that mounts the shared storage of its volume " + shared[0].Name + " has room for it"
+		why = "it fits on no other host that mounts the shared storage of its volume " + shared[0].Name
 	}
 	explained, err := f.explain(ctx, inst, q, withDisk, only)
 	if err != nil {

@@ -66,7 +66,7 @@ func (q Question) judge(t tree) verdict {
 	}
 	v.judge(q.Query, t)
 	if err := host.Runs(q.Spec.Machine.Arch); err != nil && q.Spec.Machine.Arch.Known() == croft.ArchX86 {
-		v.add(miss{requirement: string(croft.TraitX86), kind: err.Error(), gap: 4, text: err.Error(),
+		v.add(miss{requirement: string(croft.TraitX86), kind: err.Error(), gap: archGap, text: err.Error(),
 			remedy: remedy{none: true}})
 	} // others require the trait
 	for _, b := range q.Spec.In {
@@ -252,7 +252,7 @@ func (e *Explanation) ForTenants() string {
 	if len(e.Rows) == 0 {
 		return fmt.Sprintf("no host offers anything to claim %s from", e.Wanted)
 	}
-	return fmt.Sprintf("no host has %s left; the nearest: %s", e.Wanted, strings.Join(e.Rows[0].Missing, ", "))
+	return fmt.Sprintf("%s fits on no host; the nearest: %s", e.Wanted, strings.Join(e.Rows[0].Missing, ", "))
 }
 
 // Error returns one sentence with the nearest miss.
@@ -263,6 +263,6 @@ func (e *Explanation) Error() string {
 			e.Wanted)
 	}
 	nearest := e.Rows[0]
-	return fmt.Sprintf("no host has %s left; the nearest, %s: %s", e.Wanted, nearest.Hosts[0],
+	return fmt.Sprintf("%s fits on no host; the nearest, %s: %s", e.Wanted, nearest.Hosts[0],
 		strings.Join(nearest.Missing, ", "))
 }

@@ -219,7 +219,7 @@ func TestExplanationIsOneSentence(t *testing.T) {
 		{
 			"the nearest miss is named", Explanation{Wanted: wanted,
 				Rows: []Row{{[]string{"h1", "h2"}, []string{"1 short of VCPU 1"}}}},
-			"no host has VCPU:1 left; the nearest, h1: 1 short of VCPU 1",
+			"VCPU:1 fits on no host; the nearest, h1: 1 short of VCPU 1",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -227,5 +227,23 @@ func TestExplanationIsOneSentence(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestAFullHostIsNearerThanOneOfAnotherArchitecture(t *testing.T) {
+	arm := provider("arm", using(croft.VCPU, 4), using(croft.MemoryMB, 4096), using(croft.DiskGB, 100))
+	arm.ID, arm.Name, arm.Traits = "arm", "arm", []croft.Trait{croft.TraitAArch64}
+	x86 := provider("a-host")
+	x86.ID, x86.Name = "x86", "a-host"
+	q, err := ParseQuery("resources=VCPU:1,MEMORY_MB:256,DISK_GB:1&root_required=COMPUTE_ARCH_AARCH64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Explain(Question{Query: q, Providers: []croft.Provider{x86, arm}, Hosts: map[croft.HostID]croft.Host{
+		"arm": {ID: "arm", Alive: true, Arch: []croft.Arch{croft.ArchAArch64}}, "x86": {ID: "x86", Alive: true}},
+		Spec: croft.Spec{InstanceSettings: croft.InstanceSettings{Machine: croft.Machine{Arch: croft.ArchAArch64}}}})
+	want := "DISK_GB:1,MEMORY_MB:256,VCPU:1 fits on no host; the nearest, arm: "
+	if !strings.HasPrefix(got.Error(), want) || got.Change != nil {
+		t.Errorf("got %v and the change %v, want %q and no change", got, got.Change, want)
 	}
 }

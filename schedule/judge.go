@@ -225,6 +225,9 @@ func amount(class croft.ResourceClass, n int64) string {
 	return fmt.Sprint(n)
 }
 
+// archGap is the gap of a host of another architecture: more than that of a host of the right one that is full.
+const archGap = 4
+
 // rootMisses checks the traits that the host itself must or must not have.
 func rootMisses(q Query, p croft.Provider) []miss {
 	var misses []miss
@@ -247,6 +250,10 @@ func rootMisses(q Query, p croft.Provider) []miss {
 				lack = "lacks " + name
 			}
 			add(word, lack)
+			if slices.ContainsFunc(croft.Archs(), func(a croft.Arch) bool { return a.Trait() == croft.Trait(name) }) {
+				m := &misses[len(misses)-1]
+				m.gap, m.remedy = archGap, remedy{none: true}
+			}
 		}
 	}
 	return misses

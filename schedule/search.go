@@ -222,9 +222,8 @@ func (s *search) noCapacity(ctx context.Context, last *snapshot) error {
 	}
 	explanation, err := s.explain(ctx, nil)
 	if err != nil {
-		return croft.Errorf(croft.NoCapacity, "schedule %s: no host has %s left (the reason cannot be read: %w)",
-			s.inst.Name,
-			s.query.Total(), err)
+		return croft.Errorf(croft.NoCapacity, "schedule %s: %s fits on no host (the reason cannot be read: %w)",
+			s.inst.Name, s.query.Total(), err)
 	}
 	s.addTrace(explanation, last, nil)
 	return croft.Errorf(croft.NoCapacity, "schedule %s: %w", s.inst.Name, explanation)

@@ -35,12 +35,16 @@ func (m *Manager) CreateShared(ctx context.Context, project croft.Project, name 
 	}
 	only := ""
 	if len(places) == 1 {
-		only = m.only(ctx, places[0].Provider())
+		only = m.only(ctx, places[0].Provider(), nil)
 	}
-	full := fmt.Sprintf("the shared storage %s has no DISK_GB:%d left%s, or the hosts that mount it take no orders",
-		storage, sizeGB, only)
-	if storage == croft.StorageShared {
-		full = fmt.Sprintf("no shared storage has DISK_GB:%d left%s on hosts that take orders", sizeGB, only)
+	full := fmt.Sprintf("the shared storage %s has no DISK_GB:%d left%s", storage, sizeGB, only)
+	switch whichever := storage == croft.StorageShared; {
+	case errors.Is(err, errClosed) && whichever:
+		full = "no host that mounts a shared storage takes orders"
+	case errors.Is(err, errClosed):
+		full = fmt.Sprintf("no host that mounts the shared storage %s takes orders", storage)
+	case whichever:
+		full = fmt.Sprintf("no shared storage has DISK_GB:%d left%s", sizeGB, only)
 	}
 	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
 }

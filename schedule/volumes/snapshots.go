@@ -137,7 +137,7 @@ func (m *Manager) snapshot(ctx context.Context, st croft.Status, name, backup st
 	v, err = m.claim(ctx, v)
 	if errors.Is(err, croft.NoCapacity) {
 		err = croft.Errorf(croft.NoCapacity, "a snapshot claims the size of the disks for what is written after it, and "+
-			"its host has no DISK_GB:%d left%s", size, m.only(ctx, inst.Host))
+			"its host has no DISK_GB:%d left%s", size, m.only(ctx, inst.Host, nil))
 	}
 	if err != nil {
 		return v, fmt.Errorf("%s: %w", what, err)

@@ -145,21 +145,54 @@ func (m *Manager) create(ctx context.Context, project croft.Project, name string
 	if v, err = m.createOn(ctx, project, name, sizeGB, places); err == nil || !errors.Is(err, errNowhere) {
 		return v, err
 	}
-	full := fmt.Sprintf("no host that takes orders has DISK_GB:%d left%s", sizeGB, m.only(ctx, ""))
-	if called != "" {
-		h, _ := m.hostCalled(ctx, hostName) // it was found before
-		full = fmt.Sprintf("%s has no DISK_GB:%d left%s, or takes no orders", called, sizeGB, m.only(ctx, h))
-	}
-	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, full)
+	return v, croft.Errorf(croft.NoCapacity, "create volume %s: %s", name, m.full(ctx, sizeGB, hostName, called))
 }
 
-// errNowhere says that no place has room.
-var errNowhere = croft.Errorf(croft.NoCapacity, "no place has room")
+// full returns why no host, or not the named one, can have a new volume.
+func (m *Manager) full(ctx context.Context, sizeGB int64, hostName, called string) string {
+	hosts, err := m.Hosts.Hosts(ctx)
+	if err != nil {
+		return fmt.Sprintf("no host has taken it, and the reason cannot be read: %v", err)
+	}
+	if called == "" {
+		for _, h := range hosts {
+			if closed(h) == "" {
+				return fmt.Sprintf("no host that takes orders has DISK_GB:%d left%s", sizeGB, m.only(ctx, "", hosts))
+			}
+		}
+		return "no host takes orders: each is silent, drained or too old for volumes"
+	}
+	h, _ := croft.HostCalled(maps.Values(hosts), hostName) // it was found before
+	if why := closed(h); why != "" {
+		return called + " takes no orders: " + why
+	}
+	return fmt.Sprintf("%s has no DISK_GB:%d left%s", called, sizeGB, m.only(ctx, h.ID, hosts))
+}
+
+// closed returns why a host takes no orders about new volumes; empty: it takes them.
+func closed(h croft.Host) string {
+	switch {
+	case !h.Alive:
+		return "its agent is not running"
+	case h.Drained:
+		return "it is drained"
+	case !h.Volumes:
+		return "its croft is too old for volumes"
+	}
+	return ""
+}
+
+// Errors of createOn.
+var (
+	errNowhere = croft.Errorf(croft.NoCapacity, "no place has room")
+	errClosed  = fmt.Errorf("%w: no host of these takes orders", errNowhere)
+)
 
 // createOn creates a volume at the first of these places, of which each has a Host and perhaps a Storage, that has room
-// for it; errNowhere: none has.
+// for it; errNowhere: none has; errClosed: because no host takes orders.
 func (m *Manager) createOn(ctx context.Context, project croft.Project, name string, sizeGB int64,
 	places []croft.Volume) (v croft.Volume, err error) {
+	none := errClosed
 	for _, at := range places {
 		v = croft.Volume{ID: croft.NewVolumeID(), Project: project, Name: name, Host: at.Host, Storage: at.Storage,
 			SizeGB: sizeGB, Created: time.Now().UTC()}
@@ -172,23 +205,17 @@ func (m *Manager) createOn(ctx context.Context, project croft.Project, name stri
 		if !errors.Is(err, croft.NoCapacity) && !errors.Is(err, schedule.ErrClosed) {
 			return v, fmt.Errorf("create volume %s: %w", name, err)
 		}
+		if !errors.Is(err, schedule.ErrClosed) {
+			none = errNowhere
+		}
 	}
-	return v, errNowhere
+	return v, none
 }
 
-// hostCalled returns the host with this UUID or name.
-func (m *Manager) hostCalled(ctx context.Context, idOrName string) (croft.HostID, error) {
-	hosts, err := m.Hosts.Hosts(ctx)
-	if err != nil {
-		return "", err
-	}
-	h, err := croft.HostCalled(maps.Values(hosts), idOrName)
-	return h.ID, err
-}
-
-// only describes how much room a provider has for disks; without an ID, the host with the most. Empty: that is unknown.
-func (m *Manager) only(ctx context.Context, provider croft.HostID) string {
-	left, err := m.left(ctx, provider)
+// only describes how much room a provider has for disks; without an ID, the host of these with the most that takes
+// orders. Empty: that is unknown.
+func (m *Manager) only(ctx context.Context, provider croft.HostID, hosts map[croft.HostID]croft.Host) string {
+	left, err := m.left(ctx, provider, hosts)
 	switch {
 	case err != nil:
 		return ""
@@ -198,12 +225,14 @@ func (m *Manager) only(ctx context.Context, provider croft.HostID) string {
 	return fmt.Sprintf(", only %d", left)
 }
 
-// left returns how many GiB of disks a provider has left; without an ID, the host with the most.
-func (m *Manager) left(ctx context.Context, provider croft.HostID) (most int64, err error) {
+// left returns how many GiB of disks a provider has left; without an ID, the host of these with the most that takes
+// orders.
+func (m *Manager) left(ctx context.Context, provider croft.HostID,
+	hosts map[croft.HostID]croft.Host) (most int64, err error) {
 	all, err := m.Claims.Candidates(ctx, "resources="+croft.Resources{croft.DiskGB: 1}.String(), candidateLimit)
 	for _, c := range all {
 		for id := range c.Allocations {
-			if s := c.Summaries[id]; id == provider || provider == "" {
+			if s := c.Summaries[id]; id == provider || provider == "" && closed(hosts[id]) == "" {
 				most = max(most, s.Capacity[croft.DiskGB]-s.Used[croft.DiskGB])
 			}
 		}
@@ -232,7 +261,7 @@ func (m *Manager) candidates(ctx context.Context, sizeGB int64, host string) ([]
 	var ids []croft.HostID
 	for _, c := range schedule.Spread.Order(all) {
 		for id := range c.Allocations {
-			if h := hosts[id]; len(c.Allocations) == 1 && h.Alive && !h.Drained && h.Volumes {
+			if len(c.Allocations) == 1 && closed(hosts[id]) == "" {
 				ids = append(ids, id)
 			}
 		}
@@ -603,7 +632,7 @@ func (m *Manager) Grow(ctx context.Context, project croft.Project, name string, 
 
 // most describes up to which size a volume can grow that has claimed its present one. Empty: that is unknown.
 func (m *Manager) most(ctx context.Context, v croft.Volume) string {
-	left, err := m.left(ctx, v.Provider())
+	left, err := m.left(ctx, v.Provider(), nil)
 	now, read := m.Claims.ClaimOf(ctx, v.ID.Consumer())
 	if err != nil || read != nil {
 		return ""
