@@ -314,17 +314,24 @@ func (p *pass) machine(disk []Layer, seed string, nics []NIC) Machine {
 // firmware returns the firmware of the domain: the one in the order, else the one that boots the disk. Invalid: none
 // does on this host.
 func (p *pass) firmware(ctx context.Context, layers []Layer) (croft.Firmware, error) {
-	wanted := p.want.Spec.Machine.Firmware
-	if wanted.IsUEFI() {
-		return wanted, nil
+	wanted, machine := p.want.Spec.Machine.Firmware, p.want.Spec.Machine
+	if machine.Arch == croft.ArchAArch64 { // it has no other
+		wanted = croft.FirmwareUEFI
 	}
-	if p.want.Spec.Machine.Arch == croft.ArchAArch64 { // it has no other
-		return croft.FirmwareUEFI, nil
-	}
-	needed, err := onStorage(ctx, p, func() (bool, error) { return p.agent.Images.NeedsUEFI(layers) })
+	boots, err := onStorage(ctx, p, func() (croft.Firmware, error) { return p.agent.Images.OnlyFirmware(layers) })
 	switch {
-	case err != nil || !needed:
+	case err != nil:
 		return wanted, err
+	case boots == croft.FirmwareBIOS && wanted.IsUEFI() && machine.ISO == "" &&
+		len(p.want.Volumes) == 0 && !machine.Boot.Has(croft.BootNetwork):
+		remedy := "leave --firmware out, or give an image that UEFI boots"
+		if machine.Arch == croft.ArchAArch64 {
+			remedy = "give an image for aarch64"
+		}
+		return "", croft.Errorf(croft.Invalid, "its disk boots only by a BIOS, since no partition on it can have a boot "+
+			"loader for UEFI: %s", remedy)
+	case wanted.IsUEFI() || boots != croft.FirmwareUEFI:
+		return wanted, nil
 	case wanted == croft.FirmwareBIOS:
 		return "", croft.Errorf(croft.Invalid, "its disk boots only by UEFI, and the request asks for a BIOS: ask for "+
 			"--firmware uefi, or give an image that a BIOS boots")

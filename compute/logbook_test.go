@@ -45,7 +45,7 @@ type logbook struct {
 	domain  *Domain
 	defined Machine
 	claimed bool
-	uefi    bool // only UEFI boots the disk
+	boots   croft.Firmware // the only one that boots the disk
 	hosts   map[croft.HostID]croft.Host
 	told    audit.Evidence // evidence about the host
 	claims  map[croft.InstanceID]croft.Resources
@@ -414,4 +414,4 @@ func (l logSeeds) WriteSeed(_ context.Context, w io.Writer, _ croft.Order) error
 // Below is called of the disk of an instance without snapshots.
 func (l logImages) Below(string) (string, error) { return "", nil }
 
-func (l logImages) NeedsUEFI([]Layer) (bool, error) { return l.uefi, nil }
+func (l logImages) OnlyFirmware([]Layer) (croft.Firmware, error) { return l.boots, nil }

@@ -313,8 +313,9 @@ type ImageStore interface {
 	// CD makes a file the image of a CD, which QEMU may read. Invalid: the image is no ISO 9660 image. Unavailable:
 	// there is no space, or the image was evicted since it was fetched.
 	CD(ctx context.Context, img CachedImage, file string) error
-	// NeedsUEFI reports whether only UEFI firmware boots a disk, given its layers. No guest may use it.
-	NeedsUEFI(layers []Layer) (bool, error)
+	// OnlyFirmware returns the only firmware that boots a disk, given its layers: bios or uefi; empty: either may. No
+	// guest may use the disk.
+	OnlyFirmware(layers []Layer) (croft.Firmware, error)
 	// Rebase names another backing file in the header of a disk, which has the same data. No guest may use it.
 	Rebase(ctx context.Context, file string, below Layer) error
 }

@@ -4,25 +4,31 @@ import (
 	"fmt"
 	"os"
 
+	"croft"
 	"croft/compute"
 	"croft/compute/image/format"
 )
 
-// NeedsUEFI implements compute.ImageStore. The topmost layer that has the boot sector decides.
-func (c *Cache) NeedsUEFI(layers []compute.Layer) (bool, error) {
+// OnlyFirmware implements compute.ImageStore. The topmost layer that has the boot sector decides.
+func (c *Cache) OnlyFirmware(layers []compute.Layer) (croft.Firmware, error) {
 	for _, l := range layers {
-		boot, err := bootSector(l)
-		if err != nil {
-			return false, fmt.Errorf("read the boot sector of %s: %w", l.Path, err)
-		}
-		if boot != nil {
-			return format.NeedsUEFI(boot), nil
+		head, err := diskHead(l)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("read the boot sector of %s: %w", l.Path, err)
+		case head == nil: // it is in a layer below
+		case format.NeedsUEFI(head):
+			return croft.FirmwareUEFI, nil
+		case format.NeedsBIOS(head):
+			return croft.FirmwareBIOS, nil
+		default:
+			return "", nil
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
-func bootSector(l compute.Layer) ([]byte, error) {
+func diskHead(l compute.Layer) ([]byte, error) {
 	f, err := os.Open(l.Path)
 	if err != nil {
 		return nil, err
@@ -32,5 +38,5 @@ func bootSector(l compute.Layer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return format.BootSector(f, info.Size(), l.Format)
+	return format.DiskHead(f, info.Size(), l.Format)
 }

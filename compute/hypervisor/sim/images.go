@@ -327,8 +327,8 @@ func (Images) CD(_ context.Context, img compute.CachedImage, file string) error 
 	return nil
 }
 
-// NeedsUEFI says no: simulated guests boot nothing.
-func (Images) NeedsUEFI([]compute.Layer) (bool, error) { return false, nil }
+// OnlyFirmware returns none: simulated guests boot nothing.
+func (Images) OnlyFirmware([]compute.Layer) (croft.Firmware, error) { return "", nil }
 
 // Rebase names another layer below a file.
 func (Images) Rebase(_ context.Context, file string, below compute.Layer) error {

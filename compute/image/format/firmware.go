@@ -5,45 +5,116 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 )
 
-// BootSector returns the first sector of a disk's layer, which is a qcow2 or a raw file; nil: the layer does not have
-// it. It reads and allocates little whatever the file contains.
-func BootSector(r io.ReaderAt, size int64, format string) ([]byte, error) {
+// headSectors is the number of sectors of a disk up to the end of a usual GPT.
+const headSectors = 34
+
+// DiskHead returns the boot sector of a disk's layer, which is a qcow2 or a raw file, and the sectors with its
+// partition table as far as they are next to it; nil: the layer does not have them. It reads and allocates little
+// whatever the file contains.
+func DiskHead(r io.ReaderAt, size int64, format string) ([]byte, error) {
 	if format == "qcow2" {
 		h, err := ReadQcow2(r, size)
 		if err != nil {
 			return nil, err
 		}
-		return h.bootSector(r), nil
+		return h.diskHead(r), nil
 	}
-	boot := make([]byte, sector)
-	if n, err := r.ReadAt(boot, 0); n < len(boot) && !errors.Is(err, io.EOF) {
+	head := make([]byte, headSectors*sector)
+	if n, err := r.ReadAt(head, 0); n < len(head) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	return boot, nil
+	return head, nil
 }
 
-// NeedsUEFI reports whether only UEFI firmware can boot a disk with this boot sector: it has no boot code, and its
-// partition table is a GPT or has an EFI system partition.
-func NeedsUEFI(boot []byte) bool {
-	const code, table, entry = 440, 446, 16
-	if len(boot) < sector || boot[510] != 0x55 || boot[511] != 0xaa || len(bytes.Trim(boot[:code], "\x00")) > 0 {
+// Types of partitions in a boot sector.
+const (
+	mbrGPT = 0xee // a GPT follows
+	mbrESP = 0xef // EFI system partition
+)
+
+// NeedsUEFI reports whether only UEFI firmware can boot a disk that begins so: it has no boot code, and its partition
+// table is a GPT or has an EFI system partition.
+func NeedsUEFI(head []byte) bool {
+	kinds, code, ok := readMBR(head)
+	return ok && !code && (slices.Contains(kinds, mbrGPT) || slices.Contains(kinds, mbrESP))
+}
+
+// NeedsBIOS reports whether surely only a BIOS can boot a disk that begins so: it has boot code, and every partition in
+// its table is of a type that never has a FAT. UEFI firmware reads boot loaders from FATs, whatever the type of their
+// partition.
+func NeedsBIOS(head []byte) bool {
+	kinds, code, ok := readMBR(head)
+	if !ok || !code || len(kinds) == 0 {
 		return false
 	}
-	for n := range 4 {
-		if kind := boot[table+n*entry+4]; kind == 0xee || kind == 0xef {
-			return true
-		}
+	if slices.Contains(kinds, mbrGPT) {
+		return len(kinds) == 1 && gptWithoutFAT(head)
 	}
-	return false
+	return !slices.ContainsFunc(kinds, func(kind byte) bool { return !slices.Contains(mbrWithoutFAT, kind) })
 }
 
-// bootSector returns the first sector of the disk in a qcow2 image; nil: it is empty or cannot be read.
-func (h *Qcow2) bootSector(r io.ReaderAt) []byte {
+// mbrWithoutFAT is the types of partitions for Linux: swap, file system, LVM, RAID.
+var mbrWithoutFAT = []byte{0x82, 0x83, 0x8e, 0xfd}
+
+// readMBR returns the types of the partitions in a boot sector, and whether it has boot code; false: it is none.
+func readMBR(head []byte) (kinds []byte, code, ok bool) {
+	const codeEnd, table, entry = 440, 446, 16
+	if len(head) < sector || head[510] != 0x55 || head[511] != 0xaa {
+		return nil, false, false
+	}
+	for n := range 4 {
+		if kind := head[table+n*entry+4]; kind != 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds, len(bytes.Trim(head[:codeEnd], "\x00")) > 0, true
+}
+
+// gptLinux is the types of partitions in a GPT, as stored, for GRUB on a BIOS and for Linux: file system, root of
+// x86-64, swap, LVM, RAID.
+var gptLinux = [][16]byte{
+	{0x48, 0x61, 0x68, 0x21, 0x49, 0x64, 0x6f, 0x6e, 0x74, 0x4e, 0x65, 0x65, 0x64, 0x45, 0x46, 0x49},
+	{0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4},
+	{0xe3, 0xbc, 0x68, 0x4f, 0xcd, 0xe8, 0xb1, 0x4d, 0x96, 0xe7, 0xfb, 0xca, 0xf9, 0x84, 0xb7, 0x09},
+	{0x6d, 0xfd, 0x57, 0x06, 0xab, 0xa4, 0xc4, 0x43, 0x84, 0xe5, 0x09, 0x33, 0xc8, 0x4b, 0x4f, 0x4f},
+	{0x79, 0xd3, 0xd6, 0xe6, 0x07, 0xf5, 0xc2, 0x44, 0xa2, 0x3c, 0x23, 0x8f, 0x2a, 0x3d, 0xf9, 0x28},
+	{0x0f, 0x88, 0x9d, 0xa1, 0xfc, 0x05, 0x3b, 0x4d, 0xa0, 0x06, 0x74, 0x3f, 0x0f, 0x84, 0x91, 0x1e},
+}
+
+// gptWithoutFAT reports whether the GPT in the first sectors of a disk has partitions, and all of types in gptLinux.
+func gptWithoutFAT(head []byte) bool {
+	const first, count, size = 2 * sector, 128, 128 // of a usual table
+	if len(head) < headSectors*sector {
+		return false
+	}
+	header := head[sector : 2*sector]
+	number := binary.LittleEndian.Uint32
+	if string(header[:8]) != "EFI PART" || binary.LittleEndian.Uint64(header[72:]) != 2 ||
+		number(header[80:]) > count || number(header[84:]) != size {
+		return false
+	}
+	used := 0
+	for entry := range slices.Chunk(head[first:headSectors*sector], size) {
+		switch kind := [16]byte(entry); {
+		case kind == [16]byte{}:
+		case slices.Contains(gptLinux, kind):
+			used++
+		default:
+			return false
+		}
+	}
+	return used > 0
+}
+
+// diskHead returns the first sectors of the disk in a qcow2 image, as many as its first cluster has; nil: it is empty
+// or cannot be read.
+func (h *Qcow2) diskHead(r io.ReaderAt) []byte {
 	if h.incompat&incompatExtendedL2 != 0 {
 		return nil
 	}
@@ -61,13 +132,13 @@ func (h *Qcow2) bootSector(r io.ReaderAt) []byte {
 	if !ok || l2&1 != 0 && l2&compressed == 0 { // bit 0: it reads as zeros
 		return nil
 	}
-	boot := make([]byte, sector)
+	head := make([]byte, min(headSectors*sector, h.cluster()))
 	var from io.Reader
 	switch bits := 62 - (h.clusterBits - 8); {
 	case l2&compressed == 0 && l2&offsetMask == 0:
 		return nil
 	case l2&compressed == 0:
-		from = io.NewSectionReader(r, int64(l2&offsetMask), sector)
+		from = io.NewSectionReader(r, int64(l2&offsetMask), int64(len(head)))
 	default:
 		at := int64(l2 & (1<<bits - 1))
 		sectors := int64(l2&(compressed-1))>>bits + 1
@@ -83,8 +154,8 @@ func (h *Qcow2) bootSector(r io.ReaderAt) []byte {
 		defer unpacked.Close()
 		from = unpacked
 	}
-	if _, err := io.ReadFull(from, boot); err != nil {
+	if n, _ := io.ReadFull(from, head); n < sector { // a file may end within its last cluster
 		return nil
 	}
-	return boot
+	return head
 }
