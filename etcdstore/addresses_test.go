@@ -191,6 +191,37 @@ func TestAddressesWithoutInstancesAreFoundAndMended(t *testing.T) {
 	f.wantHolders(t, f.host)
 }
 
+func TestInstancesWithoutTheirAddressAreFoundAndMended(t *testing.T) {
+	t.Parallel()
+	f := addressed(t)
+	raw := f.raw(t)
+	key := "addresses/" + chosen + "/" + string(f.host)
+	raw.remove(t, key)
+	found := f.compare(t)
+	if len(found) != 1 || found[0].Kind != audit.MissingAddress || !found[0].Mendable ||
+		found[0].Instance != f.inst.ID {
+		t.Fatalf("found %+v, want a missing address", found)
+	}
+	stale := f.inst
+	stale.Revision--
+	etcdtest.WantKind(t, f.Records.PutAddress(t.Context(), stale), croft.Conflict)
+	if err := f.Records.PutAddress(t.Context(), f.inst); err != nil {
+		t.Fatal(err)
+	}
+	f.wantHolders(t, f.host)
+	if found := f.compare(t); len(found) != 0 {
+		t.Errorf("mended, and found %+v", found)
+	}
+	raw.put(t, key, string(croft.NewInstanceID()))
+	found = f.compare(t)
+	if len(found) != 2 || found[0].Kind == found[1].Kind || found[0].Mendable == found[1].Mendable {
+		t.Errorf("found %+v, want a lost address, and a missing one that cannot be mended before", found)
+	}
+	err := f.Records.PutAddress(t.Context(), f.inst)
+	etcdtest.WantKind(t, err, croft.Conflict)
+	etcdtest.WantSays(t, err.Error(), "is kept for another instance")
+}
+
 func TestChosenAddressesWaitForACloudThatKnowsThem(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -254,6 +254,25 @@ func (s *Records) PutName(ctx context.Context, inst croft.Instance) error {
 	return croft.Errorf(croft.Conflict, "the name %s is taken by another instance", inst.Name)
 }
 
+// PutAddress implements audit.Records.
+func (s *Records) PutAddress(ctx context.Context, inst croft.Instance) error {
+	k := s.conn.keys
+	done, err := s.conn.etcd.Txn(ctx).
+		If(append(k.addressFree(inst, inst.Host), unchanged(k.instance(inst.ID), inst.Revision))...).
+		Then(k.takeAddress(inst, inst.Host)...).
+		Else(k.readAddress(inst, inst.Host)...).Commit()
+	switch {
+	case err != nil:
+		return s.conn.wrap(err, "keep the address of an instance")
+	case done.Succeeded:
+		return nil
+	}
+	if err := addressTaken(inst, inst.Host, done.Responses); err != nil {
+		return croft.Errorf(croft.Conflict, "the address %s is kept for another instance", inst.Spec.FixedAddress)
+	}
+	return croft.Errorf(croft.Conflict, "instance %s was changed by another request", inst.ID)
+}
+
 // PutMember implements audit.Records.
 func (s *Records) PutMember(ctx context.Context, inst croft.Instance) error {
 	done, err := s.conn.etcd.Txn(ctx).If(unchanged(s.conn.keys.instance(inst.ID), inst.Revision)).

@@ -113,9 +113,16 @@ func (c *comparison) checkUserData() {
 	}
 }
 
-// checkAddresses finds chosen addresses that are in use for no instance, so that no other instance can have them.
+// checkAddresses finds chosen addresses that are in use for no instance, so that no other instance can have them, and
+// instances whose chosen address others can get.
 func (c *comparison) checkAddresses() {
+	type place struct {
+		address string
+		host    croft.HostID
+	}
+	holders := map[place]croft.InstanceID{}
 	for _, a := range c.Addresses {
+		holders[place{a.Address, a.Host}] = a.Instance
 		inst, exists := c.Instances[a.Instance]
 		here := inst.Host == a.Host || inst.Copying && inst.Moving == a.Host
 		if exists && here && inst.Spec.FixedAddress == a.Address {
@@ -125,6 +132,23 @@ func (c *comparison) checkAddresses() {
 			Revision: a.Revision,
 			Cause: fmt.Sprintf("the address %s is kept for an instance that does not have it, so no other instance can "+
 				"have it", a.Address)})
+	}
+	for id, inst := range c.Instances {
+		placed := inst.State == croft.StateScheduled || inst.State == croft.StateHeld
+		holder, taken := holders[place{inst.Spec.FixedAddress, inst.Host}]
+		if inst.Spec.FixedAddress == "" || !placed || inst.Moving != "" || holder == id {
+			continue
+		}
+		d := Difference{Kind: MissingAddress, Address: inst.Spec.FixedAddress, Mendable: !taken, Cause: fmt.Sprintf(
+			"the address %s is not kept for it on its host, so another instance can get it", inst.Spec.FixedAddress)}
+		if _, exists := c.Instances[holder]; taken && exists {
+			d.Cause = fmt.Sprintf("the address %s is kept on its host for the instance %s", inst.Spec.FixedAddress,
+				holder)
+			d.Advice = "destroy one of the two and request it again: the addresses were changed outside croft"
+		} else if taken {
+			d.Advice = "audit again after the lost address is mended"
+		}
+		c.report(inst, d)
 	}
 }
 
@@ -256,7 +280,7 @@ func (c *comparison) checkGuest(inst croft.Instance, order croft.Order) {
 	}
 	for _, o := range c.Observations {
 		if o.Host == inst.Host && o.Instance == inst.ID && o.Generation == order.Generation &&
-			(o.State == croft.StateRunning || o.State == croft.StateStopped) {
+			(o.State == croft.StateRunning || o.State == croft.StateStopped || o.State == croft.StateBooting) {
 			c.report(inst,
 				Difference{Kind: MissingGuest,
 					Cause: fmt.Sprintf("its domain was seen %s and no longer exists: it was removed outside croft",

@@ -87,11 +87,20 @@ func TestCompareMore(t *testing.T) {
 		{"and for them completely", func(e *audit.Evidence) {
 			e.Only, e.Names, e.Orders, e.Observations = h1, nil, nil, nil
 		}, []string{"missing order+"}},
+		{"an address that is not kept can be", chosen(), []string{"missing address+"}},
+		{"one that is kept for another instance cannot", chosen(audit.TakenAddress{Address: "10.0.0.9", Host: h1,
+			Instance: "ghost"}), []string{"lost address+", "missing address"}},
+		{"one that is kept on its host is as it should be", chosen(audit.TakenAddress{Address: "10.0.0.9", Host: h1,
+			Instance: web}), nil},
+		{"one of an instance that moves is left to the move", both(chosen(),
+			with(func(i *croft.Instance) { i.Moving = h2 })), []string{"unfinished move+"}},
 		{"where hosts were not read, none is unknown", func(e *audit.Evidence) { e.Hosts = nil }, nil},
 		{"an observation of nothing that is on record is lost", func(e *audit.Evidence) {
 			e.Observations = append(e.Observations, croft.Observation{Host: "", Instance: "ghost"})
 		}, []string{"lost observation+"}},
 		{"a domain that was seen stopped and is gone is missed", both(observe(croft.StateStopped, h1, web),
+			func(e *audit.Evidence) { e.Contents[h1] = audit.Contents{} }), []string{"missing guest"}},
+		{"so is one that was seen booting", both(observe(croft.StateBooting, h1, web),
 			func(e *audit.Evidence) { e.Contents[h1] = audit.Contents{} }), []string{"missing guest"}},
 		{"one that was seen for an older order is not", both(observe(croft.StateRunning, h1, web),
 			func(e *audit.Evidence) {
@@ -310,5 +319,14 @@ func TestSeatsAreConfirmedByWhatTheyAre(t *testing.T) {
 	}
 	if got := audit.Confirm(lost("s/r/k"), lost("s/r/l")); len(got) != 0 {
 		t.Errorf("another seat: got %v", got)
+	}
+}
+
+// chosen gives the instance a chosen address, and the directory these entries.
+func chosen(entries ...audit.TakenAddress) func(*audit.Evidence) {
+	return func(e *audit.Evidence) {
+		inst := e.Instances[web]
+		inst.Spec.FixedAddress = "10.0.0.9"
+		e.Instances[web], e.Addresses = inst, entries
 	}
 }

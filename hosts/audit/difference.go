@@ -18,6 +18,7 @@ const (
 	LostMember       Kind = "lost membership"       // a membership without its instance
 	LostSeat         Kind = "lost seat"             // a seat in a group without its instance
 	LostAddress      Kind = "lost address"          // a chosen address without its instance
+	MissingAddress   Kind = "missing address"       // its chosen address is not kept for the instance
 	MissingSeat      Kind = "missing seat"          // the instance does not have its seat in a group
 	BrokenRule       Kind = "broken rule"           // members of a group are on hosts that its rule forbids
 	MissingOrder     Kind = "missing order"         // the host has no order for the instance
@@ -45,9 +46,9 @@ const (
 // Kinds lists all kinds.
 var Kinds = []Kind{
 	AbandonedRequest, AbandonedResize, UnfinishedMove, UnknownHost, MissingName, LostName, LostUserData, MissingMember,
-	LostMember, LostSeat, LostAddress, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder, UndoneOrder,
-	LeftHere, LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest, StrayFiles,
-	AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
+	LostMember, LostSeat, LostAddress, MissingAddress, MissingSeat, BrokenRule, MissingOrder, LostOrder, StrayOrder,
+	UndoneOrder, LeftHere, LostObservation, MissingClaim, WrongClaim, LeakedClaim, StrayClaim, StrayGuest, MissingGuest,
+	StrayFiles, AbandonedVolume, MissingVolume, StrayVolume, UnclaimedVolume, LostVolume, ClosedNetwork, HostProblem,
 }
 
 // Difference is one contradiction in the evidence.

@@ -193,6 +193,7 @@ func TestWhatIsMended(t *testing.T) {
 		{audit.UnfinishedMove, nil, []string{"list", "end move of web"}},
 		{audit.MissingName, nil, []string{"list", "put name of web"}},
 		{audit.MissingMember, nil, []string{"list", "put member web"}},
+		{audit.MissingAddress, nil, []string{"list", "put address of web"}},
 		{audit.MissingClaim, nil, []string{"list", "reclaim for web"}},
 		{audit.StrayClaim, nil, []string{"list", "reclaim for web"}},
 		{audit.MissingOrder, nil, []string{"list", "order web running"}},

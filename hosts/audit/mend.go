@@ -92,6 +92,8 @@ func (a *Auditor) mendInstance(ctx context.Context, d Difference, st croft.Statu
 		return a.Records.PutName(ctx, inst)
 	case MissingMember:
 		return a.Records.PutMember(ctx, inst)
+	case MissingAddress:
+		return a.Records.PutAddress(ctx, inst)
 	case MissingOrder:
 		return a.Fleet.Reorder(ctx, inst, wanted(st))
 	case MissingClaim, StrayClaim:

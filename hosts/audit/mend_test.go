@@ -114,6 +114,10 @@ func (d diaryRecords) PutName(_ context.Context, i croft.Instance) error {
 	return d.step("put name of", string(i.ID))
 }
 
+func (d diaryRecords) PutAddress(_ context.Context, i croft.Instance) error {
+	return d.step("put address of", string(i.ID))
+}
+
 func (d diaryRecords) PutMember(_ context.Context, i croft.Instance) error {
 	return d.step("put member", string(i.ID))
 }

@@ -19,6 +19,9 @@ type Records interface {
 	PutName(ctx context.Context, inst croft.Instance) error
 	// PutMember writes an instance's memberships in its groups.
 	PutMember(ctx context.Context, inst croft.Instance) error
+	// PutAddress keeps an instance's chosen address for it on its host. Conflict: another instance has it, or the
+	// record has changed.
+	PutAddress(ctx context.Context, inst croft.Instance) error
 }
 
 // Instances is the access to the records of instances.

@@ -146,6 +146,10 @@ func (o *operatorSide) PutName(ctx context.Context, i croft.Instance) error {
 	return o.gate.do("operator PutName", i.ID, func() error { return o.auditBook.PutName(ctx, i) })
 }
 
+func (o *operatorSide) PutAddress(ctx context.Context, i croft.Instance) error {
+	return o.gate.do("operator PutAddress", i.ID, func() error { return o.auditBook.PutAddress(ctx, i) })
+}
+
 func (o *operatorSide) PutMember(ctx context.Context, i croft.Instance) error {
 	return o.gate.do("operator PutMember", i.ID, func() error { return o.auditBook.PutMember(ctx, i) })
 }
