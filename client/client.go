@@ -217,23 +217,9 @@ func (c *Client) decode(ctx context.Context, answer *http.Response, into any) er
 func (c *Client) send(ctx context.Context, method, path string, body []byte,
 	header http.Header) (*http.Response, error) {
 	for {
-		r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%w", err)
-		}
-		for name, values := range header {
-			r.Header[name] = values
-		}
-		if body != nil {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		c.identify(r.Header)
-		answer, err := c.requests.Do(r)
-		if err != nil {
-			return nil, c.unreachable(ctx, err)
-		}
-		if answer.StatusCode < http.StatusMultipleChoices {
-			return answer, nil
+		answer, err := c.Once(ctx, method, path, body, header)
+		if err != nil || answer.StatusCode < http.StatusMultipleChoices {
+			return answer, err
 		}
 		err = problemIn(answer)
 		_ = answer.Body.Close()
@@ -248,6 +234,28 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte,
 			return nil, err
 		}
 	}
+}
+
+// Once sends a request once, and returns its answer, whatever the status is. The caller must close its body. path has
+// the parameters; body is nil if the operation takes none.
+func (c *Client) Once(ctx context.Context, method, path string, body []byte,
+	header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, croft.Errorf(croft.Invalid, "%w", err)
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	c.identify(r.Header)
+	answer, err := c.requests.Do(r)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	return answer, nil
 }
 
 // unreachable returns the error for a cloud that does not answer, or the caller's own error.

@@ -103,6 +103,9 @@ func TestThePageInABrowser(t *testing.T) {
 			views["project"] = s.url + "/ui/project?of=instances"
 			views["revoke"] = s.url + "/ui/project/tokens/remove?id=" + s.tokenOf(t, "ci")
 		case "operator":
+			for name := range strings.FieldsSeq("listInstances createInstance removeAggregate watchEvents") {
+				views["try-"+name] = s.url + "/ui/try/" + name
+			}
 			views["new"], views["move"] = s.url+"/ui/instances/new", at+"/move"
 			views["new-fits"] = s.url + "/ui/instances/new?image=debian-12&size=tiny&name=front&project=anna&expires=8h&" +
 				"user_data=%23cloud-config%0Apackages:%20[nginx]%0A&tags=role=web"
@@ -126,6 +129,7 @@ func TestThePageInABrowser(t *testing.T) {
 		if token == "anna" {
 			useKeys(t, s, b)
 			leadsTheEye(t, s, b, at)
+			triesByKeyboard(t, s, b, check)
 			useConsole(t, s, b, at, check)
 			useScreen(t, b, at, keys, check)
 		}
@@ -200,6 +204,35 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	if strings.Contains(found, "web") {
 		t.Errorf("the search finds %s", found)
 	}
+}
+
+// triesByKeyboard finds an operation in the reference, and sends it with the keyboard alone. On the form of a new
+// instance, which has a field for keys, ? shows the keys of the page.
+func triesByKeyboard(t *testing.T, s served, b *browser.Browser, check func(string)) {
+	t.Helper()
+	b.Do(chromedp.EmulateViewport(1280, 900))
+	b.Go(s.url + "/ui/docs/reference#getVolume")
+	b.Until(`document.querySelector("#getVolume").open`)
+	browser.Eval[any](b, `document.querySelector("#getVolume summary").focus()`)
+	b.Do(chromedp.KeyEvent("\t"))
+	for browser.Eval[bool](b, `!document.activeElement.matches("a.button")`) {
+		b.Do(chromedp.KeyEvent("\t"))
+	}
+	b.Do(chromedp.KeyEvent("\r"))
+	b.Until(`location.pathname === "/ui/try/getVolume"`)
+	browser.Eval[any](b, `document.querySelector("[name='in.name']").focus()`)
+	b.Type("data\r")
+	b.Until(`document.activeElement.id === "h-answer"`)
+	if says := browser.Eval[string](b, `document.querySelector("#the-answer").innerText`); !strings.Contains(says, `"data"`) {
+		t.Errorf("the answer is %s", says)
+	}
+	check("tried")
+	b.Do(chromedp.EmulateViewport(1280, 900))
+	b.Go(s.url + "/ui/instances/new")
+	browser.Eval[any](b, `document.activeElement.blur()`)
+	b.Do(chromedp.KeyEvent("?"))
+	b.Until(`document.querySelector("dialog[open]") !== null`)
+	b.Do(chromedp.KeyEvent("\x1b"))
 }
 
 // fillThings makes some of everything that the lists show, and returns the path of a cluster.

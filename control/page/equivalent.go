@@ -54,12 +54,17 @@ func (s same) texts() ([]equivalent, error) {
 	}
 	all := []equivalent{command, {ID: "same-call", Title: "API", Text: call}, {ID: "same-tofu", Title: "OpenTofu",
 		Text: tofu, Note: "CROFT_TOKEN has the token."}}
-	for n, one := range all {
-		if strings.ContainsFunc(one.Text, func(r rune) bool { return hidden(r) && r != '\n' && r != '\t' }) {
-			all[n].Text, all[n].Note = "", "Not shown: a field has invisible characters, which a terminal could obey."
-		}
+	for n := range all {
+		all[n].withhold()
 	}
 	return all, nil
+}
+
+// withhold removes a text that a terminal could obey.
+func (e *equivalent) withhold() {
+	if strings.ContainsFunc(e.Text, func(r rune) bool { return hidden(r) && r != '\n' && r != '\t' }) {
+		e.Text, e.Note = "", "Not shown: a field has invisible characters, which a terminal could obey."
+	}
 }
 
 // command returns the command line of schedule for a shell.
@@ -195,6 +200,9 @@ func jsonText(v any, prefix string) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
+// curl is the beginning of a call of the API, for a shell.
+const curl = `curl -fsS -H "Authorization: Bearer $CROFT_TOKEN" `
+
 // call returns the calls of the API with curl, for a shell.
 func (s same) call() (string, error) {
 	s.request.ID = "" // the server chooses one
@@ -211,7 +219,6 @@ func (s same) call() (string, error) {
 	if s.project != "" {
 		in = "?project=" + url.QueryEscape(string(s.project))
 	}
-	const curl = `curl -fsS -H "Authorization: Bearer $CROFT_TOKEN" `
 	text := curl + `"$CROFT_URL"` + shellWord("/v1/instances"+in) + " --json " + shellWord(request) + "\n"
 	if change != "" {
 		text += curl + `-X PATCH "$CROFT_URL"` + shellWord("/v1/instances/"+name+in) + " --json " + shellWord(change) + "\n"

@@ -27,6 +27,9 @@ func Forms() (all []Form) {
 	return all
 }
 
+// TryFor sets how long an answer may take that a user tries in the reference.
+func (s *Server) TryFor(d time.Duration) { s.tryTime = d }
+
 // Lists are the paths of the pages with things.
 func Lists() (all []string) {
 	for _, l := range listings() {

@@ -66,6 +66,7 @@ type known struct {
 	Method, Path string
 	May          access.Rule
 	Body         schema
+	Unsent       string // why users cannot send it from the reference; empty: they can
 }
 
 // known operations by their IDs.
@@ -84,7 +85,7 @@ var operations = sync.OnceValue(func() map[string]known {
 	}
 	for _, o := range control.Operations() {
 		one := all[o.ID]
-		one.May = o.May
+		one.May, one.Unsent = o.May, unsent(o)
 		all[o.ID] = one
 	}
 	return all

@@ -42,6 +42,7 @@ var help = map[string]string{
 	"/log":                     "tenants#the-action-log",
 	"/peers":                   "federation#peers",
 	"/more":                    "page",
+	"/try":                     "page#help",
 	"/sites":                   "clusters#which-site",
 	"/sizes":                   "using#instances",
 	"/claims":                  "operations-instances#claims-are-held",

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,38 @@ func TestEveryViewHasItsSectionOfTheDocuments(t *testing.T) {
 	} {
 		if got := helpFor(pattern); got != want {
 			t.Errorf("help for %q is %s, want %s", pattern, got, want)
+		}
+	}
+}
+
+// TestBodiesToStartWithFitTheDocument checks the table of bodies in the reference against the schemas.
+func TestBodiesToStartWithFitTheDocument(t *testing.T) {
+	for id, text := range starts {
+		var body map[string]any
+		if err := json.Unmarshal([]byte(text), &body); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		o := operations()[id]
+		for name, value := range body {
+			kinds := map[string]bool{}
+			switch of, _, _ := o.property(name); value.(type) {
+			case string:
+				kinds["string"] = of.kind() == "string"
+			case float64:
+				kinds["number"] = of.kind() == "integer"
+			default:
+				kinds["others"] = of.kind() == "object" || of.Items != nil
+			}
+			for kind, fits := range kinds {
+				if !fits {
+					t.Errorf("%s takes no %s as %s", id, kind, name)
+				}
+			}
+		}
+		for _, name := range o.Body.Required {
+			if _, is := body[name]; !is {
+				t.Errorf("%s lacks %s", id, name)
+			}
 		}
 	}
 }

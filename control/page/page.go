@@ -40,6 +40,7 @@ type Server struct {
 	public   string
 	streams  streams
 	pictures chan struct{} // full while pictures are made
+	tryTime  time.Duration // how long an answer may take that a user tries in the reference
 }
 
 // New returns a server of the page. It starts nothing.
@@ -51,6 +52,7 @@ func New(c Config) (*Server, error) {
 	return &Server{log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		address:  cmp.Or(c.Public, c.Address),
 		issuer:   c.Issuer,
+		tryTime:  tryTime,
 		public:   c.Public,
 		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
 		sessions: session.Sessions{Store: c.Sessions},
@@ -135,6 +137,8 @@ func views() []view {
 		{"POST " + Root + "/policies", (*visit).changePolicy},
 		{"GET " + Root + "/log", (*visit).listActions},
 		{"GET " + Root + "/more", (*visit).more},
+		{"GET " + Root + "/try/{operation}", (*visit).tryOperation},
+		{"POST " + Root + "/try/{operation}", (*visit).tryOperation},
 		{"GET " + Root + "/dashboard", (*visit).showDashboard},
 		{"GET " + Root + "/project", (*visit).showProject},
 		{"POST " + Root + "/project/new", (*visit).createProject},

@@ -87,6 +87,8 @@ func TestThePage(t *testing.T) {
 		"errors lead to the page's own forms":      leadsToItsOwnForms,
 		"a refused form keeps what was typed":      keepsWhatWasTyped,
 		"a cloud without pools says so":            knowsNoPools,
+		"operations are tried in the reference":    triesOperations,
+		"every operation can be tried":             sweepsTheReference,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}

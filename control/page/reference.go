@@ -85,9 +85,10 @@ var parsed = sync.OnceValues(func() (all openAPI, err error) {
 
 // call is an operation in the reference.
 type call struct {
-	Method, Path, Summary string
-	Description           template.HTML
-	Inputs                []input
+	ID, Method, Path, Summary string
+	Description               template.HTML
+	Inputs                    []input
+	Unsent                    string // why it cannot be tried; empty: it can
 }
 
 // input is a parameter of an operation, or a field of its body.
@@ -118,8 +119,8 @@ func reference() (manual.Document, error) {
 		for _, path := range slices.Sorted(maps.Keys(all.Paths)) {
 			for _, method := range slices.Sorted(maps.Keys(all.Paths[path])) {
 				if o := all.Paths[path][method]; slices.Contains(o.Tags, tag.Name) {
-					g.Calls = append(g.Calls, call{strings.ToUpper(method), path, o.Summary, manual.Text(o.Description),
-						all.inputs(o)})
+					g.Calls = append(g.Calls, call{o.ID, strings.ToUpper(method), path, o.Summary,
+						manual.Text(o.Description), all.inputs(o), operations()[o.ID].Unsent})
 				}
 			}
 		}
@@ -153,14 +154,17 @@ func (d openAPI) inputs(o operation) (all []input) {
 			all = append(all, input{name, "body", p.kind(), required, manual.Text(p.Description)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b input) int {
-		switch {
-		case a.Required == b.Required:
-			return 0
-		case a.Required:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(all, func(a, b input) int { return requiredFirst(a.Required, b.Required) })
 	return all
+}
+
+// requiredFirst compares two inputs by whether they are required.
+func requiredFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }

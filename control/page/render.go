@@ -86,6 +86,7 @@ var pages = func() map[string]*template.Template {
 var functions = template.FuncMap{
 	"asset":  func(name string) string { return Root + "/assets/" + hashed[name] },
 	"t":      text,
+	"lines":  textLines,
 	"link":   link,
 	"ago":    ago,
 	"state":  stateOf,
@@ -125,6 +126,20 @@ func text(v any) template.HTML {
 	}
 	end()
 	b.WriteString("</bdi>")
+	return template.HTML(b.String()) // everything in it is escaped
+}
+
+// textLines shows a text of several lines, for a pre.
+func textLines(v string) template.HTML {
+	var b strings.Builder
+	for n, line := range strings.Split(v, "\n") {
+		if n > 0 {
+			b.WriteByte('\n')
+		}
+		if line != "" {
+			b.WriteString(string(text(line)))
+		}
+	}
 	return template.HTML(b.String()) // everything in it is escaped
 }
 

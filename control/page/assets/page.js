@@ -12,6 +12,10 @@ const told = $("[data-told]");
 if (told) told.focus();
 const own = $("[data-at]");
 if (own && new URL(own.dataset.at, location).pathname !== location.pathname) history.replaceState(null, "", own.dataset.at);
+if (location.hash.length > 1) { // an operation of the reference
+	const part = document.getElementById(location.hash.slice(1));
+	if (part && part.matches("details")) part.open = true;
+}
 const here = $(".bar nav [aria-current]");
 if (here) {
 	const nav = here.closest("nav");
@@ -246,7 +250,7 @@ document.addEventListener("click", async (e) => {
 	}
 	if (e.target.closest("[data-keys]")) {
 		e.preventDefault();
-		$("#keys").showModal();
+		$("dialog#keyboard").showModal();
 	}
 });
 
@@ -328,7 +332,7 @@ document.addEventListener("keydown", (e) => {
 	case "gd": go('nav a[href*="/ui/dashboard"]'); break;
 	case "gp": go('nav a[href^="/ui/project"]'); break;
 	case "gi": go('nav a[href*="/instances"]'); break;
-	case "?": if ($("#keys")) $("#keys").showModal(); break;
+	case "?": if ($("dialog#keyboard")) $("dialog#keyboard").showModal(); break;
 	default: go(`[data-key="${CSS.escape(key)}"]`);
 	}
 });
