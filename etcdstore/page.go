@@ -47,8 +47,8 @@ func (s *PageSessions) Put(ctx context.Context, holder, id string, r session.Rec
 	})
 }
 
-// leased calls put with a lease that ends with a record, and revokes the lease if put fails: what it may have stored all
-// the same is removed then.
+// leased calls put with a lease that ends with a record, and revokes the lease if put fails. This also removes a record
+// that put stored in spite of the error.
 func (s *PageSessions) leased(ctx context.Context, r session.Record, put func(clientv3.LeaseID) error) error {
 	lease, err := s.conn.etcd.Grant(ctx, max(1, int64(time.Until(r.Expires)/time.Second)))
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *PageSessions) leased(ctx context.Context, r session.Record, put func(cl
 	return nil
 }
 
-// revoke ends the leases of removed records, which otherwise expire with nothing left to remove.
+// revoke revokes the leases of removed records. If etcd does not answer, they expire.
 func (s *PageSessions) revoke(ctx context.Context, removed []*mvccpb.KeyValue) {
 	for _, one := range removed {
 		s.conn.shared().StandDown(ctx, clientv3.LeaseID(one.Lease))

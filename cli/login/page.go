@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net"
 	"net/url"
@@ -73,15 +72,15 @@ not know the name, write 127.0.0.1 in its place.`,
 	return cmd
 }
 
-// apart returns a link to this machine with a name that no other page here can know. Browsers send cookies to each port
-// of a name, so a page at another port of 127.0.0.1, such as a guest's, would get the session.
+// apart returns a link to this machine with a random name, so that a page at another port, such as a guest's, does
+// not get the session.
 func apart(link string) (string, error) {
 	u, err := url.Parse(link)
 	if err != nil {
 		return "", croft.Errorf(croft.Unavailable, "the cloud answers with a link that cannot be read: %w", err)
 	}
 	if u.Scheme == "http" && endpoint.IsLoopback(net.JoinHostPort(u.Hostname(), u.Port())) {
-		u.Host = net.JoinHostPort("croft-"+strings.ToLower(rand.Text())+".localhost", u.Port())
+		u.Host = net.JoinHostPort(endpoint.OwnName(), u.Port())
 	}
 	return u.String(), nil
 }

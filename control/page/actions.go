@@ -268,7 +268,7 @@ func (v *visit) resize(in api.InstanceNamed, f url.Values) (api.Instance, error)
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
-			return api.Instance{}, croft.Errorf(croft.Invalid, "%s is %.40q: write a whole number from 1", class, text)
+			return api.Instance{}, wrongField(string(class), "%s is %.40q: write a whole number from 1", class, text)
 		}
 		to[class] = n
 	}
@@ -279,9 +279,12 @@ func (v *visit) resize(in api.InstanceNamed, f url.Values) (api.Instance, error)
 // changeInstance changes labels, expiry and protection, from the version of the instance that the form was made of.
 func (v *visit) changeInstance(in api.InstanceNamed, f url.Values) (api.Instance, error) {
 	patch := api.InstancePatch{InstanceNamed: in}
-	if err := patch.Base.UnmarshalText([]byte(f.Get("version"))); err != nil {
-		return api.Instance{}, croft.Errorf(croft.Invalid,
-			"the form does not say which version it changes: reload the page")
+	version, err := versionIn(f)
+	if err == nil {
+		err = patch.Base.UnmarshalText([]byte(version))
+	}
+	if err != nil {
+		return api.Instance{}, err
 	}
 	if text := f.Get("protected"); text != "" {
 		patch.Protected = new(text == "yes")
@@ -309,7 +312,7 @@ func lifeOf(text string) (int64, error) {
 	}
 	life, err := wording.ParseDuration(text)
 	if err != nil || life < time.Second {
-		return 0, croft.Errorf(croft.Invalid, "the expiry is %.40q: write a duration such as 8h or 30d, or never", text)
+		return 0, wrongField("expires", "the expiry is %.40q: write a duration such as 8h or 30d, or never", text)
 	}
 	return int64(life / time.Second), nil
 }

@@ -1,6 +1,12 @@
 package page
 
-import "net/http"
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"croft/control/api"
+)
 
 // question is what the page that asks for a confirmation shows.
 type question struct {
@@ -52,7 +58,27 @@ func (v *visit) refused(q question, err error) error {
 		return err
 	}
 	q.refusal = v.refusalOf(err)
+	q.mark(err)
 	return v.askAbout(failureOf(v.r, err).Status, q)
+}
+
+// mark marks the fields that an error is about: the page's own problems, or those that the API finds in the body.
+func (q *question) mark(err error) {
+	wrong, _ := errors.AsType[problems](err)
+	if p, is := errors.AsType[*api.Problem](err); is {
+		for _, one := range p.Errors {
+			name := strings.ReplaceAll(strings.TrimPrefix(one.Pointer, "/"), "/", ".")
+			for _, f := range q.Fields {
+				if f.Name == name {
+					wrong = append(wrong, problem{f.id(), f.Label, one.Detail})
+				}
+			}
+		}
+	}
+	q.Problems = wrong
+	for n, f := range q.Fields {
+		q.Fields[n].Wrong = wrong.about(f.id())
+	}
 }
 
 // to leads the browser to a page that belongs to no project, after a change.

@@ -140,6 +140,7 @@ func TestThePageInABrowser(t *testing.T) {
 	comesBackFromTheIssuer(s, b, check)
 	doesNoHarm(t, s, b, "operator", strings.TrimPrefix(at, s.url))
 	aSleeperAsksForALogin(t, s, b, "bente")
+	keepsTheTextInABrowser(t, s, b, "bente")
 	if foreign := browser.Eval[string](b, `performance.getEntriesByType("resource").map(e => e.name)
 		.filter(n => !n.startsWith(location.origin)).join()`); foreign != "" {
 		t.Errorf("the page asks elsewhere: %s", foreign)

@@ -18,6 +18,7 @@ import (
 	"croft/client"
 	"croft/control"
 	"croft/control/api"
+	"croft/internal/lazyregexp"
 	"croft/tenant/access"
 )
 
@@ -222,6 +223,7 @@ type field struct {
 	MaxLength                int
 	Was                      string // in the version that the form was made of
 	Based                    bool   // the form was made of a version
+	Wrong                    string // why it is refused
 }
 
 // sent is a request for a form.
@@ -335,7 +337,7 @@ func (s *sent) text(in formInput) string {
 		value = inside[part]
 	}
 	of, _, _ := s.property(in.Name)
-	return textOf(value, of, in.As)
+	return withLF(textOf(value, of, in.As))
 }
 
 // fields returns the inputs with their texts: of the request, or else the present ones.
@@ -423,9 +425,9 @@ func helpOf(s schema) string {
 	return strings.NewReplacer("Left out:", "Empty:", "left out:", "empty:").Replace(s.Description)
 }
 
-// inputs returns the inputs that a form sends. In a change, these are the ones that the user changed. Invalid.
+// inputs returns the inputs that a form sends. In a change, these are the ones that the user changed. problems.
 func (s *sent) inputs() (map[string]any, error) {
-	all := map[string]any{}
+	all, wrong := map[string]any{}, problems{}
 	for name, text := range s.Set {
 		of, _, _ := s.property(name)
 		value, err := valueOf(s.fixed(text), of, byType)
@@ -436,7 +438,7 @@ func (s *sent) inputs() (map[string]any, error) {
 	}
 	posted := s.v.r.PostForm
 	for _, f := range s.fields() {
-		text := strings.TrimSpace(strings.ReplaceAll(f.Value, "\r\n", "\n"))
+		text := strings.TrimSpace(f.Value)
 		if f.Secret {
 			text = posted.Get(f.Name)
 		}
@@ -444,22 +446,40 @@ func (s *sent) inputs() (map[string]any, error) {
 		required := f.Required
 		unchanged := text == "" || f.Kind == "check" && text == yes(of.Default == true)
 		if f.Based {
-			unchanged = text == strings.TrimSpace(strings.ReplaceAll(posted.Get("was."+f.Name), "\r\n", "\n"))
+			unchanged = text == strings.TrimSpace(posted.Get("was."+f.Name))
 		}
 		if unchanged && !required && (f.Kind != "hidden" || text == "") {
 			continue
 		}
 		if required && text == "" && of.kind() != "object" && of.Items == nil {
-			return nil, croft.Errorf(croft.Invalid, "%s: it is missing", f.Label)
+			wrong = append(wrong, problem{f.id(), f.Label, "it is missing"})
+			continue
 		}
 		i := slices.IndexFunc(s.Inputs, func(in formInput) bool { return in.Name == f.Name })
 		value, err := valueOf(text, of, s.Inputs[i].As)
 		if err != nil {
-			return nil, croft.Errorf(croft.Invalid, "%s: %w", f.Label, err)
+			wrong = append(wrong, problem{f.id(), f.Label, err.Error()})
+			continue
 		}
 		put(all, f.Name, value)
 	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
 	return all, nil
+}
+
+// id is the ID of a field on its page.
+func (f field) id() string { return "f-" + f.Name }
+
+// asSent keeps the version that the form was made of, so that a form that is shown again does not build on another one.
+func (q *question) asSent(f url.Values) {
+	q.Version = cmp.Or(f.Get("version"), q.Version)
+	for n, one := range q.Fields {
+		if was := "was." + one.Name; one.Based && f.Has(was) {
+			q.Fields[n].Was = f.Get(was)
+		}
+	}
 }
 
 // put sets a property, which may be in another one.
@@ -544,8 +564,15 @@ func (f form) serve(v *visit) error {
 		}
 		return v.askAbout(http.StatusOK, q)
 	}
+	q.asSent(v.r.PostForm)
 	if sure, err := v.answered(q); !sure {
 		return err
+	}
+	version := v.r.PostForm.Get("version")
+	if version != "" {
+		if version, err = versionIn(v.r.PostForm); err != nil {
+			return v.refused(q, err)
+		}
 	}
 	inputs, err := s.inputs()
 	if err != nil {
@@ -554,7 +581,7 @@ func (f form) serve(v *visit) error {
 	if s.now != nil && !s.based() && s.differs() {
 		return s.showDifference("another request changed it")
 	}
-	answer, err := v.send(f.Op, s.address, inputs, v.r.PostForm.Get("version"))
+	answer, err := v.send(f.Op, s.address, inputs, version)
 	if p, is := errors.AsType[*api.Problem](err); is && s.now != nil && p.Status != http.StatusBadRequest {
 		if s.read() == nil && (p.Code == api.GenerationMismatch || s.differs()) {
 			return s.showDifference(p.Detail)
@@ -583,6 +610,17 @@ func (f form) serve(v *visit) error {
 	return v.redirect(then, "done", f.name())
 }
 
+// oneVersion is the entity tag of one version, or its number.
+var oneVersion = lazyregexp.New(`^(?:"[\x21\x23-\x7e]*"|[0-9]+)$`)
+
+// versionIn returns the version that a form was made of: not several, and not any. Invalid.
+func versionIn(f url.Values) (string, error) {
+	if version := f.Get("version"); oneVersion.MatchString(version) {
+		return version, nil
+	}
+	return "", croft.Errorf(croft.Invalid, "the form does not say which version it changes: reload the page")
+}
+
 // based reports whether the operation itself checks which version it changes.
 func (s *sent) based() bool {
 	return slices.ContainsFunc(s.Parameters, func(p parameter) bool { return p.Name == "If-Match" })
@@ -594,7 +632,7 @@ func (s *sent) differs() bool {
 		was := "was." + in.Name
 		now := strings.TrimSpace(s.text(in))
 		if form := s.v.r.PostForm; form.Has(was) &&
-			strings.TrimSpace(strings.ReplaceAll(form.Get(was), "\r\n", "\n")) != now {
+			strings.TrimSpace(form.Get(was)) != now {
 			return true
 		}
 	}

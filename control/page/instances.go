@@ -9,7 +9,6 @@ import (
 
 	"croft"
 	"croft/control/api"
-	"croft/internal/wording"
 	"croft/schedule"
 )
 
@@ -67,16 +66,8 @@ func (v *visit) listInstances() error {
 	if !slices.ContainsFunc(sortable, func(c column) bool { return c.Name == by }) {
 		return croft.Errorf(croft.Invalid, "there is no column %.40q to sort by", by)
 	}
-	in := api.InstanceFilter{InProject: api.InProject{Project: v.project}, Filtered: api.Filtered{Filter: q["filter"]},
-		Terms: api.Terms{State: q["state"], Host: q["host"], Image: q["image"], Name: q["name"]},
-		Page:  api.Page{Limit: pageLength, After: q.Get("after")}}
-	in.Filter, in.State, in.Host = given(in.Filter), given(in.State), given(in.Host)
-	in.Image, in.Name = given(in.Image), given(in.Name)
-	for i, name := range in.Name {
-		if _, err := croft.ParseInstanceID(name); err != nil && !strings.HasSuffix(name, "*") {
-			in.Name[i] = name + "*"
-		}
-	}
+	in := v.chosenBy(q)
+	in.Page = api.Page{Limit: pageLength, After: q.Get("after")}
 	if by == "age" { // the youngest is the one that was created last
 		by, backward = "created", !backward
 	}
@@ -89,6 +80,23 @@ func (v *visit) listInstances() error {
 	}
 	d.fill(v, list, q)
 	return v.show(http.StatusOK, "instances", "Instances", d)
+}
+
+// filters are the parts of an address that choose the instances of a list.
+var filters = []string{"name", "state", "host", "image", "filter"}
+
+// chosenBy returns the filter of an address.
+func (v *visit) chosenBy(q url.Values) api.InstanceFilter {
+	in := api.InstanceFilter{InProject: api.InProject{Project: v.project},
+		Filtered: api.Filtered{Filter: given(q["filter"])},
+		Terms: api.Terms{State: given(q["state"]), Host: given(q["host"]), Image: given(q["image"]),
+			Name: given(q["name"])}}
+	for i, name := range in.Name {
+		if _, err := croft.ParseInstanceID(name); err != nil && !strings.HasSuffix(name, "*") {
+			in.Name[i] = name + "*"
+		}
+	}
+	return in
 }
 
 // given leaves out empty values, which forms send for empty fields.
@@ -130,7 +138,13 @@ func (d *instanceList) fill(v *visit, list api.InstanceList, q url.Values) {
 		}
 		d.Columns = append(d.Columns, c)
 	}
-	d.Follow = v.link("/instances/events")
+	var chosen []string
+	for _, name := range filters {
+		for _, value := range given(q[name]) {
+			chosen = append(chosen, name, value)
+		}
+	}
+	d.Follow = v.link("/instances/events", chosen...)
 }
 
 // row returns the line of an instance.
@@ -138,69 +152,3 @@ func (d *instanceList) row(i api.Instance) row {
 	return row{Instance: i, Link: link(i.Project, "/instances/"+string(i.ID)), Operator: d.Operator,
 		Projects: d.Projects, Picks: d.Picks}
 }
-
-// mostPicked is the most instances of one bulk action.
-const mostPicked = 500
-
-// bulkPreview is what the page before and after a bulk action shows.
-type bulkPreview struct {
-	Action action
-	Rows   []outcome
-	Count  int
-	Done   bool
-	Failed int
-	Typed  string // what the user typed to confirm
-	Says   string // why the confirmation is not accepted
-}
-
-// outcome is an instance of a bulk action, and what became of it.
-type outcome struct {
-	row
-	Error string
-}
-
-// bulk shows the instances that a bulk action affects, and does it once that is confirmed.
-func (v *visit) bulk() error {
-	ids := v.r.PostForm["id"]
-	a, known := actionNamed(v.r.PostForm.Get("action"))
-	switch {
-	case !known || !a.Bulk:
-		return croft.Errorf(croft.Invalid, "choose what to do with the instances")
-	case len(ids) == 0:
-		return croft.Errorf(croft.Invalid, "no instance is picked: pick some in the list, then choose what to do")
-	case len(ids) > mostPicked:
-		return croft.Errorf(croft.Invalid, "%d instances are picked: pick at most %d", len(ids), mostPicked)
-	}
-	d := bulkPreview{Action: a, Count: len(ids), Typed: v.r.PostForm.Get("typed")}
-	confirmed := v.r.PostForm.Get("confirm") == "yes"
-	if confirmed && a.Final && d.Typed != bulkWord(d.Count) {
-		confirmed, d.Says = false, "type "+bulkWord(d.Count)+" to confirm: this cannot be undone"
-	}
-	d.Rows = make([]outcome, len(ids))
-	each(len(ids), func(n int) {
-		name := api.InstanceNamed{ID: ids[n], Project: v.project}
-		i, err := v.client.GetInstance(v.ctx, api.InstanceShown{InstanceNamed: name})
-		if err == nil && confirmed {
-			name.Project = i.Project
-			_, err = a.do(v, name, v.r.PostForm)
-		}
-		if i.ID == "" {
-			i.ID, i.Name, i.State = croft.InstanceID(ids[n]), ids[n], "gone"
-		}
-		list := instanceList{Operator: v.caller.Operator(), Projects: v.caller.Operator()}
-		d.Rows[n].row = list.row(i)
-		if err != nil {
-			d.Rows[n].Error = err.Error()
-		}
-	})
-	for _, one := range d.Rows {
-		if one.Error != "" {
-			d.Failed++
-		}
-	}
-	d.Done = confirmed
-	return v.show(http.StatusOK, "bulk", a.Title+" "+bulkWord(d.Count), d)
-}
-
-// bulkWord is what a user types to confirm a bulk action that cannot be undone.
-func bulkWord(n int) string { return wording.Count(n, "instance") }

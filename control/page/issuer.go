@@ -21,12 +21,12 @@ const (
 )
 
 // attemptName is the name of the cookie of a login at the issuer.
-func attemptName(r *http.Request) string { return cookieName(r) + "-login" }
+func (s *Server) attemptName(r *http.Request) string { return s.cookieName(r) + "-login" }
 
 // setAttempt sets the cookie of a login at the issuer. Unlike the cookie of a session, browsers send it when the issuer
 // leads them back.
-func setAttempt(w http.ResponseWriter, r *http.Request, value string, age int) {
-	setSecret(w, r, &http.Cookie{Name: attemptName(r), Value: value, MaxAge: age, SameSite: http.SameSiteLaxMode})
+func (s *Server) setAttempt(w http.ResponseWriter, r *http.Request, value string, age int) {
+	s.setSecret(w, r, &http.Cookie{Name: s.attemptName(r), Value: value, MaxAge: age, SameSite: http.SameSiteLaxMode})
 }
 
 // issuerLink is what the page of the login shows of the issuer.
@@ -57,7 +57,7 @@ func (s *Server) startAtIssuer(w http.ResponseWriter, r *http.Request) {
 		s.answerLogin(w, r, failureOf(r, err).Status, next, err)
 		return
 	}
-	setAttempt(w, r, attempt.Text(), int(session.HandshakeLife.Seconds()))
+	s.setAttempt(w, r, attempt.Text(), int(session.HandshakeLife.Seconds()))
 	http.Redirect(w, r, at, http.StatusSeeOther)
 }
 
@@ -90,9 +90,9 @@ func (s *Server) returnFromIssuer(w http.ResponseWriter, r *http.Request) {
 // finishAtIssuer starts a session with the code that the issuer gave, and returns where the user wanted to go.
 func (s *Server) finishAtIssuer(ctx context.Context, w http.ResponseWriter, r *http.Request) (next string, err error) {
 	text := ""
-	if cookie, err := r.Cookie(attemptName(r)); err == nil {
+	if cookie, err := r.Cookie(s.attemptName(r)); err == nil {
 		text = cookie.Value
-		setAttempt(w, r, "", -1)
+		s.setAttempt(w, r, "", -1)
 	}
 	attempt, err := session.ParseHandshake(text)
 	if err != nil {
@@ -110,7 +110,8 @@ func (s *Server) finishAtIssuer(ctx context.Context, w http.ResponseWriter, r *h
 	if err != nil {
 		return next, err
 	}
-	return next, s.begin(ctx, w, r, credentialsOf(got))
+	_, err = s.begin(ctx, w, r, credentialsOf(got))
+	return next, err
 }
 
 func credentialsOf(t oidc.Tokens) session.Credentials {
@@ -142,13 +143,14 @@ func projectsIn(err error) []croft.Project {
 type projectChoice struct {
 	Projects []croft.Project
 	Next     string
+	Kept     *kept // the form to return to; nil: no form was sent
 }
 
 // askProject shows the projects of a user who has to choose one.
 func (s *Server) askProject(w http.ResponseWriter, r *http.Request, secret session.Secret, next string,
-	projects []croft.Project) {
+	k *kept, projects []croft.Project) {
 	f := frame{Title: "Choose a project", Theme: theme(r), Help: helpFor(r.Pattern), Form: secret.Forms(),
-		Data: projectChoice{projects, next}}
+		Data: projectChoice{projects, next, k}}
 	if err := s.render(w, http.StatusOK, "choose", f); err != nil {
 		s.fail(w, r, err)
 	}
@@ -164,6 +166,9 @@ func (s *Server) chooseProject(w http.ResponseWriter, r *http.Request) {
 		s.answerLogin(w, r, http.StatusUnauthorized, Root, err)
 		return
 	}
+	if err == nil && v.former {
+		err = errFormer
+	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -173,8 +178,9 @@ func (s *Server) chooseProject(w http.ResponseWriter, r *http.Request) {
 	if v.client, err = s.client(c); err == nil {
 		_, err = v.client.Whoami(ctx)
 	}
+	k := keptAgain(r)
 	if projects := projectsIn(err); projects != nil { // none was chosen
-		s.askProject(w, r, v.secret, next, projects)
+		s.askProject(w, r, v.secret, next, k, projects)
 		return
 	}
 	if err == nil {
@@ -184,10 +190,15 @@ func (s *Server) chooseProject(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	s.goOn(w, r, next, k, v.secret)
 }
 
 // client returns a client of the API with credentials.
 func (s *Server) client(c session.Credentials) (*client.Client, error) {
-	return client.Through(s.api, client.Settings{URL: "http://localhost", Token: c.Token, Home: c.Project})
+	return clientOver(s.api, c)
+}
+
+// clientOver returns a client of an API with credentials.
+func clientOver(over *http.Client, c session.Credentials) (*client.Client, error) {
+	return client.Through(over, client.Settings{URL: "http://localhost", Token: c.Token, Home: c.Project})
 }

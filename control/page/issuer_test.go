@@ -61,7 +61,7 @@ func logsInAtTheIssuer(t *testing.T, s served, at string) {
 	v := s.visitor(t)
 	v.get(http.StatusOK, "/ui/instances?name=web")
 	host := strings.TrimPrefix(s.issuer.URL, "http://")
-	v.says(`<a class="button main" href="/ui/login/start?next=%2Fui%2Finstances%3Fname%3Dweb">Log in with <bdi>` + host)
+	v.says(`<a class="button main" href="/ui/login/start?next=%2Fui%2Finstances%3Fname%3Dweb" data-issuer>Log in with <bdi>` + host)
 	v.atIssuer(http.StatusOK, ann, "/ui/instances?name=web&state=")
 	v.says(`<meta http-equiv="refresh" content="0;url=/ui/instances?name=web&amp;state=">`)
 	v.says(`<a class="button main" href="/ui/instances?name=web&amp;state=">Continue`)
@@ -223,4 +223,21 @@ func comesBackFromTheIssuer(s served, b *browser.Browser, check func(string)) {
 	b.Do(chromedp.Click(`button[value="anna"]`))
 	b.Until(`location.search === "?name=web" && document.querySelector("#live.on") !== null`)
 	check("instances-ann")
+
+	b.Go(strings.Replace(s.url, "127.0.0.1", "localhost", 1) + "/ui/volumes/new?project=anna")
+	b.Do(chromedp.SendKeys("#f-name", "typed-before"))
+	browser.Eval[bool](b, `(fetch("/ui/logout", {method: "POST", redirect: "manual",
+		body: new URLSearchParams({form: document.querySelector("[name=form]").value})}).then(() => { window.out = 1; }),
+		true)`)
+	b.Until("window.out === 1")
+	b.Do(chromedp.Submit(`form[action^="/ui/volumes/new"]`))
+	b.Until(`document.querySelector("[name=kept-at]") !== null`)
+	check("login-kept")
+	b.Do(chromedp.Click(`a[href^="/ui/login/start"]`))
+	b.Until(`location.hostname === "127.0.0.1" && document.querySelector("#allow") !== null`)
+	b.Do(chromedp.Click("#allow"))
+	b.Until(`location.hostname === "localhost" && document.querySelector('button[value="anna"]') !== null`)
+	b.Do(chromedp.Click(`button[value="anna"]`))
+	b.Until(`document.querySelector("#f-name") !== null && document.querySelector("#f-name").value === "typed-before"`)
+	check("form-kept")
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"croft/internal/delay"
 	"croft/internal/lazyregexp"
 	"croft/internal/plain"
+	"croft/tenant/objects"
 )
 
 // Maximum numbers of concurrent streams.
@@ -107,12 +109,16 @@ func (v *visit) followInstances() error {
 	}
 	list := instanceList{Operator: v.caller.Operator(), Picks: v.mayChange(),
 		Projects: v.project == "" && v.caller.Operator()}
+	matches, err := v.matching(v.chosenBy(v.r.URL.Query()))
+	if err != nil {
+		return err
+	}
 	return v.stream(func(ctx context.Context, e *stream, cancel func()) error {
 		begun := func(revision int64) { _ = e.send(fmt.Sprintf("id: %d\nevent: live\ndata: {}\n\n", revision)) }
 		return v.client.StreamEvents(ctx, in, begun, func(revision int64, all []api.Change) {
 			var b strings.Builder
 			for n, change := range all {
-				text, err := list.change(change)
+				text, err := list.change(change, matches(ctx, change))
 				if err != nil {
 					v.log.Warn("a row cannot be shown", "err", err)
 					continue
@@ -127,6 +133,30 @@ func (v *visit) followInstances() error {
 			}
 		})
 	})
+}
+
+// matching returns whether a list with a filter has a changed instance. Properties and tags are not in events: for a
+// filter of them the API is asked. Invalid.
+func (v *visit) matching(in api.InstanceFilter) (func(context.Context, api.Change) bool, error) {
+	terms, err := in.Terms.Matching(reflect.TypeFor[api.Instance]())
+	if err != nil {
+		return nil, err
+	}
+	if _, err := objects.ParseFilter(in.Filter); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, c api.Change) bool {
+		if c.Gone || terms != nil && !terms(c.Instance) {
+			return false
+		}
+		if len(in.Filter) == 0 {
+			return true
+		}
+		one := api.InstanceFilter{InProject: in.InProject, Filtered: in.Filtered,
+			Terms: api.Terms{Name: []string{string(c.ID)}}}
+		list, err := v.client.ListInstances(ctx, one)
+		return err != nil || len(list.Instances) > 0 // it is announced if in doubt
+	}, nil
 }
 
 // lastSeen returns the ID of the last event that a browser has: of the same stream, or of one before it.
@@ -170,7 +200,9 @@ type liveRow struct{ ID, HTML string }
 type rowEvent struct {
 	ID   string `json:"id"`
 	Gone bool   `json:"gone,omitempty"`
-	HTML string `json:"html,omitempty"`
+	// The list does not have it, because it has a filter.
+	Other bool   `json:"other,omitempty"`
+	HTML  string `json:"html,omitempty"`
 }
 
 // readEvery is the shortest interval at which a list is read again.
@@ -287,9 +319,9 @@ func rowsOf(list []part) (all []liveRow, err error) {
 
 func (l listing) follow(v *visit) error { return v.followRows(l.rows) }
 
-// change returns the data of the event about a change.
-func (d *instanceList) change(c api.Change) ([]byte, error) {
-	data := rowEvent{ID: string(c.ID), Gone: c.Gone}
+// change returns the data of the event about a change of an instance that matches the filter of the list, or does not.
+func (d *instanceList) change(c api.Change, matches bool) ([]byte, error) {
+	data := rowEvent{ID: string(c.ID), Gone: c.Gone, Other: !matches && !c.Gone}
 	if !c.Gone {
 		var b strings.Builder
 		if err := pages["instances"].ExecuteTemplate(&b, "row", d.row(c.Instance)); err != nil {

@@ -4,44 +4,78 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
 	"croft"
 	"croft/control/page/session"
+	"croft/internal/endpoint"
 	"croft/tenant/access"
 )
+
+// securedHost returns the host of a public address with TLS; empty: it has no TLS.
+func securedHost(public string) string {
+	u, err := url.Parse(public)
+	if err != nil || u.Scheme != "https" {
+		return ""
+	}
+	return strings.TrimSuffix(u.Host, ":443")
+}
+
+// secure reports whether a browser reaches the server over TLS: directly, or at the public address, where a proxy ends
+// it. No other header of a request shows that, because every client can send it.
+func (s *Server) secure(r *http.Request) bool {
+	return r.TLS != nil || s.secured != "" && strings.EqualFold(strings.TrimSuffix(r.Host, ":443"), s.secured)
+}
 
 // cookieName is the name of the session's cookie. It has the port, because cookies do not: clouds behind two ports of
 // one host would end each other's sessions. Browsers accept the one with the prefix only over TLS and for the whole
 // host, so that no other site of the domain can set it.
-func cookieName(r *http.Request) string {
+func (s *Server) cookieName(r *http.Request) string {
 	name := "croft-session"
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		name += "-" + port
 	}
-	if r.TLS != nil {
+	if s.secure(r) {
 		return "__Host-" + name
 	}
 	return name
 }
 
 // setCookie sets the cookie of a session until it ends.
-func setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
-	setSecret(w, r, &http.Cookie{Name: cookieName(r), Value: value, MaxAge: age, SameSite: http.SameSiteStrictMode})
+func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, value string, age int) {
+	s.setSecret(w, r, &http.Cookie{Name: s.cookieName(r), Value: value, MaxAge: age,
+		SameSite: http.SameSiteStrictMode})
 }
 
 // setSecret sets a cookie that scripts do not see, and that is sent as safely as the request was.
-func setSecret(w http.ResponseWriter, r *http.Request, c *http.Cookie) {
-	c.Path, c.HttpOnly, c.Secure = "/", true, r.TLS != nil
+func (s *Server) setSecret(w http.ResponseWriter, r *http.Request, c *http.Cookie) {
+	c.Path, c.HttpOnly, c.Secure = "/", true, s.secure(r)
 	http.SetCookie(w, c)
 }
 
 // forget removes the cookie of a session that has ended.
 func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
-	if _, err := r.Cookie(cookieName(r)); err == nil {
-		setCookie(w, r, "", -1)
+	if _, err := r.Cookie(s.cookieName(r)); err == nil {
+		s.setCookie(w, r, "", -1)
 	}
+}
+
+// alone returns the address of the login under a private name, for a browser that uses a loopback name: pages at other
+// ports share such a name and would get the session's cookie. Empty: the request has another name.
+func (s *Server) alone(r *http.Request, next string) string {
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil || s.secure(r) || !endpoint.IsLoopback(r.Host) {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		return "" // the name is looked up as 127.0.0.1 first, where another server may listen
+	}
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(endpoint.OwnName(), port), Path: Root + "/login",
+		RawQuery: url.Values{"next": {next}}.Encode()}
+	return u.String()
 }
 
 // loginForm is what the page of the login shows.
@@ -51,18 +85,29 @@ type loginForm struct {
 	// The browser came from another site, so it did not send the cookie of a session that it may have.
 	Elsewhere bool
 	Issuer    *issuerLink // nil: the cloud has none
+	Kept      *kept       // the form whose session has ended; nil: no form was sent
+	Alone     string      // address of the login under a name that no other page has
 }
 
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
-	s.answerLogin(w, r, http.StatusOK, local(r.FormValue("next")), nil)
+	s.answerLogin(w, r, http.StatusOK, local(r.URL.Query().Get("next")), nil)
 }
 
 // answerLogin answers with the page of the login, and says why the last attempt failed.
 func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int, next string, err error) {
-	d := loginForm{Next: next, Issuer: s.loginLink(next),
-		Elsewhere: err == nil && r.Header.Get("Sec-Fetch-Site") == "cross-site"}
+	s.askLogin(w, r, status, next, nil, err)
+}
+
+// askLogin is answerLogin that keeps a form.
+func (s *Server) askLogin(w http.ResponseWriter, r *http.Request, status int, next string, k *kept, err error) {
+	d := loginForm{Next: next, Issuer: s.loginLink(next), Kept: k,
+		Elsewhere: err == nil && r.Header.Get("Sec-Fetch-Site") == "cross-site" &&
+			!strings.Contains(r.Host, ".localhost")} // to which s.alone leads
 	if err != nil {
 		d.Says = err.Error()
+	}
+	if k == nil {
+		d.Alone = s.alone(r, next)
 	}
 	f := frame{Title: "Log in", Theme: theme(r), Help: helpFor(r.Pattern), Data: d}
 	if err := s.render(w, status, "login", f); err != nil {
@@ -70,40 +115,39 @@ func (s *Server) answerLogin(w http.ResponseWriter, r *http.Request, status int,
 	}
 }
 
-// mostLogin bounds the body of the login.
-const mostLogin = 64 << 10
+// mostLogin bounds the body of the login, which may have a form that is kept.
+const mostLogin = mostForm + 64<<10
 
 // login starts a session with the token in the form.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(from(r), answerTime)
 	defer cancel()
-	r.Body = http.MaxBytesReader(w, r.Body, mostLogin)
-	if err := r.ParseForm(); err != nil {
-		s.answerLogin(w, r, http.StatusBadRequest, Root,
-			croft.Errorf(croft.Invalid, "the form cannot be read: %w", err))
+	if err := readForm(w, r, mostLogin); err != nil {
+		s.answerLogin(w, r, http.StatusBadRequest, Root, err)
 		return
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	err := croft.Errorf(croft.Invalid, "paste a token: `croft token create --for api` makes one")
+	var secret session.Secret
 	if token != "" {
-		err = s.begin(ctx, w, r, session.Credentials{Token: token})
+		secret, err = s.begin(ctx, w, r, session.Credentials{Token: token})
 	}
-	next := local(r.PostForm.Get("next"))
+	next, k := local(r.PostForm.Get("next")), keptAgain(r)
 	if ended(err) && !strings.HasPrefix(token, "croft_") && !strings.HasPrefix(token, "ey") { // nor a JWT
 		err = croft.Errorf(croft.Denied, "this is no token of the cloud: its tokens begin with croft_")
-		s.answerLogin(w, r, http.StatusUnauthorized, next, err)
+		s.askLogin(w, r, http.StatusUnauthorized, next, k, err)
 		return
 	}
 	if err != nil {
-		s.answerLogin(w, r, failureOf(r, err).Status, next, err)
+		s.askLogin(w, r, failureOf(r, err).Status, next, k, err)
 		return
 	}
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	s.goOn(w, r, next, k, secret)
 }
 
 // begin starts a session with credentials that the API accepts. The browser's former session ends.
 func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Request,
-	credentials session.Credentials) error {
+	credentials session.Credentials) (secret session.Secret, err error) {
 	caller, err := s.whoami(ctx, credentials)
 	if projects := projectsIn(err); len(projects) > 0 { // the next page asks for one
 		of := credentials
@@ -111,25 +155,25 @@ func (s *Server) begin(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		caller, err = s.whoami(ctx, of)
 	}
 	if err != nil {
-		return err
+		return secret, err
 	}
 	end := caller.Expires
 	if credentials.Refresh == "" && !credentials.Expires.IsZero() {
 		end = credentials.Expires
 	}
-	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+	if cookie, err := r.Cookie(s.cookieName(r)); err == nil {
 		if former, err := session.Parse(cookie.Value); err == nil {
 			if err := s.sessions.End(ctx, former); err != nil {
-				return err
+				return secret, err
 			}
 		}
 	}
 	secret, record, err := s.sessions.Begin(ctx, caller.User, caller.Via, credentials, end)
 	if err != nil {
-		return err
+		return secret, err
 	}
-	setCookie(w, r, secret.Text(), max(1, int(time.Until(record.Expires)/time.Second)))
-	return nil
+	s.setCookie(w, r, secret.Text(), max(1, int(time.Until(record.Expires)/time.Second)))
+	return secret, nil
 }
 
 // whoami returns the user with credentials, if the API accepts them.
@@ -163,7 +207,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	}
 	credentials, err := s.sessions.Follow(ctx, link)
 	if err == nil {
-		err = s.begin(ctx, w, r, session.Credentials{Token: credentials})
+		_, err = s.begin(ctx, w, r, session.Credentials{Token: credentials})
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
@@ -43,6 +44,17 @@ type imageChoice struct{ Name, About string }
 // Has reports whether a field has one of several values.
 func (d newPage) Has(field, value string) bool { return slices.Contains(d.Given[field], value) }
 
+// Wrong lists the faults of fields.
+func (d newPage) Wrong() (all problems) {
+	if d.Check == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Check.Problems), func(p problem) bool { return p.Field == "" })
+}
+
+// Bad returns the attribute that marks a field, if it is wrong.
+func (d newPage) Bad(field string) template.HTMLAttr { return refusal{Problems: d.Wrong()}.Bad(field) }
+
 // Any reports whether one of several fields is filled, so that their part of the form is open.
 func (d newPage) Any(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(name string) bool { return d.Given.Get(name) != "" })
@@ -53,6 +65,7 @@ type selection struct {
 	Name, Label, Default string
 	Words                []string
 	Chosen               string
+	Bad                  template.HTMLAttr // marks a wrong one
 }
 
 // Machine lists the choices about the virtual machine.
@@ -80,7 +93,7 @@ func (d newPage) Guest() []selection {
 
 func (d newPage) chosen(all []selection) []selection {
 	for n := range all {
-		all[n].Chosen = d.Given.Get(all[n].Name)
+		all[n].Chosen, all[n].Bad = d.Given.Get(all[n].Name), d.Bad(all[n].Name)
 	}
 	return all
 }
@@ -256,12 +269,9 @@ func (v *visit) setProperties(i api.Instance, pairs []string) error {
 // newForm is the form for a new instance as it was sent.
 type newForm struct {
 	Request    api.InstanceRequest
-	Properties []string  // key=value
-	Problems   []problem // what is wrong with it; then Request is incomplete
+	Properties []string // key=value
+	Problems   problems // what is wrong with it; then Request is incomplete
 }
-
-// problem is a fault of a field.
-type problem struct{ Field, Label, Says string }
 
 func (n *newForm) fail(field, label string, err error) {
 	if err != nil {
@@ -407,7 +417,6 @@ func userDataIn(text string) []byte {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
@@ -419,7 +428,7 @@ type check struct {
 	At       string // where the form is checked
 	Verdict  string
 	Good     bool
-	Problems []problem
+	Problems problems
 	UserData string // what the user-data is; empty: there is none, or it is wrong
 	Wrong    string // what is wrong with the user-data
 	Room     *schedule.Explanation

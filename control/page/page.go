@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -38,6 +39,7 @@ type Server struct {
 	sessions session.Sessions
 	issuer   *oidc.Issuer
 	public   string
+	secured  string // host of Public, if a proxy there ends TLS
 	streams  streams
 	pictures chan struct{} // full while pictures are made
 	tryTime  time.Duration // how long an answer may take that a user tries in the reference
@@ -54,6 +56,7 @@ func New(c Config) (*Server, error) {
 		issuer:   c.Issuer,
 		tryTime:  tryTime,
 		public:   c.Public,
+		secured:  securedHost(c.Public),
 		api:      &http.Client{Transport: within{c.API}, CheckRedirect: stay},
 		sessions: session.Sessions{Store: c.Sessions},
 		pictures: make(chan struct{}, pictures)}, nil
@@ -177,8 +180,6 @@ func protect(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-var secretForm = lazyregexp.New(`croft_[0-9a-f]{12}_`)
-
 var otherOrigins = http.NewCrossOriginProtection()
 
 // checkOrigin refuses changes that other origins ask for, and tokens in addresses. Denied.
@@ -186,15 +187,46 @@ func checkOrigin(r *http.Request) error {
 	if err := otherOrigins.Check(r); err != nil {
 		return croft.Errorf(croft.Denied, "a web page from elsewhere asks for this: %w", err)
 	}
-	address, err := url.QueryUnescape(r.URL.RawQuery)
-	if err != nil {
+	if _, err := url.QueryUnescape(r.URL.RawQuery); err != nil {
 		return croft.Errorf(croft.Invalid, "the address cannot be read: %w", err)
 	}
-	if r.URL.Query().Has("token") || secretForm.MatchString(address) || secretForm.MatchString(r.URL.Path) {
-		return croft.Errorf(croft.Denied, "there is a token in the address, and addresses are kept in histories and logs: "+
-			"revoke it, and paste a new one into the form")
+	return checkAddress(r.URL)
+}
+
+// Parts of addresses that are tokens: a parameter for one, a token of the cloud, and one of an issuer.
+var (
+	tokenInput  = lazyregexp.New(`(?i)[?&;](?:[a-z0-9]+[_.-])*token(?:[=&;]|$)`)
+	secretForm  = lazyregexp.New(`(?i)croft_[0-9a-f]{12}_`)
+	issuedForm  = lazyregexp.New(`eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.`)
+	escapedForm = lazyregexp.New(`%[0-9A-Fa-f]{2}`)
+)
+
+// mostEscapes is how often an address may be escaped. Browsers escape a part of it once, and once more within another.
+const mostEscapes = 8
+
+// checkAddress refuses tokens in an address, however often they are escaped. Denied, Invalid.
+func checkAddress(u *url.URL) error {
+	address := u.RequestURI()
+	for range mostEscapes {
+		// A code with which the issuer leads a browser back may have any form.
+		if tokenInput.MatchString(address) || secretForm.MatchString(address) ||
+			issuedForm.MatchString(address) && u.Path != issuerBack {
+			return croft.Errorf(croft.Denied, "there is a token in the address, and addresses are kept in histories and logs: "+
+				"revoke it, and paste a new one into the form")
+		}
+		plain := escapedForm.Get().ReplaceAllStringFunc(address, func(code string) string {
+			raw, err := hex.DecodeString(code[1:])
+			if err != nil {
+				return code // the form has digits only
+			}
+			return string(raw)
+		})
+		if plain == address {
+			return nil
+		}
+		address = plain
 	}
-	return nil
+	return croft.Errorf(croft.Invalid, "the address is escaped more than %d times", mostEscapes-1)
 }
 
 // ownOrigin refuses a stream for a page of another origin, or none. Denied.

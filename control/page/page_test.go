@@ -89,6 +89,13 @@ func TestThePage(t *testing.T) {
 		"a cloud without pools says so":            knowsNoPools,
 		"operations are tried in the reference":    triesOperations,
 		"every operation can be tried":             sweepsTheReference,
+		"a form outlives its session":              returnsToTheForm,
+		"versions and lines of forms":              comparesLines,
+		"picked instances are read together":       readsPickedOnce,
+		"wrong fields are marked":                  marksWrongFields,
+		"only what a list has is announced":        announcesWhatMatches,
+		"the names of the server":                  namesItsOwnHost,
+		"hidden characters in keys":                refusesHiddenCharacters,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, s, at) })
 	}
@@ -160,7 +167,8 @@ func showsDocuments(t *testing.T, s served, at string) {
 func refusesTokensInAddresses(t *testing.T, s served, _ string) {
 	v := s.visitor(t)
 	for _, path := range []string{"/ui/login?token=anna", "/ui?x=croft_0123456789ab_secret",
-		"/ui/instances/croft_0123456789ab_secret", "/ui?x=%63roft_0123456789ab_secret"} {
+		"/ui/instances/croft_0123456789ab_secret", "/ui?x=%63roft_0123456789ab_secret",
+		"/ui/login?access_token=x", "/ui/instances/%2563roft_0123456789ab_secret"} {
 		v.get(http.StatusForbidden, path)
 		v.says("there is a token in the address")
 		v.hides("_secret")

@@ -342,7 +342,7 @@ func (v *visit) done(what string, err error) error {
 func (v *visit) setMember() error {
 	user := strings.TrimSpace(v.r.PostForm.Get("user"))
 	if user == "" {
-		return v.notDone(croft.Errorf(croft.Invalid, "the user is missing: write the name as the identity provider has it"))
+		return v.notDone(wrongField("m-user", "the user is missing: write the name as the identity provider has it"))
 	}
 	return v.done("member", v.changeMembers(func(all map[string]access.Role) {
 		all[user] = access.Role(v.r.PostForm.Get("role"))
@@ -471,7 +471,7 @@ func (v *visit) setLimit() error {
 		n = tenant.Unlimited
 	case text == "default":
 	case err != nil || n < 0:
-		return v.notDone(croft.Errorf(croft.Invalid,
+		return v.notDone(wrongField("limit",
 			"the limit is %.40q: write a whole number from 0, unlimited, or default", text))
 	}
 	p, err := v.client.GetProject(v.ctx, b.ProjectNamed)

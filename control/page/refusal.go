@@ -2,11 +2,15 @@ package page
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"croft"
 	"croft/internal/lazyregexp"
 	"croft/tenant/access"
 )
@@ -16,6 +20,56 @@ type refusal struct {
 	Says     string
 	Request  string // the ID of the refused request
 	Remedies []deed
+	Problems problems // of fields of the form
+}
+
+// Bad returns the attribute that marks a field, if it is wrong.
+func (r refusal) Bad(field string) template.HTMLAttr {
+	if r.Problems.about(field) == "" {
+		return ""
+	}
+	return ` aria-invalid="true"`
+}
+
+// problem is a fault of a field, which has this ID on its page.
+type problem struct{ Field, Label, Says string }
+
+// String returns the problem as a sentence.
+func (p problem) String() string {
+	if p.Label == "" {
+		return p.Says
+	}
+	return p.Label + ": " + p.Says
+}
+
+// problems are the faults of a form. As an error they are Invalid.
+type problems []problem
+
+// Error implements error.
+func (p problems) Error() string {
+	var all []string
+	for _, one := range p {
+		all = append(all, one.String())
+	}
+	return strings.Join(all, "; ")
+}
+
+// Unwrap returns the kind.
+func (p problems) Unwrap() error { return croft.Invalid }
+
+// about returns the fault of a field; empty: it is correct.
+func (p problems) about(field string) string {
+	for _, one := range p {
+		if one.Field == field {
+			return one.Says
+		}
+	}
+	return ""
+}
+
+// wrongField is an error about one field, whose name the text has.
+func wrongField(field, format string, args ...any) error {
+	return problems{{Field: field, Says: fmt.Sprintf(format, args...)}}
 }
 
 // remedy is what the page has in place of a command that an error names.
@@ -181,6 +235,7 @@ func (v *visit) mayFollow(path string) bool {
 func (v *visit) refusalOf(err error) refusal {
 	f := failureOf(v.r, err)
 	f.Remedies = v.remediesIn(err.Error())
+	f.Problems, _ = errors.AsType[problems](err)
 	return f.refusal
 }
 

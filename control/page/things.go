@@ -522,7 +522,7 @@ func (v *visit) showPolicies(status int, d policyPage) error {
 func (v *visit) changePolicy() error {
 	f := v.r.PostForm
 	d := policyPage{Name: strings.TrimSpace(f.Get("name")), Version: f.Get("version"), Was: f.Get("was-text"),
-		Text: strings.ReplaceAll(f.Get("text"), "\r\n", "\n")}
+		Text: f.Get("text")}
 	hints, err := v.client.CheckPolicy(v.ctx, api.PolicyCheck{Name: d.Name, Text: d.Text})
 	d.Tried, d.Hints = err == nil, hints.Hints
 	if err == nil && f.Get("do") == "save" {

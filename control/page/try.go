@@ -190,7 +190,7 @@ var starts = map[string]string{
 // body returns the body that the user wrote, or else one to start with.
 func (t trial) body() string {
 	if t.v.r.Method == http.MethodPost {
-		return strings.ReplaceAll(t.v.r.PostForm.Get("body"), "\r\n", "\n")
+		return t.v.r.PostForm.Get("body")
 	}
 	document, _ := parsed() // succeeded before
 	start := document.example(t.Body)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type visit struct {
 	caller  access.Caller
 	project croft.Project // of the address; empty: as the API has it by default
 	chosen  croft.Project // of the session, for users with roles in several projects
+	former  bool          // the form is of a session that has ended: it is shown again, and nothing is changed
 }
 
 // mostForm bounds the body of a form: a form with user-data of 64 KiB is longer.
@@ -38,19 +40,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, do func(*visit) e
 	ctx, cancel := context.WithTimeout(from(r), answerTime)
 	defer cancel()
 	v, err := s.visit(ctx, w, r)
+	if err == nil && v.former && !keeps(r) {
+		err = errFormer
+	}
 	if err == nil {
 		err = do(v)
 	}
 	switch {
 	case err == nil:
 	case v != nil && projectsIn(err) != nil:
-		s.askProject(w, r, v.secret, local(r.URL.RequestURI()), projectsIn(err))
+		s.askProject(w, r, v.secret, local(r.URL.RequestURI()), keptOf(w, r), projectsIn(err))
 	case ended(err) && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		s.forget(w, r)
 		http.Redirect(w, r, Root+"/login?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 	case ended(err):
 		s.forget(w, r)
-		s.answerLogin(w, r, http.StatusUnauthorized, local(r.FormValue("next")), err)
+		s.askLogin(w, r, http.StatusUnauthorized, Root, keptOf(w, r), err)
 	case v == nil:
 		s.fail(w, r, err)
 	default:
@@ -77,7 +82,11 @@ func (s *Server) visit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return nil, err
 	}
-	if v.client, err = s.client(c); err != nil {
+	over := s.api
+	if v.former {
+		over = &http.Client{Transport: unchanging{s.api.Transport}, CheckRedirect: s.api.CheckRedirect}
+	}
+	if v.client, err = clientOver(over, c); err != nil {
 		return nil, err
 	}
 	v.chosen = c.Project
@@ -88,7 +97,7 @@ func (s *Server) visit(ctx context.Context, w http.ResponseWriter, r *http.Reque
 // open finds the session of a request, and checks the token of a form. errNoSession.
 func (s *Server) open(ctx context.Context, w http.ResponseWriter, r *http.Request) (v *visit, c session.Credentials,
 	err error) {
-	cookie, err := r.Cookie(cookieName(r))
+	cookie, err := r.Cookie(s.cookieName(r))
 	if err != nil {
 		return nil, c, errNoSession
 	}
@@ -105,11 +114,12 @@ func (s *Server) open(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	v = &visit{Server: s, w: w, r: r, ctx: ctx, secret: secret, project: croft.Project(r.URL.Query().Get("project"))}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-		if err := r.ParseForm(); err != nil {
-			return nil, c, croft.Errorf(croft.Invalid, "the form cannot be read: %w", err)
+		if err := readForm(w, r, mostForm); err != nil {
+			return nil, c, err
 		}
-		if !secret.Owns(r.PostForm.Get("form")) {
+		own := secret.Owns(r.PostForm.Get("form"))
+		v.former = !own || r.PostForm.Has(againField)
+		if !own && (r.PostForm.Get("form") == "" || !fromThisPage(r)) {
 			return nil, c, croft.Errorf(croft.Denied, "this form is not of your session: reload the page that it was on, "+
 				"and send it again")
 		}
@@ -259,18 +269,28 @@ func theme(r *http.Request) string {
 const themeLife = 366 * 24 * time.Hour
 
 func (v *visit) chooseTheme() error {
-	http.SetCookie(v.w, &http.Cookie{Name: "croft-theme", Value: v.r.PostForm.Get("theme"), Path: Root,
-		MaxAge: int(themeLife / time.Second), HttpOnly: true, Secure: v.r.TLS != nil,
+	chosen := v.r.PostForm.Get("theme")
+	if !slices.Contains([]string{"light", "dark", "auto"}, chosen) {
+		return croft.Errorf(croft.Invalid, "there are no colors %.40q: choose light, dark or auto", chosen)
+	}
+	http.SetCookie(v.w, &http.Cookie{Name: "croft-theme", Value: chosen, Path: Root,
+		MaxAge: int(themeLife / time.Second), HttpOnly: true, Secure: v.secure(v.r),
 		SameSite: http.SameSiteStrictMode})
 	http.Redirect(v.w, v.r, local(v.r.PostForm.Get("here")), http.StatusSeeOther)
 	return nil
 }
 
-// local returns an address if it belongs to the page, else Root.
+// local returns an address if it belongs to the page, also as browsers read it, else Root.
 func local(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(address, Root) ||
-		u.Path != Root && !strings.HasPrefix(u.Path, Root+"/") || u.Path == Root+"/login" || u.Path == Root+"/logout" {
+		u.Path != Root && !strings.HasPrefix(u.Path, Root+"/") || checkAddress(u) != nil {
+		return Root
+	}
+	steps := strings.FieldsFunc(u.Path, func(r rune) bool { return r == '/' || r == '\\' })
+	up := func(step string) bool { return step == "." || step == ".." }
+	apart := []string{"login", "logout", "link"}
+	if slices.ContainsFunc(steps, up) || len(steps) > 1 && slices.Contains(apart, steps[1]) {
 		return Root
 	}
 	return u.String()

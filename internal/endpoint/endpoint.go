@@ -4,6 +4,7 @@ package endpoint
 
 import (
 	"bytes"
+	"crypto/rand"
 	"net"
 	"net/netip"
 	"net/url"
@@ -50,6 +51,10 @@ func IsLoopback(address string) bool {
 	ip, err := netip.ParseAddr(name)
 	return name == "localhost" || err == nil && ip.IsLoopback()
 }
+
+// OwnName returns a random name that browsers resolve to 127.0.0.1. Browsers send a cookie to every port of a name, so
+// pages at other ports get a cookie only if they know the name.
+func OwnName() string { return "croft-" + strings.ToLower(rand.Text()) + ".localhost" }
 
 // Outside replaces a wildcard address by one of this machine's addresses.
 func Outside(address string) string {

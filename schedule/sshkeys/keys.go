@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
 	"croft"
+	"croft/internal/plain"
 	"croft/internal/userfile"
 	"croft/schedule"
 )
@@ -167,6 +169,11 @@ func Parse(line string) (string, error) {
 	}
 	if _, _, _, rest, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil || len(rest) > 0 {
 		return "", croft.Errorf(croft.Invalid, "this is not a public SSH key, such as ssh-ed25519 AAAA... name")
+	}
+	hidden := func(r rune) bool { return r != '\t' && plain.Steers(r) }
+	if strings.ContainsFunc(line, hidden) || !utf8.ValidString(line) {
+		return "", croft.Errorf(croft.Invalid, "the public SSH key has characters that change a text without being visible: "+
+			"remove them from its comment")
 	}
 	return line, nil
 }

@@ -110,3 +110,14 @@ func TestReadKeys(t *testing.T) {
 		})
 	}
 }
+
+func TestKeysHaveNoHiddenCharacters(t *testing.T) {
+	for _, hidden := range []string{"\x1b[2J", "\x00", "\u202e", "\u200b", "\u2028", "\xff"} {
+		if _, err := Parse(key + hidden + "x"); croft.KindOf(err) != croft.Invalid {
+			t.Errorf("%q: %v", hidden, err)
+		}
+	}
+	if line, err := Parse(key + "\tZoë\r\n"); err != nil || line != key+"\tZoë" {
+		t.Errorf("got %q, %v", line, err)
+	}
+}

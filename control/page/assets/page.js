@@ -10,6 +10,33 @@ const list = $("[data-list]");
 // the form: the page of the object has its own.
 const told = $("[data-told]");
 if (told) told.focus();
+
+// A form whose session has ended: the login of the cloud has it in its own form, and leads back to it. The issuer's login
+// leads to another site, and a page after it sends the form on.
+const onward = $("form[data-onward]");
+if (onward) onward.requestSubmit();
+const keepTime = 600000; // as long as the login at an issuer may take
+const issuer = $("[data-issuer]");
+if (issuer && $("[name=kept-at]")) issuer.addEventListener("click", () => {
+	const all = [...issuer.closest(".login").querySelectorAll("[name^='kept.']")].map((f) => [f.name.slice(5), f.value]);
+	sessionStorage.setItem("kept", JSON.stringify({ at: $("[name=kept-at]").value, all, since: Date.now() }));
+});
+const kept = document.body.classList.contains("in") && JSON.parse(sessionStorage.getItem("kept"));
+if (kept) sessionStorage.removeItem("kept");
+if (kept && Date.now() - kept.since < keepTime) {
+	const form = document.createElement("form");
+	form.method = "post";
+	form.action = kept.at;
+	for (const [name, value] of [...kept.all, ["form", $("[name=form]").value], ["again", "yes"]]) {
+		const field = document.createElement("input");
+		field.type = "hidden";
+		field.name = name;
+		field.value = value;
+		form.append(field);
+	}
+	document.body.append(form);
+	HTMLFormElement.prototype.submit.call(form); // a field may have the name of the method
+}
 const own = $("[data-at]");
 if (own && new URL(own.dataset.at, location).pathname !== location.pathname) history.replaceState(null, "", own.dataset.at);
 if (location.hash.length > 1) { // an operation of the reference
@@ -182,7 +209,7 @@ function follow() {
 		const row = document.getElementById("i-" + change.id);
 		if (row && change.gone) row.classList.add("gone");
 		else if (row) patch(row, change.html);
-		else if (!change.gone) unseen.add(change.id);
+		else if (!change.gone && !change.other) unseen.add(change.id);
 		else unseen.delete(change.id);
 		sayLive();
 	});
@@ -206,6 +233,7 @@ function follow() {
 async function resume() {
 	try {
 		const answer = await fetch("/ui/keys", { method: "HEAD", redirect: "manual" });
+		if (answer.type === "opaqueredirect" && $("form[data-touched]")) return say("the session has ended: send the form, and log in", "lost");
 		if (answer.type === "opaqueredirect") return location.reload();
 	} catch { /* the server does not answer yet */ }
 	follow();
@@ -265,6 +293,10 @@ async function check() {
 	let text = "";
 	try {
 		const answer = await fetch(checked.dataset.check, { method: "POST", body, redirect: "manual", signal: asking.signal });
+		if (answer.status === 401) {
+			$("[data-part=verdict]").textContent = "Not checked: the session has ended. Create asks for a login, and keeps the form.";
+			return;
+		}
 		if (!answer.ok) throw new Error(answer.status);
 		text = await answer.text();
 	} catch (e) {
@@ -275,6 +307,10 @@ async function check() {
 	for (const part of document.querySelectorAll("[data-part]")) {
 		const is = next.querySelector(`[data-part="${part.dataset.part}"]`);
 		if (is && part.innerHTML !== is.innerHTML) part.innerHTML = is.innerHTML;
+	}
+	for (const field of checked.elements) {
+		if (field.id && $(`.problems a[href="#${CSS.escape(field.id)}"]`)) field.setAttribute("aria-invalid", "true");
+		else field.removeAttribute("aria-invalid");
 	}
 }
 
