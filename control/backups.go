@@ -186,8 +186,8 @@ var backupOperations = noun{Tag: "backups", Home: true,
 		list(Operation{ID: "listUnprotected", At: "GET /v1/unprotected-instances", May: access.Reads,
 			Summary: "List the instances without a recent backup, and for how long"},
 			func(ctx context.Context, c *call, in api.OverdueFilter) (list api.UnprotectedList, err error) {
-				list.Instances = []api.Unprotected{}
 				found, err := c.Cloud.Backups.Overdue(ctx, c.project, time.Duration(in.Than)*time.Second)
+				list.Instances = make([]api.Unprotected, 0, len(found))
 				for _, u := range found {
 					if c.scope.Sees(u.Instance.Project) {
 						list.Instances = append(list.Instances, api.Unprotected{Instance: u.Instance.ID,
