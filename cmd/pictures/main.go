@@ -32,7 +32,7 @@ var widths = []int64{360, 1280, 2560}
 const (
 	tallest = 1800 // pixels
 	quality = 60   // of WebP
-	patient = 30 * time.Second
+	patient = 5 * time.Minute
 )
 
 func main() {
@@ -101,6 +101,28 @@ func run(dir, file string) error {
 func draw(ctx context.Context, name, at string, keys []string) error {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
+	for _, width := range widths {
+		if err := open(ctx, at, width, keys); err != nil {
+			return err
+		}
+		for _, scheme := range []string{"light", "dark"} {
+			picture, err := shot(ctx, width, scheme)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(fmt.Sprintf("%s-%d-%s.webp", name, width, scheme), picture, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open loads a view at a width, as a browser of this width does, and presses the keys.
+func open(ctx context.Context, at string, width int64, keys []string) error {
+	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(width, lowest(width))); err != nil {
+		return err
+	}
 	if _, err := chromedp.Run(ctx, chromedp.Navigate(at)); err != nil {
 		return err
 	}
@@ -120,25 +142,14 @@ func draw(ctx context.Context, name, at string, keys []string) error {
 			return err
 		}
 	}
-	for _, width := range widths {
-		for _, scheme := range []string{"light", "dark"} {
-			picture, err := shot(ctx, width, scheme)
-			if err != nil {
-				return err
-			}
-			if err := os.WriteFile(fmt.Sprintf("%s-%d-%s.webp", name, width, scheme), picture, 0o644); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
-// live waits until a view that shows changes as they happen has its event stream.
+// live waits until a view that shows changes as they happen has its event stream, and a console is attached.
 func live(ctx context.Context) error {
 	for {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.readyState == "complete" &&
-			(document.querySelector("#live") == null || document.querySelector("#live.on") != null)`))
+			[...document.querySelectorAll("#live, #attached")].every((e) => e.matches(".on"))`))
 		if err != nil || is {
 			return err
 		}
@@ -150,8 +161,10 @@ func live(ctx context.Context) error {
 	}
 }
 
+func lowest(width int64) int64 { return min(900, width*2) }
+
 func shot(ctx context.Context, width int64, scheme string) ([]byte, error) {
-	height := min(900, width*2)
+	height := lowest(width)
 	for range 2 { // the first time to lay it out, which tells its height
 		if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(width, height)); err != nil {
 			return nil, err

@@ -195,6 +195,7 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	b.Until(`document.querySelector(".head .state").innerText.includes("running")`)
 	b.Do(chromedp.KeyEvent("u"))
 	b.Until(`location.pathname === "/ui/instances" && document.querySelector("#live.on") !== null`)
+	b.Until(web + `.classList.contains("at") && ` + web + `.contains(document.activeElement)`)
 	b.Type("/")
 	if focus := browser.Eval[string](b, "document.activeElement.name"); focus != "name" {
 		t.Errorf("/ leads to %q", focus)
@@ -205,6 +206,9 @@ func useKeys(t *testing.T, s served, b *browser.Browser) {
 	if strings.Contains(found, "web") {
 		t.Errorf("the search finds %s", found)
 	}
+	b.Go(s.url + "/ui/log")
+	b.Do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	b.Until(`document.activeElement === document.querySelector("[data-list] tbody").rows[1]`) // rows without links
 }
 
 // triesByKeyboard finds an operation in the reference, and sends it with the keyboard alone. On the form of a new

@@ -226,6 +226,16 @@ func (v *visit) overdueBackups(in api.InProject) (all []trouble, err error) {
 	return all, err
 }
 
+// endsSoon reports whether a token that was made for a time, and has some of it left, is to be replaced: in its last
+// two weeks, or in the last quarter of a shorter life. A token that is made for a day expires as intended.
+func endsSoon(life, left time.Duration) bool {
+	most := soonExpired
+	if life <= soonExpired {
+		most = life / 4
+	}
+	return left > 0 && left <= most && life > 24*time.Hour
+}
+
 // endingTokens lists tokens that expire soon. Members do not see tokens.
 func (v *visit) endingTokens(in api.InProject) (all []trouble, err error) {
 	if !access.MayAnywhere(access.Manages, v.caller.Roles) {
@@ -234,8 +244,8 @@ func (v *visit) endingTokens(in api.InProject) (all []trouble, err error) {
 	list, err := v.client.ListTokens(v.ctx, in)
 	for _, t := range list.Tokens {
 		left := time.Until(t.Expires)
-		if t.Expires.IsZero() || left > soonExpired || left < 0 || t.Expires.Sub(t.Created) <= soonExpired {
-			continue // those that are made for a short time expire as intended
+		if !endsSoon(t.Expires.Sub(t.Created), left) {
+			continue
 		}
 		all = append(all, trouble{Kind: "token", Name: t.User,
 			What: "expires in " + wording.Age(left), Do: "make a new one",
@@ -309,7 +319,11 @@ func recently(accounts []usage.Account, since string) usage.Day {
 
 func heavyOf(p croft.Project, sum, total usage.Day) heavy {
 	hours := func(class croft.ResourceClass, unit int64) string {
-		return fmt.Sprintf("%.1f", float64(sum.UnitSeconds[measureOf(class)])/float64(unit)/3600)
+		n := float64(sum.UnitSeconds[measureOf(class)]) / float64(unit) / 3600
+		if n > 0 && n < 0.1 {
+			return "< 0.1"
+		}
+		return fmt.Sprintf("%.1f", n)
 	}
 	h := heavy{Project: p, Link: link(p, "/project"), Hours: hours(croft.VCPU, 1),
 		Memory:         hours(croft.MemoryMB, 1024),

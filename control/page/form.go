@@ -179,6 +179,17 @@ type deed struct {
 	Does, Link string
 	Of         string // what it is about, for those who do not see the row
 	Final      bool
+	Main       bool // the first thing to do on its page
+}
+
+// finalOrNot returns the deeds that cannot be undone, or the others.
+func finalOrNot(all []deed, final bool) (some []deed) {
+	for _, d := range all {
+		if d.Final == final {
+			some = append(some, d)
+		}
+	}
+	return some
 }
 
 // deeds returns links to the forms that the caller may use. values has pairs of a part of their paths, or another input
@@ -205,7 +216,8 @@ func (v *visit) deeds(project croft.Project, values []string, names ...string) (
 			}
 			path = strings.Replace(path, part, url.PathEscape(values[i+1]), 1)
 		}
-		all = append(all, deed{cmp.Or(f.Link, f.Does, f.Title), link(project, path, query...), of, f.Final})
+		all = append(all, deed{Does: cmp.Or(f.Link, f.Does, f.Title), Link: link(project, path, query...), Of: of,
+			Final: f.Final})
 	}
 	return all
 }

@@ -165,7 +165,7 @@ func forms() []form {
 				{Name: "reuse", Help: "auto: a cluster of yours that is large enough is given again."},
 				{Name: "keep_idle", Label: "Removed when idle for", As: duration, Help: "Empty: never."}, expiry}},
 		{Op: "explainCluster", At: "/clusters/explain", Title: "Where would it be built?", Does: "Ask",
-			Back:  "/clusters",
+			Link: "Ask where one would be built", Back: "/clusters",
 			About: "Says which sites can build such a cluster, and what the others lack. Nothing is created.",
 			Shows: "Nothing was created.",
 			Inputs: []formInput{{Name: "name", Value: "trial", Help: "-"},
@@ -375,7 +375,8 @@ func forms() []form {
 
 		// Instances and claims.
 		{Op: "runCommand", At: "/instances/{id}/exec", Title: "Run a command in the guest", Does: "Run",
-			Back: "/instances/{id}", Now: "getInstance", About: "The guest agent runs it, for a minute at most.",
+			Link: "Run a command", Back: "/instances/{id}", Now: "getInstance",
+			About: "The guest agent runs it, for a minute at most.",
 			Shows: "What the command did:",
 			Inputs: []formInput{{Name: "command", As: lines, Help: "The program and its arguments, each in its own " +
 				"line. No shell reads them."},

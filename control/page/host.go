@@ -27,6 +27,7 @@ type hostPage struct {
 	Volumes   []api.Volume
 	Images    []compute.Held
 	Leftovers []hosts.Leftover
+	Moves     bool     // some of its instances move, or could not
 	Missing   []string // parts that could not be read, and why
 	Follow    string
 	HostName  string
@@ -51,13 +52,10 @@ func (v *visit) showHost() error {
 	}
 	d := hostPage{Host: h, HostName: h.Name, Follow: Root + "/instances/events", Buttons: buttonsForHost(h)}
 	deeds := []string{"hosts.properties"}
-	if h.Etcd != "" {
-		deeds = append(deeds, "hosts.etcd")
-	}
 	if !h.Alive {
 		deeds = append(deeds, "hosts.accept")
 	}
-	d.Deeds = v.deeds("", []string{"id", string(h.ID)}, deeds...)
+	alone := false // it is the only server of etcd
 	named := api.HostNamed{ID: string(h.ID)}
 	here := api.Listing{Terms: api.Terms{Host: []string{h.Name}}}
 	d.Missing, err = readAll([]reading{
@@ -89,11 +87,33 @@ func (v *visit) showHost() error {
 			return err
 		}},
 		{name: "targets of moves", read: func() error { return d.readTargets(v) }},
+		{name: "other servers of etcd", read: func() (err error) {
+			alone, err = v.aloneInEtcd(h)
+			return err
+		}},
 	})
 	if err != nil {
 		return err
 	}
+	if h.Etcd != "" && !alone {
+		deeds = append(deeds, "hosts.etcd")
+	}
+	d.Deeds = v.deeds("", []string{"id", string(h.ID)}, deeds...)
 	return v.show(http.StatusOK, "host", h.Name, &d)
+}
+
+// mostAsked is how many hosts are asked whether they serve etcd. Larger clouds have several that do.
+const mostAsked = 100
+
+// aloneInEtcd reports whether a host is known to be the only server of etcd, which cannot leave.
+func (v *visit) aloneInEtcd(h api.Host) (bool, error) {
+	if h.Etcd != croft.MemberLeads {
+		return false, nil
+	}
+	list, err := v.client.ListHosts(v.ctx, api.Listing{Limit: mostAsked})
+	return err == nil && list.Next == "" && !slices.ContainsFunc(list.Hosts, func(other api.Host) bool {
+		return other.ID != h.ID && other.Etcd != ""
+	}), err
 }
 
 // readTargets lists the instances of the host, with the hosts that they move to.
@@ -121,6 +141,7 @@ func (d *hostPage) readTargets(v *visit) error {
 			}
 		}
 		d.Instances = append(d.Instances, one)
+		d.Moves = d.Moves || one.To != "" || i.Unmoved != ""
 	}
 	return err
 }

@@ -282,13 +282,15 @@ func rowOfHost(h briefHost) *hostRow {
 	return r
 }
 
-// sumOf adds up the inventories of hosts, and the claims on them.
+// sumOf adds up the inventories of hosts, and the claims on them. Silent hosts offer nothing, whatever is claimed.
 func sumOf(all []*hostRow) []gauge {
 	var sums []gauge
 	for i, m := range mainMeasures {
 		sum := gaugeOf(m, 0, 0)
 		for _, h := range all {
-			sum.Used, sum.Total = sum.Used+h.Gauges[i].Used, sum.Total+h.Gauges[i].Total
+			if h.Alive {
+				sum.Used, sum.Total = sum.Used+h.Gauges[i].Used, sum.Total+h.Gauges[i].Total
+			}
 		}
 		sums = append(sums, sum)
 	}

@@ -14,6 +14,9 @@ type late struct {
 	ready bool
 }
 
+// Asked returns a part of the address.
+func (l late) Asked(part string) string { return l.v.r.URL.Query().Get(part) }
+
 // loaded is the outcome: what the page shows, or why it cannot be shown.
 type loaded struct {
 	Shown any

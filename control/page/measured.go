@@ -31,12 +31,21 @@ type measuredRow struct {
 // graph is a measure over time. Its lengths are in units of the picture.
 type graph struct {
 	Name, Says, Top string
+	Empty           bool // nothing was measured
 	Lines           []graphLine
 	Ticks           []tick
 }
 
 // graphLine is a line of a graph: a step for each point, and a gap where nothing is known.
 type graphLine struct{ Name, Path, Now, Average, Most string }
+
+// Says describes the line in words.
+func (l graphLine) Says() string {
+	if l.Path == "" {
+		return "not measured in this time"
+	}
+	return fmt.Sprintf("now %s, average %s, highest %s", l.Now, l.Average, l.Most)
+}
 
 // tick is a mark of the time axis.
 type tick struct {
@@ -192,12 +201,13 @@ func (a timeAxis) graph(name string, s compute.UsageSeries, top func(most float6
 	}
 	scale := top(most)
 	g.Top = measures[0].write(scale)
+	g.Empty = true
 	says := []string{}
 	for _, m := range measures {
 		l := a.line(m, s, scale)
 		g.Lines = append(g.Lines, l)
-		says = append(says, strings.TrimSpace(fmt.Sprintf("%s now %s, average %s, most %s", m.line, l.Now, l.Average,
-			l.Most)))
+		g.Empty = g.Empty && l.Path == ""
+		says = append(says, strings.TrimSpace(m.line+" "+l.Says()))
 	}
 	g.Says = name + ": " + strings.Join(says, "; ")
 	return g

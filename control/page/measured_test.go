@@ -26,14 +26,14 @@ func TestAGraphHasGapsWhereNothingIsKnown(t *testing.T) {
 	if want := "M0 88H5V57H10M150 18H155M295 96H300"; processor.Lines[0].Path != want {
 		t.Errorf("the line is %s, want %s", processor.Lines[0].Path, want)
 	}
-	if want := "Processor, of 2 vCPU: now 0.0%, average 40.0%, most 100.0%"; processor.Says != want ||
+	if want := "Processor, of 2 vCPU: now 0.0%, average 40.0%, highest 100.0%"; processor.Says != want ||
 		processor.Top != "100.0%" {
 		t.Errorf("it says %q below %s, want %q", processor.Says, processor.Top, want)
 	}
 	if len(processor.Ticks) != 4 || processor.Ticks[3].Label != "12:00" || processor.Ticks[0].X != 75 {
 		t.Errorf("its axis has %+v", processor.Ticks)
 	}
-	if disk := d.Graphs[2]; disk.Lines[0].Path != "" || !strings.Contains(disk.Says, "read now unknown") {
+	if disk := d.Graphs[2]; disk.Lines[0].Path != "" || !strings.Contains(disk.Says, "read not measured") {
 		t.Errorf("a disk of which nothing is known has %+v", disk)
 	}
 	if net := d.Graphs[4]; net.Top != "128 KiB/s" || net.Lines[1].Path != "M0 96H5V96H10M150 96H155M295 96H300" {

@@ -97,6 +97,10 @@ var functions = template.FuncMap{
 	"gib":    func(n int64) string { return fmt.Sprintf("%d GiB", n) },
 	"size":   sizeOf,
 	"count":  func(n int, noun string) string { return wording.Count(n, noun) },
+	"now":    func() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z") },
+	"final":  finalOrNot,
+	"broken": broken,
+	"image":  imageName,
 }
 
 // mostHidden is how many of successive hidden characters are shown: each takes 32 bytes, and a guest writes many.
@@ -141,6 +145,11 @@ func textLines(v string) template.HTML {
 		}
 	}
 	return template.HTML(b.String()) // everything in it is escaped
+}
+
+// broken is text that may break into lines after its commas and ampersands.
+func broken(v any) template.HTML {
+	return template.HTML(strings.NewReplacer(",", ",<wbr>", "&amp;", "&amp;<wbr>").Replace(string(text(v))))
 }
 
 // hidden reports whether a character changes a text without being visible.
@@ -213,7 +222,7 @@ func stateOf(state string) template.HTML {
 		symbol, template.HTMLEscapeString(state)))
 }
 
-// amounts shows resources briefly.
+// amounts shows resources briefly. Lines do not break within an amount.
 func amounts(r croft.Resources) string {
 	var parts []string
 	for _, class := range slices.Sorted(maps.Keys(r)) {
@@ -229,6 +238,9 @@ func amounts(r croft.Resources) string {
 		}
 	}
 	slices.Reverse(parts) // processors first
+	for n, amount := range parts {
+		parts[n] = strings.ReplaceAll(amount, " ", "\u00a0")
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -266,9 +278,11 @@ type row struct {
 }
 
 // ImageName returns the name of the image, or the file name of its URL.
-func (r row) ImageName() string {
-	if address, err := url.Parse(r.Image); err == nil && address.Host != "" && path.Base(address.Path) != "/" {
+func (r row) ImageName() string { return imageName(r.Image) }
+
+func imageName(image string) string {
+	if address, err := url.Parse(image); err == nil && address.Host != "" && path.Base(address.Path) != "/" {
 		return path.Base(address.Path)
 	}
-	return r.Image
+	return image
 }

@@ -69,6 +69,9 @@ func (l listing) show(v *visit) error {
 	if err != nil {
 		return err
 	}
+	if len(all) > 0 && len(all[0].Deeds) > 0 {
+		all[0].Deeds[0].Main = true
+	}
 	d := thingList{Title: l.Title, Parts: identified(all)}
 	if l.live {
 		rows, err := rowsOf(d.Parts)
@@ -132,13 +135,17 @@ type word string
 
 // Is tells templates which kind of value a cell is.
 func (t thing) Is(cell any) string {
-	switch cell.(type) {
+	switch cell := cell.(type) {
 	case time.Time:
 		return "time"
 	case word:
 		return "state"
 	case *croft.Progress:
 		return "progress"
+	case string:
+		if cell == "" {
+			return "none"
+		}
 	}
 	return "text"
 }
@@ -199,14 +206,17 @@ func (v *visit) images() ([]part, error) {
 
 // namedImages lists the images that requests may name and that hosts fetch from their publishers.
 func namedImages(list api.Catalog) part {
-	p := part{Title: "From their publishers", Heads: []string{"Description", "Login", "Verified by", "Architecture"},
+	p := part{Title: "From their publishers", Heads: []string{"Description", "Login", "Verified by"},
 		Truncated: list.Next != "", Empty: "No image has a name here: requests give URLs."}
 	for _, one := range list.Images {
 		about := one.Description
 		if one.Alias != "" {
 			about = "the same as " + one.Alias
 		}
-		p.Rows = append(p.Rows, thing{Name: one.Name, Cells: []any{about, one.User, one.VerifiedBy, string(one.Arch)}})
+		if one.Arch != "" {
+			about += ", " + string(one.Arch)
+		}
+		p.Rows = append(p.Rows, thing{Name: one.Name, Cells: []any{about, one.User, one.VerifiedBy}})
 	}
 	return p
 }
@@ -225,7 +235,7 @@ func (v *visit) backups() ([]part, error) {
 		return nil, err
 	}
 	all := part{Heads: []string{"State", "Instance", "Store", "Size", "Progress", "Age"}, Truncated: list.Next != "",
-		Empty: "A backup outlives its instance: open an instance, and choose Make backup"}
+		Empty: "A backup outlives its instance: open an instance, and choose Make backup."}
 	for _, one := range slices.Backward(list.Backups) {
 		deeds := []string{"backups.remove"}
 		if one.State == backup.Ready {
@@ -237,7 +247,7 @@ func (v *visit) backups() ([]part, error) {
 				one.Store, fmt.Sprintf("%d GiB", one.SizeGB), one.Progress, one.Created}})
 	}
 	late := part{Title: "Instances without a recent backup", Heads: []string{"Newest backup", "Schedule"},
-		Empty: "None: every instance has a recent backup, or there is none"}
+		Empty: "None: every instance has a recent backup, or there is none."}
 	for _, one := range overdue.Instances {
 		row := thing{Name: one.Name, Link: link(one.Project, "/instances/"+string(one.Instance)), Error: one.Failed,
 			Cells: []any{"none", cmp.Or(one.Schedule, "none")}}
@@ -298,7 +308,7 @@ func (v *visit) pools() ([]part, error) {
 	}
 	p := part{Heads: []string{"Mode", "Tags", "Up", "Ready", "Taken", "Changing", "Most", "Waiting", "Start takes",
 		"Starts"},
-		Empty: "A pool keeps instances waiting for tickets: an operator makes it with a file of pools"}
+		Empty: "A pool keeps instances waiting for tickets: an operator makes it with a file of pools."}
 	for _, one := range list.Pools {
 		row := thing{Name: one.Name, Cells: []any{one.Mode, tagsOf(one), "–", "–", "–", "–", "–", "–", "–", "–"},
 			Deeds: v.deeds(v.project, []string{"name", one.Name}, "pools.size")}

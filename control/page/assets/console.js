@@ -21,7 +21,11 @@ const terminal = new Terminal({
 	minimumContrastRatio: 4.5, screenReaderMode: false,
 	theme: { background: "#12161a", foreground: "#e6e9ec", cursor: "#9cc2ff", selectionBackground: "#3a5f8f" },
 });
-const fit = () => Math.max(10, Math.min(15, Math.floor(at.clientWidth / 80 / 0.605)));
+// The letters fill the window: 80 columns of 0.605 em, and 24 lines of 1.2 em below the head of the page.
+const fit = () => {
+	const wide = (at.parentElement.clientWidth - 64) / 80 / 0.605, high = Math.max(13, (innerHeight - 300) / 24 / 1.2);
+	return Math.max(10, Math.min(22, Math.floor(wide), Math.floor(high)));
+};
 terminal.options.fontSize = fit();
 terminal.open(at);
 

@@ -56,13 +56,18 @@ function age(seconds) {
 	return Math.floor(seconds / 86400) + "d";
 }
 
+// The server's clock counts: that of a browser can be wrong. The page has the server's time of its answer.
+const [answer] = performance.getEntriesByType("navigation");
+const ahead = Date.parse(document.body.dataset.now) - (performance.timeOrigin + (answer ? answer.responseStart : 0));
+const now = () => Date.now() + ahead;
+
 setInterval(() => {
 	for (const t of document.querySelectorAll("time[data-ago]")) {
-		const text = age((Date.now() - Date.parse(t.dateTime)) / 1000);
+		const text = age((now() - Date.parse(t.dateTime)) / 1000);
 		if (t.textContent !== text) t.textContent = text;
 	}
 	for (const t of document.querySelectorAll("time[data-until]")) {
-		const left = (Date.parse(t.dateTime) - Date.now()) / 1000;
+		const left = (Date.parse(t.dateTime) - now()) / 1000;
 		const text = left > 0 ? "in " + age(left) : "now";
 		if (t.textContent !== text) t.textContent = text;
 	}
@@ -333,9 +338,23 @@ function move(by) {
 	if (at >= 0 && rows[at]) rows[at].classList.remove("at");
 	at = Math.min(rows.length - 1, Math.max(0, at + by));
 	rows[at].classList.add("at");
-	rows[at].querySelector("th a").focus({ preventScroll: true });
+	const link = rows[at].querySelector("th a, td a");
+	if (!link) rows[at].tabIndex = -1;
+	(link || rows[at]).focus({ preventScroll: true });
 	rows[at].scrollIntoView({ block: "nearest" });
 }
+
+// The key that leads back to a list leads to the row that was opened there.
+document.addEventListener("click", (e) => {
+	const link = e.target.closest("[data-list] tbody th a");
+	if (link) sessionStorage.setItem("opened", JSON.stringify([location.pathname, link.closest("tr").id]));
+});
+if (list && sessionStorage.getItem("back")) {
+	const [path, id] = JSON.parse(sessionStorage.getItem("opened") || "[]");
+	const row = path === location.pathname ? [...list.tBodies[0].rows].findIndex((row) => row.id === id) : -1;
+	if (row >= 0) move(row + 1);
+}
+sessionStorage.removeItem("back");
 
 document.addEventListener("keydown", (e) => {
 	if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing) return;
@@ -362,7 +381,7 @@ document.addEventListener("keydown", (e) => {
 		if (search) { e.preventDefault(); search.focus(); search.select(); }
 		break;
 	}
-	case "u": go("[data-up]"); break;
+	case "u": if ($("[data-up]")) sessionStorage.setItem("back", "yes"); go("[data-up]"); break;
 	case "c": go('nav a[href*="/instances/new"]'); break;
 	case "gh": go('nav a[href="/ui/hosts"]'); break;
 	case "gd": go('nav a[href*="/ui/dashboard"]'); break;
