@@ -166,7 +166,8 @@ type Unprotected struct {
 const unscheduled = 24 * time.Hour
 
 // Overdue returns the instances of a project, of all with an empty project, whose newest backup is older than a time,
-// by name; 0: older than their schedules should let it become or, without a schedule, than a day.
+// by name; 0: older than their schedules should let it become or, without a schedule, than a day. The machines of pools
+// need no backup then, unless a schedule makes some.
 func (m *Manager) Overdue(ctx context.Context, project croft.Project, than time.Duration) ([]Unprotected, error) {
 	return Protection{m.Instances, m.Store, m.Labels}.Overdue(ctx, project, time.Now(), than)
 }
@@ -221,6 +222,8 @@ func (p Protection) Overdue(ctx context.Context, project croft.Project, now time
 		if plan, is := strictest(plans, *u.Instance, labels[u.Instance.ID]); is {
 			u.Schedule, allowed = plan.Name, plan.Allowed()
 			since = latest(u.Last, u.Instance.Created, plan.Created) // the schedule could make none before
+		} else if u.Instance.MadeFor != "" && than == 0 {
+			continue // pools replace their machines
 		}
 		if than > 0 {
 			allowed, since = than, u.Last
