@@ -598,6 +598,10 @@ func made(ctx context.Context, c *call, r schedule.Request) (schedule.Decision, 
 		d.Host = croft.Host{}
 		d.Instance, err = c.taken(ctx, r, err)
 	}
+	if err == nil { // the request may have had neither an ID nor a name
+		c.action.about(d.Instance.Project, actions.Object{Kind: actions.Instance, ID: string(d.Instance.ID),
+			Name: d.Instance.Name})
+	}
 	return d, err
 }
 

@@ -89,6 +89,11 @@ anna stopInstance instance/none anna not_found`
 			t.Errorf("%s: %s", object, words(got))
 		}
 	}
+	var brief api.Instance // of a request that neither waits nor chooses an ID
+	a.ask(t, "berta", http.MethodPost, "/v1/instances", wanted()).into(t, &brief)
+	if got := a.actions(t, "berta", "object="+string(brief.ID), 1); got[0].Operation != "createInstance" {
+		t.Errorf("the log of %s: %s", brief.ID, words(got))
+	}
 	if got := a.actions(t, "operator", "user=olga", 3); len(got) != 3 || got[2].From == "" || got[2].Via == "" {
 		t.Errorf("the operator sees %+v", got)
 	}
