@@ -102,7 +102,10 @@ type Host struct {
 	Seen       time.Time `json:"seen,omitzero"`
 	FormerName string    `json:"former_name,omitempty"` // its name before Name
 	Problems   []string  `json:"problems,omitempty"`    // found by its agent, one sentence each
-	Place      string    `json:"place,omitempty"`       // Place of its newest agent
+	// what its agent found wrong with the machine, by the checks of croft doctor; left out: it has not checked yet, or
+	// its version does not
+	Findings []Finding `json:"findings,omitzero"`
+	Place    string    `json:"place,omitempty"` // Place of its newest agent
 	// identifies the running system of its newest agent: two hosts with the same value are agents on one machine
 	Boot string `json:"boot,omitempty"`
 	// the projects that may use each further network, by the network's name; see AdmitsTo
@@ -128,6 +131,24 @@ func (h Host) Runs(a Arch) error {
 	}
 	return Errorf(NoCapacity, "runs no %s machines", a.Known())
 }
+
+// Finding is a fault of a host's machine that a check of croft doctor found.
+type Finding struct {
+	// warn: the host works, slower or with restrictions; fail: something does not work
+	Level string `json:"level" enum:"warn,fail"`
+	Check string `json:"check"`        // one or two words, the same in every release
+	Found string `json:"found"`        // what is wrong
+	Do    string `json:"do,omitempty"` // advice; left out: none
+}
+
+// The levels of findings.
+const (
+	FindingWarn = "warn"
+	FindingFail = "fail"
+)
+
+// MaxFindings is the maximum number of findings in the record of a host.
+const MaxFindings = 32
 
 // HostStorage is a shared storage that a host mounts.
 type HostStorage struct {

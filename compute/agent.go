@@ -73,6 +73,9 @@ type Config struct {
 	SweepEvery  time.Duration // how often claims are compared with records; 60 s by default
 	UsageEvery  time.Duration // how often the usage of guests is measured; 1 min by default
 	UsageFile   string        // their past usage across restarts of the agent; empty: it ends with the agent
+	// checks the machine, and returns the faults; nil: nothing checks it
+	Diagnose      func(context.Context) []croft.Finding
+	DiagnoseEvery time.Duration // how often; 1 h by default
 	// announces to users that an instance expires soon, when it is this agent's turn; nil: only the log reports it
 	Announce func(context.Context, croft.Instance) error
 	Log      *slog.Logger // required
@@ -126,6 +129,8 @@ type Agent struct {
 	introducing sync.Mutex // held while the host's record is written
 	problems    [problemKinds]string
 	recorded    [problemKinds]string // the problems in the host's record
+	findings    []croft.Finding      // faults of the machine; nil: not checked yet
+	unrecorded  bool                 // the host's record has other findings
 
 	instances instances
 	samples   *samples
@@ -157,6 +162,7 @@ func New(c Config) (*Agent, error) {
 	c.ResyncEvery = cmp.Or(c.ResyncEvery, 30*time.Second)
 	c.SweepEvery = cmp.Or(c.SweepEvery, time.Minute)
 	c.UsageEvery = cmp.Or(c.UsageEvery, hourEvery)
+	c.DiagnoseEvery = cmp.Or(c.DiagnoseEvery, time.Hour)
 	if c.Peers == nil {
 		c.Peers = func(croft.Host) (*http.Client, error) { return endpoint.AgentClient(nil), nil }
 	}
@@ -221,6 +227,12 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 	work.Go(func() { delay.Every(ctx, awaitPoll, a.lookAgain) })
 	work.Go(func() { delay.Every(ctx, a.SweepEvery, a.sweep) })
 	work.Go(func() { a.measure(ctx) })
+	if a.Diagnose != nil {
+		work.Go(func() {
+			a.diagnose(ctx)
+			delay.Every(ctx, a.DiagnoseEvery, a.diagnose)
+		})
+	}
 	work.Go(func() {
 		_ = a.reporters.Run(ctx, func(id croft.InstanceID) { a.workers.Wake(ctx, id) })
 	})

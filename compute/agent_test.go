@@ -128,6 +128,8 @@ type cloud struct {
 	pci    pci.Source
 	stop   func()
 
+	diagnose func(context.Context) []croft.Finding // checks the machine again and again; nil: nothing does
+
 	attaching []croft.Volume              // by the next request
 	volumes   compute.Volumes             // nil: the store's
 	mounted   string                      // the directory of the shared storage nfs1; empty: the host mounts none
@@ -187,7 +189,7 @@ func (c *cloud) launch(ready func()) *compute.Agent {
 		Orders:   c.between, Registry: c.store.Registry, Records: c.store.Records, Shared: c.store.Turn,
 		Volumes: cmp.Or[compute.Volumes](c.volumes, c.store.Volumes), Inventory: c.ledger, Hypervisor: c.hv,
 		Images: c.images,
-		Seeds:  c.seeds, PCI: c.pci,
+		Seeds:  c.seeds, PCI: c.pci, Diagnose: c.diagnose, DiagnoseEvery: 1,
 		ResyncEvery: time.Hour, SweepEvery: c.sweep, Log: slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 		Traces: c.traces(),
 	})

@@ -11,6 +11,7 @@ import (
 
 	"croft"
 	"croft/hosts/audit"
+	"croft/internal/plain"
 	"croft/schedule/topology"
 )
 
@@ -51,15 +52,53 @@ func (a *Agent) introduce(ctx context.Context) error {
 		}
 	}
 	me.Problems, me.Storages = append(me.Problems, a.storageProblems...), a.mounts
+	me.Findings = a.findings
 	if a.GuestAddresses == nil || a.guestAddresses != nil { // otherwise the ranges could not be read yet
 		me.GuestAddresses = a.guestAddresses
 	}
 	if err := a.Registry.PutHost(ctx, me); err != nil {
 		return err
 	}
-	a.recorded = a.problems
+	a.recorded, a.unrecorded = a.problems, false
 	return nil
 }
+
+// diagnose checks the machine and writes the faults into the host's record. The next sweep writes them if the agent
+// does not serve the host yet, or if the record cannot be written.
+func (a *Agent) diagnose(ctx context.Context) {
+	found := a.Diagnose(ctx)
+	if ctx.Err() != nil {
+		return // checks that were interrupted say nothing about the machine
+	}
+	kept := []croft.Finding{} // not nil: the machine was checked
+	for _, f := range found[:min(len(found), croft.MaxFindings)] {
+		kept = append(kept, croft.Finding{Level: f.Level, Check: plain.Cut(f.Check, longestFinding),
+			Found: plain.Cut(f.Found, longestFinding), Do: plain.Cut(f.Do, longestFinding)})
+	}
+	a.introducing.Lock()
+	before := a.findings
+	changed := before == nil || !slices.Equal(before, kept)
+	a.findings, a.unrecorded = kept, a.unrecorded || changed
+	a.introducing.Unlock()
+	if !changed {
+		return
+	}
+	for _, f := range kept {
+		if slices.ContainsFunc(before, func(b croft.Finding) bool { return b.Check == f.Check && b.Level == f.Level }) {
+			continue // only an amount may differ
+		}
+		a.Log.Warn("a check of the machine found a fault", "host", a.Host.ID, "check", f.Check, "level", f.Level,
+			"reason", f.Found, "remedy", f.Do)
+	}
+	if a.locked.Load() && a.known.Load() {
+		if err := a.introduce(ctx); err != nil {
+			a.logUnless(ctx, err, "record the faults of the machine")
+		}
+	}
+}
+
+// longestFinding limits a text of a finding, in bytes.
+const longestFinding = 512
 
 // examine looks for problems of the host as a whole, logs each once, and keeps it in the host's record while it lasts.
 // The next call repairs a record that could not be written.
@@ -79,7 +118,7 @@ func (a *Agent) examine(ctx context.Context, claims map[croft.InstanceID]croft.R
 		}
 	}
 	a.introducing.Lock()
-	known := a.problems == a.recorded
+	known := a.problems == a.recorded && !a.unrecorded
 	a.introducing.Unlock()
 	if changed := a.readGuestAddresses(ctx); known && !changed {
 		return nil

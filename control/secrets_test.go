@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"croft"
 	"croft/cluster"
 	"croft/control"
 	"croft/control/api"
@@ -55,6 +56,11 @@ func secretsOf(mine belongings) []secret {
 		{"the password of a credential", "victim-secret", nil},
 		{"a hidden parameter of a cluster", "planted-parameter", nil},
 		{"the token of an agent", "planted-host-token", nil},
+		{"what doctor found on a host", "planted-finding", map[string][]string{
+			"getInstance": {"operator"}, "getHost": {"operator"}, "listHosts": {"operator"},
+			"drainHost": {"operator"}, "enableHost": {"operator"},
+			"fenceHost": {"operator"}, "takeHostBack": {"operator"}, "acceptHost": {"operator"},
+			"forgetHost": {"operator"}, "removeMember": {"operator"}}},
 		{"what a ticket hands out", "victim-" + mine.resource + `\n`, map[string][]string{
 			"getTicket": members, "listTickets": members, "openTicket": members, "renewTicket": members,
 			"closeTicket": members, "getResourceLog": managers, "listPoolResources": {"operator"}}},
@@ -164,6 +170,8 @@ func TestEverySecretIsShownOnlyToThoseWhoNeedIt(t *testing.T) {
 	}
 	host := all[cloud.Hosts["host1"].ID]
 	host.Token = "planted-host-token"
+	host.Findings = []croft.Finding{{Level: croft.FindingFail, Check: "disk", Found: "planted-finding",
+		Do: "planted-finding"}}
 	if err := cloud.Store.Registry.PutHost(t.Context(), host); err != nil {
 		t.Fatal(err)
 	}

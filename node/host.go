@@ -320,6 +320,7 @@ func (h *host) agent(ctx context.Context, scheme string, at net.Addr, traces tra
 			"use shared "+
 			"storage, because the gate lets no host share what others use; remove the setting")
 	}
+	c.Diagnose = h.diagnose()
 	c.UsageFile = filepath.Join(h.dir.Path, "usage.json.gz")
 	c.Announce = expiryHook(s.Expiry.Hook)
 	c.Peers = h.peers

@@ -217,6 +217,17 @@ func hostDetails(h hosts.Host) *out.Table {
 	for _, note := range h.Notes {
 		add("note", note)
 	}
+	for _, f := range h.Findings {
+		found := fmt.Sprintf("%s  %s: %s", f.Level, f.Check, f.Found)
+		if f.Do != "" {
+			found += "; do: " + f.Do
+		}
+		color := out.Yellow
+		if f.Level == croft.FindingFail {
+			color = out.Red
+		}
+		t.Row(out.Cell{Text: "finding", Color: out.Bold}, out.Cell{Text: found, Color: color})
+	}
 	add("etcd", string(h.Etcd))
 	add("addresses", strings.Join(h.Addresses, ", "))
 	add("api", h.API)

@@ -16,7 +16,6 @@ import (
 	"croft/control/cloud/direct"
 	"croft/internal/checks"
 	"croft/node"
-	"croft/node/checkup"
 	"croft/node/settings"
 	"croft/trust"
 	"croft/trust/pki"
@@ -132,17 +131,17 @@ func TestCertificatesAreShownWithTheirState(t *testing.T) {
 			t.Errorf("%s of %s: %s until %s", one.Authority, one.Of, one.State, one.Until)
 		}
 	}
-	if f := checkup.Certificates(c.dir); f.Level != checks.OK ||
+	if f := node.Certificates(c.dir); f.Level != checks.OK ||
 		!strings.Contains(f.Found, "6, the first counts until") {
 		t.Errorf("doctor finds %+v", f)
 	}
-	if f := checkup.Certificates(t.TempDir()); f.Level != checks.OK {
+	if f := node.Certificates(t.TempDir()); f.Level != checks.OK {
 		t.Errorf("where there are none doctor finds %+v", f)
 	}
 	if err := os.Chmod(trust.Certificate(c.dir, pki.Etcd).Pair(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f := checkup.Certificates(c.dir); f.Level != checks.Fail ||
+	if f := node.Certificates(c.dir); f.Level != checks.Fail ||
 		!strings.Contains(f.Found, "others may read") {
 		t.Errorf("with a key that others may read doctor finds %+v", f)
 	}

@@ -20,7 +20,8 @@ func testPutHost(s *stage) {
 		ID: s.Host, Name: "näme", Addresses: []string{"192.0.2.1"}, API: "https://192.0.2.1:8779", Token: "secret",
 		Location: "site1/row2",
 		Version:  "1.2.3", VirtType: "kvm", FormerName: "old", Problems: []string{"it is hot"}, Place: "machine/dir",
-		Arch: croft.Archs(),
+		Arch: croft.Archs(), Findings: []croft.Finding{{Level: croft.FindingWarn, Check: "clock", Found: "it is slow",
+			Do: "set it"}},
 	}
 	said := h
 	said.Alive, said.Drained, said.Seen = true, true, time.Now() // fields that PutHost ignores

@@ -104,6 +104,7 @@ func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
 		all = append(all, trouble{Bad: true, Kind: "cloud", What: says,
 			Do: "do what it says; the guide to operations has more", DoLink: docsRoot + "/operations"})
 	}
+	var found findings
 	for _, h := range rows {
 		if h.State == "ready" {
 			taking = append(taking, h)
@@ -121,10 +122,56 @@ func (d *dashboard) readHosts(v *visit) (all []trouble, err error) {
 			one.What, one.Do, one.DoLink = says, "look at the host", h.Link
 			all = append(all, one)
 		}
+		if h.Alive {
+			found.add(h)
+		}
 	}
+	all = append(all, found.troubles()...)
 	d.Gauges = sumOf(taking)
 	d.Counts = countStates(rows, func(state string) string { return Root + "/hosts?state=" + state })
 	return most(all, Root+"/hosts"), list.Incomplete()
+}
+
+// findings counts what doctor found on hosts.
+type findings struct {
+	failed   []trouble  // one for each host on which a check failed
+	warnings int        // on the other hosts
+	warned   []*hostRow // the hosts with these warnings
+}
+
+func (f *findings) add(h *hostRow) {
+	failed := 0
+	for _, one := range h.Findings {
+		if one.Level == croft.FindingFail {
+			failed++
+		}
+	}
+	switch warned := len(h.Findings) - failed; {
+	case failed > 0:
+		what := "doctor found " + wording.Count(failed, "fault")
+		if warned > 0 {
+			what += " and " + wording.Count(warned, "warning")
+		}
+		f.failed = append(f.failed, trouble{Bad: true, Kind: "host", Name: h.Name, Link: h.Link, What: what,
+			Do: "see what to do", DoLink: h.Link + "#h-doctor"})
+	case warned > 0:
+		f.warnings, f.warned = f.warnings+warned, append(f.warned, h)
+	}
+}
+
+// troubles returns a problem for each host on which a check failed, and one for all warnings.
+func (f *findings) troubles() []trouble {
+	if len(f.warned) == 0 {
+		return f.failed
+	}
+	one := trouble{Kind: "host", What: "doctor found " + wording.Count(f.warnings, "warning"), Do: "see what to do"}
+	if first := f.warned[0]; len(f.warned) == 1 {
+		one.Name, one.Link, one.DoLink = first.Name, first.Link, first.Link+"#h-doctor"
+	} else {
+		one.What += " on " + wording.Count(len(f.warned), "host")
+		one.Do, one.DoLink = "look at the hosts with findings", Root+"/hosts"
+	}
+	return append(f.failed, one)
 }
 
 func (d *dashboard) readStorages(v *visit) error {

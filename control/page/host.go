@@ -28,6 +28,7 @@ type hostPage struct {
 	Images    []compute.Held
 	Leftovers []hosts.Leftover
 	Moves     bool     // some of its instances move, or could not
+	Checked   bool     // its agent has checked the machine
 	Missing   []string // parts that could not be read, and why
 	Follow    string
 	HostName  string
@@ -50,7 +51,8 @@ func (v *visit) showHost() error {
 	if err != nil {
 		return err
 	}
-	d := hostPage{Host: h, HostName: h.Name, Follow: Root + "/instances/events", Buttons: buttonsForHost(h)}
+	d := hostPage{Host: h, HostName: h.Name, Follow: Root + "/instances/events", Buttons: buttonsForHost(h),
+		Checked: h.Findings != nil}
 	deeds := []string{"hosts.properties"}
 	if !h.Alive {
 		deeds = append(deeds, "hosts.accept")

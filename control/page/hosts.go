@@ -109,9 +109,12 @@ type briefHost struct {
 	Location string       `json:"location"`
 	Version  string       `json:"version"`
 	Problems []string     `json:"problems"`
-	Count    int          `json:"instances"`
-	Offered  *mainAmounts `json:"offered"` // nil: not known
-	Claimed  mainAmounts  `json:"claimed"`
+	Findings []struct {
+		Level string `json:"level"`
+	} `json:"findings"`
+	Count   int          `json:"instances"`
+	Offered *mainAmounts `json:"offered"` // nil: not known
+	Claimed mainAmounts  `json:"claimed"`
 }
 
 // mainAmounts are of mainMeasures.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -178,6 +180,16 @@ func exportsUsage(t *testing.T, s served, _ string) {
 }
 
 func findsTroubles(t *testing.T, s served, _ string) {
+	findings := `[{"level": "fail", "check": "disk", "found": "it has <b>no</b> room", "do": "make some"},
+		{"level": "warn", "check": "clock", "found": "it is late", "do": "set it"}]`
+	if err := os.WriteFile(filepath.Join(s.cloud.Dir, "ill.findings"), []byte(findings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cloud.AddHost(t.Context(), "ill", 1); err != nil {
+		t.Fatal(err)
+	}
+	ill := string(s.hostCalled(t, "ill").ID)
+	patient.Until(t, "the host has findings", func() bool { return len(s.hostCalled(t, "ill").Findings) == 2 })
 	if err := s.cloud.AddHost(t.Context(), "lost", 1); err != nil {
 		t.Fatal(err)
 	}
@@ -189,6 +201,8 @@ func findsTroubles(t *testing.T, s served, _ string) {
 	v.get(http.StatusOK, "/ui/dashboard")
 	v.says("silent, with ")
 	v.says("/ui/hosts/" + id + "/fence")
+	v.says("doctor found 1 fault and 1 warning")
+	v.says(`href="/ui/hosts/` + ill + `#h-doctor"`)
 	v.says("Capacity now")
 	v.hides("Not shown")
 	patient.Until(t, "the capacity is measured", func() bool {
@@ -198,12 +212,24 @@ func findsTroubles(t *testing.T, s served, _ string) {
 	v = s.login(t, "anna")
 	v.get(http.StatusOK, "/ui/dashboard")
 	v.hides(id)
+	v.hides("doctor")
 	v.hides("Capacity now")
 	v.hides("hosts offered")
 	v.hides("Not shown")
 	v.says("Heaviest projects")
 	v = s.login(t, "operator")
 	v.send(http.StatusOK, "/ui/hosts/"+id+"/remove", url.Values{"typed": {"lost"}})
+	v.get(http.StatusOK, "/ui/hosts")
+	v.says("2 findings")
+	v.get(http.StatusOK, "/ui/hosts/"+ill)
+	v.says("it has &lt;b&gt;no&lt;/b&gt; room")
+	v.says("<td data-label=\"What to do\"><bdi>make some</bdi></td>")
+	v.get(http.StatusOK, "/ui/hosts/host1")
+	v.says("has not checked the machine yet, or is of an older version")
+	if err := s.cloud.StopHost(t.Context(), "ill"); err != nil {
+		t.Fatal(err)
+	}
+	v.send(http.StatusOK, "/ui/hosts/"+ill+"/remove", url.Values{"typed": {"ill"}})
 }
 
 // tokenOf returns the ID of the token of anna's project that stands for a user.

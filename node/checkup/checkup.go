@@ -4,16 +4,12 @@ package checkup
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"time"
 
 	"croft"
 	"croft/compute"
@@ -53,17 +49,8 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 	if runs && running.Hypervisor != "" {
 		s.Hypervisor = running.Hypervisor // given by an option of croft up, for example
 	}
-	c := doctor.Config{
-		Running:  running.PID,
-		StateDir: s.StateDir, Libvirt: s.Hypervisor == "libvirt", VirtType: s.Libvirt.VirtType,
-		Arch: runtime.GOARCH, Emulated: s.Libvirt.EmulatedArchitectures,
-		Network: s.Network.Name, Bridge: s.Network.Bridge,
-		Named: map[string]doctor.NamedNetwork{}, Spoofing: s.Libvirt.AllowSpoofing,
-		Metadata: s.Metadata.Server && s.Hypervisor == "libvirt",
-	}
-	for name, n := range s.Networks {
-		c.Named[name] = doctor.NamedNetwork{Network: n.Network, Bridge: n.Bridge}
-	}
+	c := node.MachineConfig(&s)
+	c.Running = running.PID
 	for _, p := range portsOf(&s, reach.Joined) {
 		addr, err := netip.ParseAddrPort(p.listen)
 		if err != nil {
@@ -72,7 +59,7 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		}
 		c.Ports = append(c.Ports, doctor.Port{Use: p.use, Addr: addr})
 	}
-	probes := doctor.System()
+	probes := node.MachineProbes(nil)
 	foreign := func(context.Context) (map[string]string, error) { return nil, nil }
 	if c.Libvirt {
 		driver, err := libvirt.New(libvirt.Config{URI: s.Libvirt.URI, VirtType: s.Libvirt.VirtType,
@@ -82,36 +69,14 @@ func Examine(ctx context.Context, s settings.Settings, reach settings.Reach) ([]
 		}
 		defer driver.Close()
 		foreign = driver.ForeignPCI
-		probes.KVM = libvirt.ProbeKVM
-		probes.Libvirt = driver.Version
-		probes.Machines = driver.Machines
-		probes.Filter = driver.Filterable
-		probes.Guests = func(ctx context.Context) ([]string, error) {
-			domains, err := driver.List(ctx)
-			var ids []string
-			for _, d := range domains {
-				ids = append(ids, string(d.ID))
-			}
-			return ids, err
-		}
-		probes.CutOff = func(ctx context.Context) ([]string, error) {
-			cut, err := driver.FindCutOff(ctx)
-			var ids []string
-			for _, id := range cut {
-				ids = append(ids, string(id))
-			}
-			return ids, err
-		}
+		probes = node.MachineProbes(driver)
 		probes.MetadataServer = func(ctx context.Context, bridge string, pid int32) (doctor.MetadataServer, error) {
 			return lookMetadataServer(ctx, s.StateDir, reach, bridge, pid)
-		}
-		probes.Network = func(ctx context.Context, name string) (doctor.Network, error) {
-			return lookAtNetwork(ctx, driver, name)
 		}
 	}
 	cloud := lookCloud(s.StateDir, reach)
 	all := append(doctor.Checks(c, probes), cloud, checks.Check{Name: "certificates",
-		Look: func(context.Context) checks.Result { return Certificates(s.StateDir) }})
+		Look: func(context.Context) checks.Result { return node.Certificates(s.StateDir) }})
 	if !reach.Joined.IsStrict() {
 		all = append(all, checks.Check{Name: "clocks", Look: lookClocks(reach.Etcd)},
 			checks.Check{Name: "backups", Look: lookBackups(reach.Etcd)},
@@ -164,51 +129,4 @@ func lookOffer(ctx context.Context, s *settings.Settings) checks.Result {
 			"list shows what is left beside other files and virtual machines",
 			facts.CPUs, facts.MemoryMiB, facts.DiskGiB, s.Offer.ReservedVCPUs, s.Offer.ReservedMemoryMiB,
 			s.Offer.ReservedDiskGiB)}
-}
-
-// lookAtNetwork reports a missing or stopped network as a result instead of an error.
-func lookAtNetwork(ctx context.Context, driver *libvirt.Driver, name string) (doctor.Network, error) {
-	n, active, err := driver.FindNetwork(ctx, name)
-	switch {
-	case errors.Is(err, croft.NotFound):
-		return doctor.Network{}, nil
-	case err != nil:
-		return doctor.Network{}, err
-	}
-	return doctor.Network{Defined: true, Active: active, Bridge: n.Bridge, Subnet: n.Subnet}, nil
-}
-
-// Certificates checks the certificates in a state directory.
-func Certificates(stateDir string) checks.Result {
-	all, err := trust.AllHeld(stateDir)
-	if errors.Is(err, fs.ErrPermission) {
-		return checks.Result{Level: checks.OK, Found: "not looked at: they are root's"}
-	}
-	if err != nil {
-		return checks.Result{Level: checks.Fail, Found: err.Error(),
-			Do: "follow that message; croft up creates missing certificates, and a host that joined can join again " +
-				"with a token"}
-	}
-	if len(all) == 0 {
-		return checks.Result{Level: checks.OK, Found: "none, and none are needed on this machine alone"}
-	}
-	var first time.Time
-	for _, c := range all {
-		switch c.State {
-		case trust.Expired, trust.NotYetValid:
-			return checks.Result{Level: checks.Fail, Found: fmt.Sprintf("%s: the certificate of %s %s, %s", c.File,
-				c.Of, c.State, trust.Expiry(c.Until)),
-				Do: "check the clock, and start croft up; if it says that a host has to join again: croft token " +
-					"create --host NAME"}
-		case trust.Overdue:
-			return checks.Result{Level: checks.Warn, Found: fmt.Sprintf(
-				"%s: the certificate of %s is not renewed, and %s", c.File, c.Of, trust.Expiry(c.Until)),
-				Do: "look whether croft up runs on the host that has the authority, and whether this one reaches it " +
-					"(join.listen)"}
-		}
-		if first.IsZero() || c.Until.Before(first) {
-			first = c.Until
-		}
-	}
-	return checks.Result{Level: checks.OK, Found: fmt.Sprintf("%d, the first %s", len(all), trust.Expiry(first))}
 }

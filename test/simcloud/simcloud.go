@@ -4,6 +4,7 @@ package simcloud
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -217,6 +218,7 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 		Images:     sim.Images{Fault: imageFault, Kept: &sim.Kept{}},
 		NICs:       []compute.NIC{{Network: "default"}},
 		UsageEvery: 100 * time.Millisecond,
+		Diagnose:   c.diagnosis(name),
 		GuestAddresses: func(ctx context.Context) ([]string, error) {
 			return h.Hypervisor.GuestAddresses(ctx, "default")
 		},
@@ -240,6 +242,21 @@ func (c *Cloud) StartHost(ctx context.Context, name string) error {
 	c.end = append(c.end, h.Stop)
 	<-ready
 	return c.await(ctx, h.ID, func(now croft.Host) bool { return now.Alive && len(now.Storages) == len(shared) })
+}
+
+// diagnosis returns the check of a host's machine, which finds what NAME.findings in the directory of the cloud says
+// when the host is added; nil: there is no such file.
+func (c *Cloud) diagnosis(name string) func(context.Context) []croft.Finding {
+	text, err := os.ReadFile(filepath.Join(c.Dir, name+".findings"))
+	if err != nil {
+		return nil
+	}
+	return func(context.Context) (found []croft.Finding) {
+		if err := json.Unmarshal(text, &found); err != nil {
+			panic(fmt.Sprintf("the findings of host %s: %v", name, err))
+		}
+		return found
+	}
 }
 
 // isMounted reports whether the directory of the shared storage exists; a test makes it before it adds hosts.

@@ -74,6 +74,14 @@ func first[E any](entries []E) []E { return entries[:min(len(entries), mostEntri
 // checkHost limits the lists in the record of a host and checks its address.
 func checkHost(h *croft.Host) error {
 	h.Addresses, h.Problems = first(h.Addresses), first(h.Problems)
+	if len(h.Findings) > croft.MaxFindings {
+		h.Findings = h.Findings[:croft.MaxFindings]
+	}
+	for i := range h.Findings {
+		if h.Findings[i].Level != croft.FindingFail {
+			h.Findings[i].Level = croft.FindingWarn
+		}
+	}
 	h.Networks, h.GuestAddresses = validNetworks(h.Networks), first(h.GuestAddresses)
 	h.GuestAddresses = slices.DeleteFunc(h.GuestAddresses, func(r string) bool { return len(r) > longestRange })
 	said := h.Arch

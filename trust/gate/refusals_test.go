@@ -60,7 +60,8 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	c, id := newCloud(t), croft.NewHostID()
 	agent := c.front.Client(t, id)
 	h := croft.Host{ID: id, Name: "a\x1b[31mb", Problems: make([]string, 1000), API: "https://192.0.2.1:8779",
-		Arch: []croft.Arch{"riscv64", croft.ArchAArch64, "z80", croft.ArchAArch64}}
+		Arch:     []croft.Arch{"riscv64", croft.ArchAArch64, "z80", croft.ArchAArch64},
+		Findings: slices.Repeat([]croft.Finding{{Level: "dire", Check: "a\x1bb", Found: "c\nd", Do: "e\u202e"}}, 1000)}
 	if err := agent.PutHost(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +71,10 @@ func TestAHostsRecordIsCleaned(t *testing.T) {
 	}
 	if got := hosts[id].Arch; !slices.Equal(got, []croft.Arch{croft.ArchAArch64}) {
 		t.Errorf("it is said to run %v", got)
+	}
+	if got, want := hosts[id].Findings, (croft.Finding{Level: croft.FindingWarn, Check: "a b", Found: "c d",
+		Do: "e"}); len(got) != croft.MaxFindings || got[0] != want {
+		t.Errorf("it has %d findings, such as %+v", len(got), got[0])
 	}
 	h.Arch = []croft.Arch{"riscv64"}
 	if err := agent.PutHost(t.Context(), h); croft.KindOf(err) != croft.Invalid { // or it would get x86_64 machines
