@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"croft"
 	"croft/internal/redact"
@@ -223,14 +224,22 @@ func (p *pass) fetchImage(ctx context.Context, reference string, public bool) (i
 			return p.agent.catalogImage(ctx, id, p.id, progress)
 		}
 	}
+	var written time.Time
 	err = p.phase(ctx, phaseFetch, func(ctx context.Context) (err error) {
 		img, err = fetch(ctx, reference, func(done croft.Progress) {
+			if time.Since(written) < progressEvery {
+				return
+			}
+			written = time.Now()
 			p.observePassing(ctx, croft.Observation{State: croft.StateFetching, Progress: &done})
 		})
 		return err
 	})
 	return img, err
 }
+
+// progressEvery is the least time between two writes of the progress of a download.
+const progressEvery = time.Second
 
 // source returns where the guest finds its metadata. Invalid: this host cannot provide the source that the order
 // requires.

@@ -52,6 +52,7 @@ func TestThePage(t *testing.T) {
 		"a screen without scripts is a picture":    showsScreens,
 		"every kind of thing has its list":         listsThings,
 		"things are removed by their names":        removesThings,
+		"images that hosts fetch have a progress":  showsFetchedImages,
 		"a policy is tried before it is stored":    triesPolicies,
 		"volumes are changed":                      changesVolumes,
 		"two tabs that change something":           showsDifferences,

@@ -201,8 +201,41 @@ func (v *visit) images() ([]part, error) {
 		}
 		p.Rows = append(p.Rows, row)
 	}
-	return []part{p, namedImages(named)}, nil
+	fetched, err := v.fetchedImages()
+	return []part{p, namedImages(named), fetched}, err
 }
+
+// fetchedImages lists the images that hosts fetch for instances, with the progress. Instances on one host wait for the
+// same download. Tenants do not learn which instances are on one host: each has a row.
+func (v *visit) fetchedImages() (part, error) {
+	list, err := v.client.ListInstances(v.ctx, api.InstanceFilter{InProject: v.in(), Page: api.Page{Limit: mostFetched},
+		Terms: api.Terms{State: []string{string(croft.StateFetching)}}})
+	p := part{Title: "Being fetched", Heads: []string{"Host", "For", "Progress"}, Truncated: list.Next != "",
+		Empty: "No host fetches an image for an instance at the moment."}
+	rows, waiting := map[string]int{}, map[string]int{} // by the ID of the row
+	for _, i := range list.Instances {
+		if i.Image == "" || i.Backup != nil && i.Backup.State == api.Restoring {
+			continue // its disks are restored
+		}
+		id := url.QueryEscape(i.Image) + "/" + cmp.Or(i.Host, string(i.ID))
+		n, known := rows[id]
+		if !known {
+			n, rows[id] = len(p.Rows), len(p.Rows)
+			p.Rows = append(p.Rows, thing{ID: id, Name: i.Image, Cells: []any{i.Host, i.Name, (*croft.Progress)(nil)}})
+		}
+		cells := p.Rows[n].Cells
+		if waiting[id]++; waiting[id] > 1 {
+			cells[1] = wording.Count(waiting[id], "instance")
+		}
+		if had := cells[2].(*croft.Progress); i.Progress != nil && (had == nil || i.Progress.Done > had.Done) {
+			cells[2] = i.Progress
+		}
+	}
+	return p, err
+}
+
+// mostFetched is how many instances that wait for an image the list of images reads.
+const mostFetched = 500
 
 // namedImages lists the images that requests may name and that hosts fetch from their publishers.
 func namedImages(list api.Catalog) part {

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"croft"
 	"croft/control/api"
+	"croft/internal/testing/patient"
 )
 
 func listsThings(t *testing.T, s served, _ string) {
@@ -27,6 +29,60 @@ func listsThings(t *testing.T, s served, _ string) {
 	v.get(http.StatusOK, "/ui/pools?project=anna")
 	v.get(http.StatusNotFound, "/ui/clusters/nothing")
 	v.get(http.StatusNotFound, "/ui/volumes?project=berta")
+}
+
+func showsFetchedImages(t *testing.T, s served, _ string) {
+	if err := s.cloud.AddHost(t.Context(), "fetches", 2); err != nil {
+		t.Fatal(err)
+	}
+	var waiting []api.Instance
+	for _, name := range []string{"waits1", "waits2"} {
+		waiting = append(waiting, s.create(t, "operator", name, func(in *api.NewInstance) {
+			in.Project, in.Wait, in.Image, in.Near = "anna", "", "/slow.qcow2", []string{"fetches"}
+		}))
+	}
+	client := s.client(t, "operator")
+	for n, i := range waiting {
+		named := api.InstanceShown{InstanceNamed: api.InstanceNamed{ID: string(i.ID)}}
+		patient.Until(t, "the image is fetched", func() bool {
+			now, err := client.GetInstance(t.Context(), named)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i = now
+			return now.State == string(croft.StateFetching)
+		})
+		seen := croft.Observation{Instance: i.ID, Host: s.hostCalled(t, "fetches").ID, State: croft.StateFetching,
+			Generation: i.Generation, Progress: &croft.Progress{Done: int64(n+1) << 20, Total: 8 << 20}}
+		if err := s.cloud.Store.Orders.Observe(t.Context(), seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := s.login(t, "operator")
+	patient.Until(t, "the page has the progress", func() bool {
+		v.get(http.StatusOK, "/ui/images")
+		return strings.Contains(v.text, "2 MiB of 8 MiB")
+	})
+	v.says(`<progress max="8388608" value="2097152"`)
+	v.says("<td data-label=\"Host\"><bdi>fetches</bdi></td>")
+	v.says("2 instances")
+	v.hides("1 MiB of 8 MiB") // both wait for one download
+	v = s.login(t, "anna")
+	v.get(http.StatusOK, "/ui/images")
+	v.says("1 MiB of 8 MiB")
+	v.says("2 MiB of 8 MiB")
+	v.says("<bdi>waits1</bdi>")
+	v.hides("fetches")
+	v = s.login(t, "berta")
+	v.get(http.StatusOK, "/ui/images")
+	v.hides("of 8 MiB")
+	for _, i := range waiting {
+		gone := api.InstanceRemoval{InstanceChange: api.InstanceChange{InstanceNamed: api.InstanceNamed{
+			ID: string(i.ID)}}}
+		if _, err := client.DestroyInstance(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func removesThings(t *testing.T, s served, _ string) {
