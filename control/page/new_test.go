@@ -42,7 +42,7 @@ func checksNewInstances(t *testing.T, s served, at string) {
 	v.send(http.StatusOK, checkAt, big)
 	v.says("No host has room now.")
 	v.says("short of 65536")
-	v.says("The smallest change:</strong> ask for memory ")
+	v.says("The smallest change:</strong> ask for memory\u00a0")
 	v.says("<bdi>host 1</bdi>")
 	v.hides("<bdi>host1</bdi>") // tenants see no hosts
 	big.Set("use", field(t, v.text, "use"))
