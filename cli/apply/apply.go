@@ -69,8 +69,9 @@ does not wait for new instances: schedule wait does.
 
 Before the question, and with --dry-run, the server checks the requests for new instances
 as it does when it gets them: images, ISOs, sizes, networks and everything else that they
-name. What only shows when the changes are made is whether quotas and hosts have room for
-all of them. A refusal by a quota ends apply, with the changes that were not tried.
+name. It says which of them no host has room for now, and the first change that a quota
+would refuse; whether hosts have room for all of them shows when the changes are made. A
+refusal by a quota ends apply, with the changes that were not tried.
 
 If apply is interrupted, apply the file again: it makes the changes that are missing.`,
 		Example: `  croft export > cloud.yaml

@@ -13,6 +13,7 @@ import (
 	"croft"
 	"croft/control/api"
 	"croft/schedule/sshkeys"
+	"croft/tenant"
 	"croft/tenant/objects"
 )
 
@@ -41,6 +42,7 @@ type step struct {
 	What   string `json:"what"` // the change, for people
 
 	request *api.InstanceRequest // of an instance that is created
+	more    tenant.Amounts       // charged to the project in addition; for a request: what only the request has
 	do      func(*run) error
 }
 
@@ -91,14 +93,18 @@ func (p *planner) refuse(format string, args ...any) {
 }
 
 func (p *planner) add(a action, kind, name, what string, do func(*run) error) {
-	p.steps = append(p.steps, step{a, kind, name, what, nil, do})
+	p.steps = append(p.steps, step{Action: a, Kind: kind, Name: name, What: what, do: do})
 }
+
+// charge says what the newest step charges to the project in addition.
+func (p *planner) charge(more tenant.Amounts) { p.steps[len(p.steps)-1].more = more }
 
 func (p *planner) key(name, line string) {
 	now, exists := p.have.keys[name]
 	switch {
 	case !exists:
 		p.add(create, "key", name, strings.Fields(line)[0], func(r *run) error { return r.addKey(name, line) })
+		p.charge(tenant.Amounts{tenant.CountKeys: 1})
 	case !sshkeys.Same(now, line):
 		p.refuse("key %s is another key in the cloud (`croft key remove %s`, and apply again)", name, name)
 	}
@@ -124,6 +130,7 @@ func (p *planner) volume(name string, want volume) {
 		}
 		p.add(create, "volume", name, want.Size,
 			func(r *run) error { return r.createVolume(name, want, near) })
+		p.charge(tenant.Amounts{tenant.CountVolumes: 1, tenant.Measure(croft.DiskGB): want.sizeGB})
 	case want.Storage == "" != (now.Storage == "") ||
 		want.Storage != now.Storage && want.Storage != croft.StorageShared:
 		p.refuse("volume %s is on %s", name, cmp.Or(now.Storage, "its host"))
@@ -132,6 +139,7 @@ func (p *planner) volume(name string, want volume) {
 	case want.sizeGB > now.SizeGB:
 		p.add(change, "volume", name, fmt.Sprintf("grow from %dG to %s", now.SizeGB, want.Size),
 			func(r *run) error { return r.growVolume(name, want.sizeGB) })
+		p.charge(tenant.Amounts{tenant.Measure(croft.DiskGB): want.sizeGB - now.SizeGB})
 	}
 }
 
@@ -171,7 +179,8 @@ func (p *planner) missing(name string, want instance) {
 		return
 	}
 	request := want.request(name, keys, attached, disks)
-	p.steps = append(p.steps, step{create, "instance", name, strings.Join(what, ", "), &request,
+	more := tenant.Amounts{tenant.CountInstances: 1, tenant.CountVolumes: int64(len(disks))}
+	p.steps = append(p.steps, step{create, "instance", name, strings.Join(what, ", "), &request, more,
 		func(r *run) error { return r.createInstance(request, want.Labels) }})
 }
 
@@ -223,8 +232,8 @@ func (p *planner) existing(name string, want instance, now api.Instance) {
 	for _, v := range slices.Sorted(maps.Keys(p.have.volumes)) {
 		if p.have.volumes[v].Instance == now.ID && !slices.Contains(want.Volumes, v) &&
 			(want.Volumes != nil || p.userOf(v) != "") {
-			p.detached = append(p.detached, step{change, "instance", name, "detach volume " + v, nil,
-				func(r *run) error { return r.detach(v) }})
+			p.detached = append(p.detached, step{Action: change, Kind: "instance", Name: name,
+				What: "detach volume " + v, do: func(r *run) error { return r.detach(v) }})
 		}
 	}
 }
@@ -243,7 +252,7 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 	if len(total) == 0 {
 		return
 	}
-	changed := croft.Resources{}
+	changed, more := croft.Resources{}, tenant.Amounts{}
 	var words []string
 	for _, class := range slices.Sorted(maps.Keys(joined(total, now.Resources))) {
 		from, to := now.Resources[class], total[class]
@@ -259,7 +268,7 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 			p.refuse("instance %s is %s, and its %s changes from %d to %d only while it is stopped (`schedule stop %s --wait`, "+
 				"and apply again)", name, now.State, class, from, to, name)
 		default:
-			changed[class] = to
+			changed[class], more[tenant.Measure(class)] = to, to-from
 			words = append(words, fmt.Sprintf("%s from %d to %d", class, from, to))
 		}
 	}
@@ -268,9 +277,11 @@ func (p *planner) resources(name string, want instance, now api.Instance) {
 		what := strings.TrimSuffix("resize to size "+want.Size+": "+strings.Join(words, ", "), ": ")
 		p.add(change, "instance", name, what,
 			func(r *run) error { return r.resize(name, api.InstanceSize{Size: want.Size}) })
+		p.charge(more)
 	case len(changed) > 0:
 		p.add(change, "instance", name, "resize "+strings.Join(words, ", "),
 			func(r *run) error { return r.resize(name, api.InstanceSize{Resources: changed}) })
+		p.charge(more)
 	}
 }
 

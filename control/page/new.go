@@ -499,7 +499,7 @@ func (v *visit) check(f url.Values, filled bool) (*check, error) {
 			p, err = tenant.Tenant{Name: project}, nil
 		}
 		if err == nil {
-			chain, defaults, err = v.quotaChain(p)
+			chain, defaults, err = v.client.QuotaChain(v.ctx, p)
 		}
 		return err
 	}}}

@@ -173,7 +173,7 @@ func limitable() []tenant.Measure {
 
 // readQuota reads what the project uses of its limits, and of the limits of the projects above it that the caller sees.
 func (d *projectPage) readQuota(v *visit) error {
-	chain, defaults, err := v.quotaChain(d.Tenant)
+	chain, defaults, err := v.client.QuotaChain(v.ctx, d.Tenant)
 	if err != nil {
 		return err
 	}
@@ -182,32 +182,6 @@ func (d *projectPage) readQuota(v *visit) error {
 	}
 	d.Quota = quotaLines(chain, defaults)
 	return nil
-}
-
-// quotaChain returns the quota of a project, then of the projects above it that the caller sees, and the limits of
-// projects without own ones.
-func (v *visit) quotaChain(p tenant.Tenant) (chain []tenant.Account, defaults tenant.Limits, err error) {
-	all, err := v.client.GetDefaultQuota(v.ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for len(chain) < tenant.MaxDepth {
-		account, err := v.client.GetQuota(v.ctx, api.ProjectNamed{Project: p.Name})
-		if err != nil && len(chain) == 0 {
-			return nil, nil, err
-		}
-		if err != nil {
-			break // this one is not the caller's to see
-		}
-		chain = append(chain, account)
-		if p.Parent == "" {
-			break
-		}
-		if p, err = v.client.GetProject(v.ctx, api.ProjectNamed{Project: p.Parent}); err != nil {
-			break
-		}
-	}
-	return chain, all.Limits, nil
 }
 
 // quotaLines compares use and limits of a project, the first of the chain, with the projects above it.
