@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/sizes"
 	"croft/client"
 	"croft/control/api"
 	"croft/schedule"
@@ -318,6 +319,7 @@ at any time, and never smaller; most images enlarge their file system at the nex
 		},
 	}
 	cmd.Flags().StringVar(&size, "size", "", "the `name` of the size that it gets")
+	_ = cmd.RegisterFlagCompletionFunc("size", sizes.Complete(-1)) // fails only without the flag
 	args.AddWaitFlags(cmd.Flags(), "its host has changed it")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 
 	"croft"
 	"croft/cli/args"
+	"croft/cli/sizes"
 	"croft/cli/verb"
 	"croft/control/api"
 	"croft/internal/command"
@@ -141,6 +142,7 @@ func (a *asking) addRequestFlags(cmd *cobra.Command) {
 	a.addFlags(cmd.Flags())
 	command.CompleteFlag(cmd, "restart", schedule.Restarts)
 	command.CompleteFlag(cmd, "policy", schedule.Policies)
+	_ = cmd.RegisterFlagCompletionFunc("size", sizes.Complete(-1)) // fails only without the flag
 }
 
 // verbs returns what can be done with instances: the subcommands of schedule and of croft instance.

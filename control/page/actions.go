@@ -191,6 +191,7 @@ type confirmation struct {
 	Snapshot string
 	// Snapshots of an instance to remove, which are removed with it.
 	Snapshots []api.Snapshot
+	Sizes     []croft.Size // that a resize can choose
 }
 
 // confirm asks for a confirmation, and for the fields of an action.
@@ -215,6 +216,13 @@ func (v *visit) ask(status int, a action, d confirmation) error {
 		if d.Snapshots, err = v.snapshotsOf(d.Instance); err != nil {
 			return err
 		}
+	}
+	if a.Name == "resize" {
+		list, err := v.client.ListSizes(v.ctx, api.Listing{Limit: mostNames})
+		if err != nil {
+			return err
+		}
+		d.Sizes = list.Sizes
 	}
 	return v.show(status, "confirm", a.Title+" "+d.Instance.Name, d)
 }
@@ -258,7 +266,7 @@ func (v *visit) act() error {
 	return v.redirect("/instances/"+url.PathEscape(v.r.PathValue("id")), "done", a.Name)
 }
 
-// resize reads the amounts of the form.
+// resize reads the named size or the amounts of the form.
 func (v *visit) resize(in api.InstanceNamed, f url.Values) (api.Instance, error) {
 	to := croft.Resources{}
 	for _, class := range []croft.ResourceClass{"VCPU", "MEMORY_MB", "DISK_GB"} {
@@ -272,8 +280,11 @@ func (v *visit) resize(in api.InstanceNamed, f url.Values) (api.Instance, error)
 		}
 		to[class] = n
 	}
+	if len(to) > 0 && f.Get("size") != "" {
+		return api.Instance{}, croft.Errorf(croft.Invalid, "the form has a named size and amounts: leave one of them empty")
+	}
 	return v.client.ResizeInstance(v.ctx, api.InstanceSize{InstanceChange: api.InstanceChange{InstanceNamed: in},
-		Resources: to})
+		Resources: to, Size: f.Get("size")})
 }
 
 // changeInstance changes labels, expiry and protection, from the version of the instance that the form was made of.

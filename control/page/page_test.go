@@ -10,6 +10,7 @@ import (
 
 	"croft"
 	"croft/control/api"
+	"croft/internal/testing/patient"
 )
 
 // TestThePage tests the page of one cloud without scripts.
@@ -34,6 +35,7 @@ func TestThePage(t *testing.T) {
 		"texts of tenants are shown as text":       showsTextsAsText,
 		"a one-time link works once":               linksWorkOnce,
 		"other projects do not exist":              hidesOtherProjects,
+		"an instance gets the amounts of a size":   resizesToASize,
 		"readers get no forms and change nothing":  readersChangeNothing,
 		"two tabs that change the same thing":      showsTheDifference,
 		"bulk actions show what they affect first": previewsBulkActions,
@@ -305,6 +307,39 @@ func readersChangeNothing(t *testing.T, s served, at string) {
 		"MEMORY_MB": {"256"}, "DISK_GB": {"1"}})
 	v.get(http.StatusOK, "/ui/instances")
 	v.hides(`type="checkbox"`)
+}
+
+func resizesToASize(t *testing.T, s served, _ string) {
+	operator := s.client(t, "operator")
+	if _, err := operator.CreateSize(t.Context(), api.NewSize{Name: "grown",
+		Resources: croft.Resources{croft.VCPU: 1, croft.MemoryMB: 320, croft.DiskGB: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = operator.RemoveSize(context.WithoutCancel(t.Context()), api.SizeNamed{Name: "grown"}) }()
+	at := "/ui/instances/" + string(s.create(t, "anna", "sized").ID)
+	v := s.login(t, "anna")
+	patient.Until(t, "the guest is on", func() bool {
+		v.get(http.StatusOK, at)
+		return strings.Contains(v.text, at+"/stop")
+	})
+	v.get(http.StatusOK, at+"/resize")
+	v.says(`<select id="size" name="size" disabled>`)
+	v.send(http.StatusOK, at+"/stop", url.Values{})
+	patient.Until(t, "the guest is off", func() bool {
+		v.get(http.StatusOK, at+"/resize")
+		return !strings.Contains(v.text, "The guest is on")
+	})
+	v.says(`<option value="grown">grown: `)
+	v.send(http.StatusBadRequest, at+"/resize", url.Values{"size": {"grown"}, "VCPU": {"2"}})
+	v.says("a named size and amounts")
+	v.says(`<option value="grown" selected>`)
+	v.send(http.StatusOK, at+"/resize", url.Values{"size": {"grown"}})
+	i, err := s.client(t, "anna").GetInstance(t.Context(), api.InstanceShown{InstanceNamed: api.InstanceNamed{
+		Project: "anna", ID: "sized"}})
+	if err != nil || i.Size != "grown" || i.Resources[croft.MemoryMB] != 320 {
+		t.Errorf("got %v of size %q, %v", i.Resources, i.Size, err)
+	}
+	v.send(http.StatusOK, at+"/remove", url.Values{"typed": {"sized"}})
 }
 
 func showsTheDifference(t *testing.T, s served, at string) {
