@@ -66,6 +66,9 @@ type Records interface {
 	Drop(ctx context.Context, d audit.Difference) error
 }
 
+// ReleaseRemedy says what ends the wait for a guest that does not release a volume.
+const ReleaseRemedy = "unmount it in the guest; or stop the guest, and it is detached at once"
+
 // Volumes is the store of the volumes of the host. Each method can be repeated.
 type Volumes interface {
 	// WatchVolumes calls wake for every volume of the host, then for every volume that changes or disappears. It lists
@@ -196,7 +199,7 @@ type Hypervisor interface {
 	// Attach adds a volume to a domain, and to the guest if it runs. NotFound: it is not defined.
 	Attach(ctx context.Context, id croft.InstanceID, v Volume) error
 	// Detach takes a volume from a domain, and from the guest if it runs. NotFound: it is not defined. Unavailable: the
-	// guest has not released it yet; Volumes has it until then.
+	// guest has not released it yet, with ReleaseRemedy; Volumes has it until then.
 	Detach(ctx context.Context, id croft.InstanceID, v croft.VolumeID) error
 	// Resize gives a domain other processors and memory (MiB), which a running guest has from its next start on.
 	// NotFound: it is not defined.

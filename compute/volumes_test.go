@@ -309,7 +309,8 @@ func TestAGuestThatKeepsItsVolumeIsReportedUntilItReleasesIt(t *testing.T) {
 	c.check(c.hv.Cling(inst.ID, true))
 	c.detach(v)
 	c.awaitVolume(v.ID, "failed", func(v *croft.Volume) bool {
-		return v != nil && v.State() == croft.VolumeFailed && v.Instance == inst.ID
+		return v != nil && v.State() == croft.VolumeFailed && v.Instance == inst.ID &&
+			strings.Contains(v.Error, "stop the guest, and it is detached")
 	})
 	c.await(inst, croft.StateRunning)
 	c.check(c.hv.Cling(inst.ID, false))

@@ -142,9 +142,11 @@ func (d *Driver) Detach(ctx context.Context, id croft.InstanceID, v croft.Volume
 				}
 			}
 			if asked != nil { // among others, an earlier request is still waiting for the guest
-				return croft.Errorf(croft.Unavailable, "the guest has not released it: %w", words(asked))
+				return croft.Errorf(croft.Unavailable, "the guest has not released it: %w; %s", words(asked),
+					compute.ReleaseRemedy)
 			}
-			return croft.Errorf(croft.Unavailable, "the guest has not released it: it may be booting, or not support it")
+			return croft.Errorf(croft.Unavailable, "the guest has not released it: it may be booting, or not support "+
+				"it; %s", compute.ReleaseRemedy)
 		})
 	})
 }

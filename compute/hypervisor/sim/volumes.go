@@ -43,7 +43,7 @@ func (h *Hypervisor) Detach(ctx context.Context, id croft.InstanceID, v croft.Vo
 			return err
 		}
 		if g.Clinging && g.Power != compute.PowerOff {
-			return croft.Errorf(croft.Unavailable, "the guest has not released it")
+			return croft.Errorf(croft.Unavailable, "the guest has not released it; %s", compute.ReleaseRemedy)
 		}
 		i := g.volume(v)
 		g.Machine.Volumes = slices.Delete(slices.Clone(g.Machine.Volumes), i, i+1)
