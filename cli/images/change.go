@@ -248,6 +248,19 @@ func storedInstead(cmd *cobra.Command, name string, lacks error) error {
 	return fmt.Errorf("%w; the cloud's catalog has one: `%s` removes that", lacks, remedy)
 }
 
+// stored returns the image with a name that no file has, according to an error, from the catalog of a cloud; false: no
+// cloud was found, or its catalog has no such image.
+func stored(cmd *cobra.Command, name string, lacks error) (i api.CatalogImage, is bool) {
+	if !errors.Is(lacks, croft.NotFound) {
+		return i, false
+	}
+	err := withFoundCloud(cmd, func(ctx context.Context, c *args.Client) (err error) {
+		i, err = c.GetCatalogImage(ctx, inCloud(c, name))
+		return err
+	}) // the error about the files is the one that matters
+	return i, err == nil && i.SHA256 != ""
+}
+
 func removeCached(cmd *cobra.Command, what string) error {
 	if on, err := onHosts(cmd, "cached"); err != nil {
 		return err
@@ -263,7 +276,11 @@ func removeCached(cmd *cobra.Command, what string) error {
 	}
 	reference := what
 	if !isSHA256(what) {
-		if reference, err = image.ReferenceFor(what); err != nil {
+		reference, err = image.ReferenceFor(what)
+		if i, is := stored(cmd, what, err); is {
+			reference, err = i.SHA256, nil
+		}
+		if err != nil {
 			return err
 		}
 	}

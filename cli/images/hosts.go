@@ -119,15 +119,22 @@ func listOnHosts(cmd *cobra.Command) error {
 
 // removeOnHosts removes an image from the caches of hosts; without a name, all unused images.
 func removeOnHosts(cmd *cobra.Command, name string) error {
-	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h api.HostNamed) (list api.HeldList,
-		err error) {
-		reference := name
-		if name != "" && !isSHA256(name) && (!c.Settings.Settings.Set() || image.IsReference(name)) {
-			// otherwise the cloud has its own catalog
-			if reference, err = image.ReferenceFor(name); err != nil {
-				return list, err
-			}
+	s, err := args.LoadSettings(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	reference := name
+	if name != "" && !isSHA256(name) && (!s.Settings.Set() || image.IsReference(name)) {
+		// otherwise the cloud has its own catalog
+		found, err := image.ReferenceFor(name)
+		if err == nil {
+			reference = found
+		} else if _, is := stored(cmd, name, err); !is {
+			return err
 		}
-		return c.RemoveHostImages(ctx, api.HostImage{HostNamed: h, Image: reference})
+	}
+	return askHosts(cmd, name != "", func(ctx context.Context, c *args.Client, h api.HostNamed) (api.HeldList, error) {
+		return c.RemoveHostImages(ctx, api.HostImage{HostNamed: h, InProject: api.InProject{Project: c.Project},
+			Image: reference})
 	})
 }

@@ -32,11 +32,12 @@ func pullCommand() *cobra.Command {
 		Use:   "pull NAME|URL|PATH",
 		Short: "Have hosts fetch an image before it is needed",
 		Long: `pull has hosts fetch, verify and keep an image, so that the first instance of it starts
-as quickly as the next. A host that has the image checks that it is the newest. If a
-host fails, the error is on stderr and the others continue; the exit code is that of the
-first failure.`,
+as quickly as the next. A NAME is one of the project's images, of the cloud's public ones
+or of the catalog. A host that has the image checks that it is the newest. If a host
+fails, the error is on stderr and the others continue; the exit code is that of the first
+failure.`,
 		Example: `  croft image pull debian-12
-  croft image pull debian-12 --hosts host1,host2`,
+  croft image pull web --project lab --hosts host1,host2`,
 		ValidArgsFunction: args.CompleteImage,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			s, err := args.LoadSettings(cmd.Flags())
@@ -47,7 +48,7 @@ first failure.`,
 			if here := image.IsReference(reference); here ||
 				!s.Settings.Set() { // otherwise the cloud has its own catalog
 				found, err := image.ReferenceFor(reference)
-				if err != nil {
+				if _, is := stored(cmd, reference, err); err != nil && !is {
 					return err
 				}
 				if here {
@@ -120,8 +121,9 @@ func pullTo(ctx context.Context, c *args.Client, cmd *cobra.Command, name, refer
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			results[i] = pulled{Host: host.ID, Name: host.Name}
-			results[i].Image, errs[i] = c.PullImage(ctx, api.NewImage{HostNamed: api.HostNamed{ID: string(host.ID)},
-				Image: reference}, func(p croft.Progress) { show.update(i, p) })
+			in := api.NewImage{HostNamed: api.HostNamed{ID: string(host.ID)},
+				InProject: api.InProject{Project: c.Project}, Image: reference}
+			results[i].Image, errs[i] = c.PullImage(ctx, in, func(p croft.Progress) { show.update(i, p) })
 			if errs[i] != nil {
 				results[i].Error = errs[i].Error()
 			}

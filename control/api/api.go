@@ -113,6 +113,7 @@ type TokenList struct {
 // NewImage is the input of pullImage.
 type NewImage struct {
 	HostNamed
+	InProject // whose names of images Image may be
 
 	Image string `json:"image" maxLength:"4096" minLength:"1"` // as requests name it
 }

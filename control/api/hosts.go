@@ -60,6 +60,7 @@ type HostEmptying struct {
 // HostImage is the input of removeHostImages.
 type HostImage struct {
 	HostNamed
+	InProject // whose names of images Image may be
 
 	Image string `query:"image" json:"-" maxLength:"4096"` // as requests name it, or its SHA-256; all unused by default
 }
