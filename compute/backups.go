@@ -146,7 +146,7 @@ func (a *Agent) doJob(ctx context.Context, j backup.Job) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	r.Done, r.At = true, time.Now().UTC()
+	r.Done, r.At, r.Room = true, time.Now().UTC(), roomOf(access.Repository)
 	if err != nil {
 		r.Error, r.Damaged = masked(err.Error(), access), errors.Is(err, ErrDamaged)
 		log.Warn("a job for a backup failed", "err", r.Error)
@@ -156,6 +156,15 @@ func (a *Agent) doJob(ctx context.Context, j backup.Job) error {
 		return err
 	}
 	return nil
+}
+
+// roomOf returns the space of the file system with a repository; nil: the repository is no directory.
+func roomOf(repository string) *backup.Room {
+	var of unix.Statfs_t
+	if !strings.HasPrefix(repository, "/") || unix.Statfs(repository, &of) != nil {
+		return nil
+	}
+	return &backup.Room{Free: int64(of.Bavail) * of.Bsize, Size: int64(of.Blocks) * of.Bsize, At: time.Now().UTC()}
 }
 
 // longestError limits the error in a report, in bytes.

@@ -117,6 +117,7 @@ func (c *call) backupStore(s backup.Store) api.BackupStore {
 		Projects: []croft.Project{}}
 	if c.caller.Operator() {
 		one.Repository, one.Error, one.Projects = s.Repository, s.Error, append(one.Projects, s.Projects...)
+		one.Room = s.Room
 	}
 	return one
 }

@@ -1,6 +1,7 @@
 package backups
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,19 +33,27 @@ var stores = verb.Noun[api.BackupStore]{
 			InProject: api.InProject{Project: c.Project}})
 	},
 	Word: func(s api.BackupStore) (string, string) { return s.Name, string(s.State) },
-	Head: []string{"NAME", "STATE", "REPOSITORY", "PROJECTS", "CHECKED"},
+	Head: []string{"NAME", "STATE", "REPOSITORY", "PROJECTS", "CHECKED", "FREE"},
 	Row: func(s api.BackupStore) []out.Cell {
-		return verb.Texts(s.Name, string(s.State), s.Repository, projects(s), clock(s.Checked))
+		return verb.Texts(s.Name, string(s.State), s.Repository, projects(s), clock(s.Checked), cmp.Or(free(s), "-"))
 	},
 	Rows: func(t *out.Table, s api.BackupStore) {
 		for _, row := range [][2]string{{"name", s.Name}, {"state", string(s.State)}, {"error", s.Error},
 			{"repository", s.Repository}, {"projects", projects(s)}, {"created", s.Created.Format(time.DateTime)},
-			{"checked", clock(s.Checked)}} {
+			{"checked", clock(s.Checked)}, {"free", free(s)}} {
 			if row[1] != "" {
 				t.Texts(row[0], row[1])
 			}
 		}
 	},
+}
+
+// free describes the space of a store, after the last job; empty: it is not known.
+func free(s api.BackupStore) string {
+	if s.Room == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s", out.Bytes(s.Room.Free), out.Bytes(s.Room.Size))
 }
 
 func projects(s api.BackupStore) string {

@@ -45,9 +45,17 @@ type Store struct {
 	Job        string            `json:"job,omitempty"`   // of the check in progress
 	Created    time.Time         `json:"created"`
 	Checked    time.Time         `json:"checked,omitzero"` // when a host last verified it
+	Room       *Room             `json:"room,omitempty"`   // of its repository; nil: no host has read it
 
 	Revision       int64 `json:"-"` // version of the record, compared by each change
 	CreateRevision int64 `json:"-"` // identifies the record
+}
+
+// Room is the space of the file system of a repository that is a directory.
+type Room struct {
+	Free int64     `json:"free_bytes"` // that programs can still write, in bytes
+	Size int64     `json:"size_bytes"` // of the file system, in bytes
+	At   time.Time `json:"at"`         // when a host read it, after its last job for the store
 }
 
 // Access is what a host needs to use a store. It is never printed.
@@ -244,6 +252,7 @@ type Report struct {
 	// since when another process has locked the repository; zero: it was not locked at the last attempt
 	Locked time.Time `json:"locked,omitzero"`
 	At     time.Time `json:"at,omitzero"`
+	Room   *Room     `json:"room,omitempty"` // after the job; nil: the repository is no directory, or is not there
 }
 
 // Limits of the time for which a job is reported to wait for a repository.

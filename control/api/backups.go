@@ -19,6 +19,9 @@ type BackupStore struct {
 	Error   string     `json:"error"`
 	Created time.Time  `json:"created"`           // when it was added
 	Checked *time.Time `json:"checked,omitempty"` // when a host last verified it; left out: never
+	// The space of the file system with the repository, for operators; left out: it is no directory, or no host has
+	// read it.
+	Room *backup.Room `json:"room,omitempty"`
 }
 
 // BackupStoreList has stores.

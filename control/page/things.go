@@ -307,18 +307,22 @@ func (v *visit) backups() ([]part, error) {
 }
 
 func (v *visit) backupStores() (part, error) {
-	p := part{Title: "Stores", Heads: []string{"State", "Repository", "Projects", "Checked"},
+	p := part{Title: "Stores", Heads: []string{"State", "Repository", "Projects", "Checked", "Free"},
 		Empty: "A store keeps backups outside of the hosts: an operator adds one.",
 		Deeds: v.deeds(v.project, nil, "backups.stores.new")}
 	list, err := v.client.ListBackupStores(v.ctx, v.in(), api.Listing{Limit: mostThings})
 	for _, one := range list.Stores {
-		row := thing{Name: one.Name, Error: one.Error, Cells: []any{word(one.State), one.Repository, "all", "never"},
+		row := thing{Name: one.Name, Error: one.Error, Cells: []any{word(one.State), one.Repository, "all", "never",
+			"–"},
 			Deeds: v.deeds(v.project, []string{"name", one.Name}, "backups.stores.check", "backups.stores.remove")}
 		if len(one.Projects) > 0 {
 			row.Cells[2] = strings.Trim(fmt.Sprint(one.Projects), "[]")
 		}
 		if one.Checked != nil {
 			row.Cells[3] = *one.Checked
+		}
+		if r := one.Room; r != nil {
+			row.Cells[4] = bytesOf(r.Free) + " of " + bytesOf(r.Size)
 		}
 		p.Rows = append(p.Rows, row)
 	}

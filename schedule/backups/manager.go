@@ -208,6 +208,7 @@ func (m *Manager) Look(ctx context.Context) (err error) {
 	}
 	for _, b := range backups {
 		wanted[b.Job] = true
+		note("store "+b.Store, m.noteRoom(ctx, b.Store, byID[b.Job].Report.Room))
 		note("backup "+b.Name, m.advance(ctx, b, byID[b.Job]))
 	}
 	note("jobs to restore", m.restores(ctx, byID, wanted))

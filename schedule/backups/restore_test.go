@@ -132,3 +132,54 @@ func TestASnapshotThatClaimsNothingYetAndGoesIsTakenAgain(t *testing.T) {
 		t.Errorf("the backup is %s (%q), with the snapshot %q, %v", store.b.State, store.b.Error, store.b.Snapshot, err)
 	}
 }
+
+// rooms has the record of one store.
+type rooms struct {
+	others
+	s     backup.Store
+	other func() // what another process does between a read and a write
+}
+
+func (r *rooms) Store(_ context.Context, name string) (backup.Store, error) {
+	if name != r.s.Name {
+		return backup.Store{}, croft.Errorf(croft.NotFound, "there is no such store")
+	}
+	return r.s, nil
+}
+
+func (r *rooms) PutStore(_ context.Context, s backup.Store) (backup.Store, error) {
+	if other := r.other; other != nil {
+		other()
+	}
+	if s.Revision != r.s.Revision {
+		return s, croft.Errorf(croft.Conflict, "another request changed it")
+	}
+	s.Revision++
+	r.s = s
+	return s, nil
+}
+
+func TestAStoreKeepsTheNewestRoomThatAHostHasRead(t *testing.T) {
+	t.Parallel()
+	store := &rooms{s: backup.Store{Name: "main"}}
+	m := &Manager{Store: store}
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	note := func(name string, free int64, at time.Time) {
+		t.Helper()
+		if err := m.noteRoom(t.Context(), name, &backup.Room{Free: free, Size: 100, At: at}); err != nil {
+			t.Error(err)
+		}
+	}
+	note("main", 50, at)
+	note("main", 60, at.Add(-time.Minute))
+	note("gone", 70, at.Add(time.Minute))
+	if err := m.noteRoom(t.Context(), "main", nil); err != nil || store.s.Room == nil || store.s.Room.Free != 50 ||
+		store.s.Revision != 1 {
+		t.Errorf("%v: %+v, written %d times", err, store.s.Room, store.s.Revision)
+	}
+	store.other = func() { store.s.Revision++ }
+	note("main", 40, at.Add(time.Hour)) // the report about the next job counts
+	if store.s.Room.Free != 50 {
+		t.Errorf("the record that another process wrote became %+v", store.s)
+	}
+}

@@ -93,6 +93,9 @@ func (m *Manager) advanceStore(ctx context.Context, s backup.Store, j backup.Job
 	end := func(state backup.State, why string) error {
 		host, job := s.Host, s.Job
 		s.State, s.Error, s.Job, s.Checked = state, why, "", time.Now().UTC()
+		if j.Report.Room != nil {
+			s.Room = j.Report.Room
+		}
 		if state == backup.Failed && j.Kind == backup.Open {
 			s.Checked = time.Time{}
 		}
@@ -117,6 +120,22 @@ func (m *Manager) advanceStore(ctx context.Context, s backup.Store, j backup.Job
 	why, err := m.lost(ctx, s.Host)
 	if err == nil && why != "" {
 		return end(backup.Failed, "not checked: "+why)
+	}
+	return err
+}
+
+// noteRoom keeps the space of a store that a host has read after a job for a backup.
+func (m *Manager) noteRoom(ctx context.Context, name string, r *backup.Room) error {
+	if r == nil {
+		return nil
+	}
+	s, err := m.Store.Store(ctx, name)
+	if err == nil && (s.Room == nil || s.Room.At.Before(r.At)) {
+		s.Room = r
+		_, err = m.PutStore(ctx, s)
+	}
+	if errors.Is(err, croft.NotFound) || errors.Is(err, croft.Conflict) { // the next job's report is newer
+		return nil
 	}
 	return err
 }

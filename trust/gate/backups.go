@@ -58,6 +58,9 @@ func (s *Server) report(ctx context.Context, caller croft.HostID, q aboutJob) (n
 			return none{}, croft.Errorf(croft.Invalid, "the report about a job has a disk that no agent reports")
 		}
 	}
+	if room := q.Report.Room; room != nil && (room.Free < 0 || room.Size < room.Free) {
+		return none{}, croft.Errorf(croft.Invalid, "the report about a job has a room that no agent reports")
+	}
 	return none{}, s.Backups.Report(ctx, caller, q.Job, q.Report)
 }
 
