@@ -63,7 +63,9 @@ func (p *pass) settle(ctx context.Context, failure error) {
 	seen := croft.Observation{State: stateOf(domain), Addresses: domain.Addresses}
 	p.agent.instances.await(p.id, seen.State == croft.StateBooting)
 	switch seen.State {
-	case croft.StateStopped:
+	case croft.StateStopped: // it may have ended since the pass read it
+		p.have.Domain = &domain
+		p.memory.ended, p.memory.endedAt = leftOff(p.want, p.have), p.want.Generation
 		seen.Ended = p.memory.ended
 	case croft.StateBooting:
 		seen.Addresses = domain.Reserved
