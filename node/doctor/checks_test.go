@@ -275,6 +275,12 @@ func TestChecks(t *testing.T) {
 			"end the programs that use it"},
 
 		{"a free port is fine", nil, "port etcd", checks.OK, "127.0.0.1:2379 is free", ""},
+		{"the running process is croft, whatever its file is called", func(c *Config, p *Probes) {
+			c.Running, p.Listeners = 7, listens("127.0.0.1:2379", "croft-1.8", 7)
+		}, "port etcd", checks.OK, "croft's own (process 7)", ""},
+		{"the running process serves metadata, whatever its file is called", func(c *Config, p *Probes) {
+			c.Running, p.Listeners = 7, listens("169.254.169.254:80", "croft-1.8", 7)
+		}, "metadata", checks.OK, "croft serves 169.254.169.254 (process 7)", ""},
 		{"croft's own port is fine", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "croft", 7) },
 			"port etcd", checks.OK, "croft's own (process 7)", ""},
 		{"another's port fails", func(_ *Config, p *Probes) { p.Listeners = listens("127.0.0.1:2379", "etcd", 7) },

@@ -51,7 +51,7 @@ func (c Config) lookMetadata(p Probes) look {
 			return checks.Failure("list the listening sockets: "+err.Error(), "run this as root")
 		}
 		if l, taken := listenerOn(listeners, metadataAddr); taken {
-			if l.Program == "croft" {
+			if l.Program == "croft" || c.Running != 0 && int(l.PID) == c.Running { // whatever its file is called
 				return c.lookMetadataServer(ctx, p, l.PID)
 			}
 			return checks.Failure(fmt.Sprintf("%s listens on %s, so that guests get no metadata", l.who(), l.Addr),
@@ -86,7 +86,7 @@ func (c Config) lookPort(p Probes, port Port) look {
 		switch {
 		case !taken:
 			return checks.Good(port.Addr.String() + " is free")
-		case l.Program == "croft":
+		case l.Program == "croft" || c.Running != 0 && int(l.PID) == c.Running:
 			return checks.Good(fmt.Sprintf("%s is croft's own (process %d)", port.Addr, l.PID))
 		case l.PID == 0 && c.Running != 0:
 			return checks.Good(fmt.Sprintf("%s is in use, while croft runs with this state directory (process %d)",
