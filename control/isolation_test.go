@@ -176,6 +176,8 @@ func (b belongings) values(o controltest.Operation, p api.Parameter) []string {
 		return []string{"true"}
 	case "query offset":
 		return []string{"0", "1"}
+	case "query sort":
+		return []string{"name", "host", "-host"}
 	case "query limit":
 		return []string{"5000"}
 	case "query wait":
