@@ -116,7 +116,7 @@ func TestEveryOperationHasItsPlaceInThePage(t *testing.T) {
 		called[strings.ToLower(found[1][:1])+found[1][1:]] = true
 	}
 	for name, method := range map[string]string{"watchEvents": "streamEvents", "getInstanceLog": "readLog",
-		"getScreen": "readScreen"} {
+		"getScreen": "readScreen", "getQuota": "quotaChain", "getDefaultQuota": "quotaChain"} {
 		called[name] = called[name] || called[method]
 	}
 	viewed := map[string][]string{}
