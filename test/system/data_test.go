@@ -385,6 +385,12 @@ func (w *world) leftData(m *machine, id croft.InstanceID) (bad string) {
 	if croft.KindOf(err) == croft.NotFound || may == nil || w.twice(id) {
 		return "" // it was never built, or was removed before
 	}
+	if err != nil {
+		o, failed := w.store.Orders.Order(w.t.Context(), m.id, id)
+		if croft.KindOf(failed) == croft.NotFound || failed == nil && o.Want == croft.WantGone {
+			return "" // another operator has it removed at this moment
+		}
+	}
 	if root := disks[compute.RootDisk]; err != nil || !may.has(root) && root != "" && l.restoring[id] == nil {
 		return fmt.Sprintf("%s left a disk with %q on host%d, which may have %v: %v", id, root, m.n, may, err)
 	}
