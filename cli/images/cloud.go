@@ -54,6 +54,9 @@ func withFoundCloud(cmd *cobra.Command, do func(context.Context, *args.Client) e
 	if f := cmd.Flags().Lookup("output"); f.Changed {
 		s.Output = f.Value.String()
 	}
+	if f := cmd.Flags().Lookup("project"); f != nil && f.Changed {
+		s.Project = f.Value.String()
+	}
 	return args.WithSettings(cmd.Context(), s, func(ctx context.Context, c *args.Client) error {
 		c.Cmd = cmd
 		ctx, cancel := context.WithTimeout(ctx, args.AnswerTimeout)
