@@ -130,6 +130,15 @@ func TestTenantsSeeNoHosts(t *testing.T) {
 	if filed.into(t, &one); one.Image != "tiny.qcow2" {
 		t.Errorf("a tenant sees the image %q", one.Image)
 	}
+	for query, want := range map[string]int{"sort=image&limit=1": 1, "sort=-image&limit=1": 1, "image=/srv/private*": 0,
+		"image=tiny.qcow2": 1, "not=image=/srv/*": 2} {
+		var list api.InstanceList
+		got := a.ask(t, "anna", http.MethodGet, "/v1/instances?"+query, nil)
+		got.hides(t, "/srv/private")
+		if got.into(t, &list); len(list.Instances) != want {
+			t.Errorf("%s: a tenant finds %+v; want %d instances", query, list.Instances, want)
+		}
+	}
 	// An operator sees them.
 	var seen api.Instance
 	a.ask(t, "operator", http.MethodGet, "/v1/instances/"+web, nil).into(t, &seen)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -106,6 +107,15 @@ func withoutPlaces(spec croft.Spec) croft.Spec {
 		spec.Near[i].Location = ""
 	}
 	return spec
+}
+
+// imageFor returns the image of a spec as the caller may see it, not yet redacted: of a file on hosts, tenants see the
+// base name.
+func imageFor(spec *croft.Spec, operator bool) string {
+	if path := hostFile(spec.Image); path != "" && spec.ImageName == "" && !operator {
+		return filepath.Base(path)
+	}
+	return cmp.Or(spec.ImageName, spec.Image)
 }
 
 // hostFile returns the path of an image that is a file on hosts, to be replaced by its base name; empty: the image has

@@ -17,6 +17,7 @@ import (
 	"croft/control/actions"
 	"croft/control/api"
 	"croft/internal/endpoint"
+	"croft/internal/redact"
 	"croft/schedule"
 	"croft/tenant/access"
 	"croft/tenant/objects"
@@ -285,6 +286,9 @@ func listWanted(ctx context.Context, c *call, in api.InstanceFilter, wanted func
 		of = api.TermsOf(st, in.Terms)
 		if !c.caller.Operator() {
 			of.Host, of.HostID = "", ""
+			if of.Image != "" {
+				of.Image = redact.Image(imageFor(&inst.Spec, false))
+			}
 		}
 		of.Labels = labels[of.ID]
 		return matches(&of)

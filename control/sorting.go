@@ -21,8 +21,8 @@ type sorting struct {
 	backward bool                       // by the text; names are never backward
 }
 
-// sortingOf returns the order that a list asks for. Callers that are not operators see no hosts, so hosts do not change
-// the order of their lists.
+// sortingOf returns the order that a list asks for. Callers that are not operators see no hosts and no directories of
+// them, so these do not change the order of their lists.
 func sortingOf(by string, operator bool) sorting {
 	by, backward := strings.CutPrefix(by, "-")
 	s := sorting{texts[by], backward}
@@ -38,7 +38,7 @@ func sortingOf(by string, operator bool) sorting {
 	case "image":
 		shown := map[string]string{} // many instances have one image
 		s.text = func(st *croft.Status) string {
-			image := cmp.Or(st.Instance.Spec.ImageName, st.Instance.Spec.Image)
+			image := imageFor(&st.Instance.Spec, operator)
 			text, known := shown[image]
 			if !known {
 				text = redact.Image(image)
