@@ -195,9 +195,38 @@ func jsonText(v any, prefix string) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent(prefix, "  ")
 	err := e.Encode(v)
-	return strings.TrimSuffix(b.String(), "\n"), err
+	return string(indented(bytes.TrimSuffix(b.Bytes(), []byte("\n")), prefix)), err
+}
+
+// mostIndented is the deepest nesting of JSON that is indented. Each line begins with spaces for its depth, so a deep
+// document of some KiB would take gigabytes.
+const mostIndented = 32
+
+// indented returns a JSON document with a line for each value. Other texts, and documents that are nested deeper than
+// mostIndented, stay as they are.
+func indented(text []byte, prefix string) []byte {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '[' || c == '{'):
+			depth++
+		case !quoted && (c == ']' || c == '}'):
+			depth--
+		}
+		if depth > mostIndented {
+			return text
+		}
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, text, prefix, "  ") != nil {
+		return text
+	}
+	return b.Bytes()
 }
 
 // curl is the beginning of a call of the API, for a shell.

@@ -152,11 +152,11 @@ func textOf(value any, of schema, as notation) string {
 			return pairsText(value, of)
 		}
 	}
-	text, err := json.MarshalIndent(value, "", "  ")
+	text, err := json.Marshal(value)
 	if err != nil {
 		return ""
 	}
-	return string(text)
+	return string(indented(text, ""))
 }
 
 // valuesOf returns the schema of the values of a map.

@@ -331,9 +331,8 @@ func readable(body []byte, kind string) (text, note string) {
 	if len(body) == 0 {
 		return "", "The answer has no body."
 	}
-	var indented bytes.Buffer
-	if whole && strings.Contains(kind, "json") && json.Indent(&indented, body, "", "  ") == nil {
-		body = bytes.TrimSuffix(indented.Bytes(), []byte("\n"))
+	if whole && strings.Contains(kind, "json") {
+		body = bytes.TrimSuffix(indented(body, ""), []byte("\n"))
 	}
 	cut := len(body) > mostTold
 	if cut {

@@ -111,6 +111,21 @@ func triesOperations(t *testing.T, s served, at string) {
 		}
 		hostile.says("U+202E")
 	}
+	deep := `{"secret": "hush", "a": ` + strings.Repeat("[", 300) + strings.Repeat("1,", 300) + "1" +
+		strings.Repeat("]", 300) + "}"
+	reader := s.login(t, "reader")
+	reader.send(http.StatusOK, "/ui/try/createCredential", url.Values{"do": {"show"}, "body": {deep}})
+	if reader.hides("hush"); len(reader.text) > 50_000 { // indented, it has 200,000 bytes more, twice
+		t.Errorf("a body of %d bytes that is nested deeply makes a page of %d", len(deep), len(reader.text))
+	}
+	nested := s.answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, deep)
+	}, nil).login(t, "anna")
+	nested.try(http.StatusOK, "createVolume", "body", `{}`)
+	if nested.says("1,1,1"); len(nested.text) > 50_000 {
+		t.Errorf("an answer of %d bytes that is nested deeply makes a page of %d", len(deep), len(nested.text))
+	}
 	late := s.answering(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		func(server *page.Server) { server.TryFor(50 * time.Millisecond) })
 	v = late.login(t, "anna")
