@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"time"
 
 	"croft"
 	"croft/compute"
@@ -49,19 +50,30 @@ func (s *Server) report(ctx context.Context, caller croft.HostID, q aboutJob) (n
 	if err := ownJob(caller, q); err != nil {
 		return none{}, err
 	}
-	if len(q.Report.Error) > longestReport || len(q.Report.Disks) > backup.MaxDisks {
-		return none{}, croft.Errorf(croft.Invalid, "the report about a job is too long")
-	}
-	for _, d := range q.Report.Disks {
-		if !digestForm.MatchString(d.Restic) || !digestForm.MatchString(d.SHA256) || d.Bytes < 0 || d.Added < 0 ||
-			len(d.Name) > 63 || len(d.Volume) > 36 {
-			return none{}, croft.Errorf(croft.Invalid, "the report about a job has a disk that no agent reports")
-		}
-	}
-	if room := q.Report.Room; room != nil && (room.Free < 0 || room.Size < room.Free) {
-		return none{}, croft.Errorf(croft.Invalid, "the report about a job has a room that no agent reports")
+	if err := checkReport(&q.Report, time.Now().UTC()); err != nil {
+		return none{}, err
 	}
 	return none{}, s.Backups.Report(ctx, caller, q.Job, q.Report)
+}
+
+// checkReport refuses a report that no agent makes. A room from the future is one from now: stores keep the newest.
+func checkReport(r *backup.Report, now time.Time) error {
+	if len(r.Error) > longestReport || len(r.Disks) > backup.MaxDisks {
+		return croft.Errorf(croft.Invalid, "the report about a job is too long")
+	}
+	for _, d := range r.Disks {
+		if !digestForm.MatchString(d.Restic) || !digestForm.MatchString(d.SHA256) || d.Bytes < 0 || d.Added < 0 ||
+			len(d.Name) > 63 || len(d.Volume) > 36 {
+			return croft.Errorf(croft.Invalid, "the report about a job has a disk that no agent reports")
+		}
+	}
+	if room := r.Room; room != nil && (room.Free < 0 || room.Size < room.Free) {
+		return croft.Errorf(croft.Invalid, "the report about a job has a room that no agent reports")
+	}
+	if r.Room != nil && r.Room.At.After(now) {
+		r.Room.At = now
+	}
+	return nil
 }
 
 // watchJobs streams the changes of the host's jobs.
