@@ -84,12 +84,13 @@ func (v *visit) lasting() (ctx context.Context, end func(), err error) {
 	return from(v.r), end, err
 }
 
-// payer names who has the streams of a caller: the project, or the user of a caller without one.
+// payer names who has the streams of a caller: the tenant, with all projects below, or the user of a caller without a
+// project.
 func (v *visit) payer() string {
 	if v.caller.Project == "" {
 		return "user " + v.caller.User
 	}
-	return "project " + string(v.caller.Project)
+	return "project " + string(v.caller.Project.Root())
 }
 
 // heartbeat is the interval of the events that show that a stream is alive, and at which its session is checked. The

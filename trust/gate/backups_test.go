@@ -11,7 +11,8 @@ import (
 func TestARoomFromTheFutureIsOneFromNow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	for at, want := range map[time.Time]time.Time{now.Add(-time.Hour): now.Add(-time.Hour), now.AddDate(900, 0, 0): now} {
+	before := now.Add(-time.Hour)
+	for at, want := range map[time.Time]time.Time{before: before, now.AddDate(900, 0, 0): now} {
 		r := &backup.Report{Room: &backup.Room{Free: 1, Size: 2, At: at}}
 		if err := checkReport(r, now); err != nil || !r.Room.At.Equal(want) {
 			t.Errorf("a room of %s is one of %s, %v; want %s", at, r.Room.At, err, want)
