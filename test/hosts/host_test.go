@@ -101,6 +101,7 @@ func (h *host) start() {
 	h.process = w.begin("host-"+h.name, cmd)
 	w.root.Cleanup(h.consoles)
 	pid := fmt.Sprint(cmd.Process.Pid)
+	_ = exec.Command("ip", "link", "del", h.link).Run() // the kernel may keep that of an earlier host for some time
 	must(w.t, "ip", "link", "add", h.link, "type", "veth", "peer", "name", "eth0", "netns", pid)
 	must(w.t, "ip", "link", "set", h.link, "master", w.bridge, "up")
 	h.inside("ip", "link", "set", "lo", "up")
